@@ -16,6 +16,7 @@
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.
 //! - [`checkpoint`]: the objects of a partition at a sequence.
+//! - [`ClusterChange`]: item of a watch of the owners and documents of all clusters.
 //! - [`ClusterDocument`]: what a collector has learned about a cluster, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
 //! - [`roster`]: live collectors, and what the operator has set.
@@ -23,6 +24,7 @@
 
 pub mod assign;
 pub mod checkpoint;
+mod cluster_change;
 mod cluster_document;
 mod entry;
 #[cfg(feature = "nats")]
@@ -42,6 +44,7 @@ mod simulation_tests;
 mod wire;
 pub mod writer;
 
+pub use cluster_change::{ClusterChange, ClusterRevisions};
 pub use cluster_document::{ClusterDocument, FailureKind, SourceFailure};
 pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
 pub use log::{Answer, Log, Request, RequestId};

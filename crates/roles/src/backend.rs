@@ -11,6 +11,7 @@ use informer_hub_lease as lease;
 use informer_hub_types::ClusterName;
 
 pub(crate) use super::answer::{Answered, BackendError};
+use super::cluster_buckets::ClusterBuckets;
 use super::roster_store::RosterStore;
 
 /// Entries of the log as they are stored, in order. Entries may repeat. Ends, or fails, if a new tail has to be opened.
@@ -22,7 +23,7 @@ pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 /// - A request may fail although it was executed.
 /// - Changes of the buckets compare the revision, so of two concurrent ones, one has no effect.
 /// - Every future ends within a deadline of the adapter.
-pub trait Backend: RosterStore + Debug + Send + Sync + 'static {
+pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static {
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 

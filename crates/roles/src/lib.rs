@@ -23,6 +23,7 @@
 //! - [`Backend`]: port to the services that the processes of a fleet share.
 //! - `appender`: task that appends records to the log and reports when they are stored.
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
+//! - [`ClusterBuckets`]: port to the owners and documents of all clusters.
 //! - [`RosterStore`]: port to the live collectors, and what the operator has set.
 //! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
@@ -30,6 +31,7 @@
 mod answer;
 mod appender;
 mod backend;
+mod cluster_buckets;
 mod collect;
 mod listed;
 #[cfg(feature = "nats")]
@@ -45,6 +47,7 @@ mod simulation_tests;
 
 pub use answer::{Answered, BackendError};
 pub use backend::{Backend, TailStream};
+pub use cluster_buckets::{ClusterBuckets, ClusterChangeStream};
 pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, Zone};
 pub use informer_hub_fleet::Ownership;
 pub use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};

@@ -1,5 +1,6 @@
 //! Backend on NATS JetStream. It connects at the first request, and again after each failure to do so.
 
+mod cluster_buckets;
 mod credentials;
 mod roster;
 mod steering;

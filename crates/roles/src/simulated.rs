@@ -2,11 +2,13 @@
 //!
 //! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases fail with it.
 
+mod cluster_buckets;
 mod roster;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,15 +37,20 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct SimulatedFleet(Arc<FleetState>);
 
+/// Entries of clusters, and the last revision.
+type Bucket<T> = (HashMap<ClusterName, T>, u64);
+
 struct FleetState {
     log: SimulatedLog,
     faults: Mutex<Faults>,
-    owners: Mutex<HashMap<ClusterName, Ownership>>,
-    documents: Mutex<HashMap<ClusterName, (u64, Bytes)>>,
+    owners: Mutex<Bucket<Ownership>>,
+    documents: Mutex<Bucket<(u64, Bytes)>>,
     checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
+    /// Number of times that open watches of owners and documents became silent.
+    silenced: Mutex<usize>,
     /// Time of the log, which goes on over runtimes.
     time: Mutex<Duration>,
 }
@@ -53,6 +60,8 @@ pub struct SimulatedBackend {
     fleet: SimulatedFleet,
     client: Arc<Mutex<Client>>,
     cut_off: Arc<Mutex<bool>>,
+    /// Requests to owners, documents, checkpoints, leases and the roster, and tails that were opened.
+    requests: Arc<AtomicUsize>,
 }
 
 struct Client {
@@ -76,6 +85,7 @@ impl SimulatedFleet {
             leases: Mutex::default(),
             roster: Mutex::default(),
             down: Mutex::default(),
+            silenced: Mutex::default(),
             time: Mutex::default(),
         }))
     }
@@ -90,7 +100,8 @@ impl SimulatedFleet {
             begun: clock::now(),
             offset: *self.0.time.lock(),
         };
-        SimulatedBackend { fleet: self.clone(), client: Arc::new(Mutex::new(client)), cut_off: Arc::default() }
+        let (client, cut_off, requests) = (Arc::new(Mutex::new(client)), Arc::default(), Arc::default());
+        SimulatedBackend { fleet: self.clone(), client, cut_off, requests }
     }
 
     /// Returns the log.
@@ -114,7 +125,7 @@ impl SimulatedFleet {
     /// Returns the ownership of a cluster.
     #[must_use]
     pub fn owner(&self, cluster: &ClusterName) -> Option<Ownership> {
-        self.0.owners.lock().get(cluster).cloned()
+        self.0.owners.lock().0.get(cluster).cloned()
     }
 
     /// Writes an item of the roster.
@@ -155,9 +166,16 @@ impl SimulatedBackend {
         self.client.lock().connection.set_cut_off(cut_off);
     }
 
+    /// Returns the number of requests so far, without appends to the log.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.requests.load(Relaxed)
+    }
+
     /// Performs a request to owners, checkpoints or leases, with the faults of the log.
     fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
         let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
+        self.requests.fetch_add(1, Relaxed);
         Box::pin(async move {
             let faults = *fleet.0.faults.lock();
             tokio::time::sleep(faults.delay.mul_f64(rng::unit())).await;
@@ -239,7 +257,7 @@ impl Backend for SimulatedBackend {
 
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
         let cluster = cluster.clone();
-        self.perform(move |fleet| fleet.owners.lock().get(&cluster).cloned())
+        self.perform(move |fleet| fleet.owners.lock().0.get(&cluster).cloned())
     }
 
     fn claim(
@@ -266,7 +284,7 @@ impl Backend for SimulatedBackend {
 
     fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>> {
         let cluster = cluster.clone();
-        let read = self.perform(move |fleet| fleet.documents.lock().get(&cluster).cloned());
+        let read = self.perform(move |fleet| fleet.documents.lock().0.get(&cluster).cloned());
         Box::pin(async move {
             let decode = |(revision, bytes)| ClusterDocument::decode(&bytes).map(|document| (revision, document));
             read.await?.map(decode).transpose().map_err(|error| BackendError(error.to_string()))
@@ -282,13 +300,14 @@ impl Backend for SimulatedBackend {
         let cluster = cluster.clone();
         let encoded = document.encode();
         let written = self.perform(move |fleet| {
-            let mut documents = fleet.documents.lock();
+            let (documents, last) = &mut *fleet.documents.lock();
             if documents.get(&cluster).map(|(revision, _)| *revision) != seen {
                 return Ok(None);
             }
-            let revision = seen.unwrap_or(0) + 1;
-            documents.insert(cluster, (revision, encoded?));
-            Ok(Some(revision))
+            let encoded = encoded?;
+            *last += 1;
+            documents.insert(cluster, (*last, encoded));
+            Ok(Some(*last))
         });
         Box::pin(async move {
             written.await?.map_err(|error: informer_hub_fleet::DecodeError| BackendError(error.to_string()))
@@ -326,11 +345,12 @@ impl SimulatedBackend {
     /// Replaces an ownership if its revision is the expected one.
     fn write(&self, own: Ownership, expected: Option<u64>) -> Answered<Option<Ownership>> {
         self.perform(move |fleet| {
-            let mut owners = fleet.owners.lock();
+            let (owners, last) = &mut *fleet.owners.lock();
             if owners.get(&own.cluster).map(|found| found.revision) != expected {
                 return None;
             }
-            let own = Ownership { revision: expected.unwrap_or(0) + 1, ..own };
+            *last += 1;
+            let own = Ownership { revision: *last, ..own };
             owners.insert(own.cluster.clone(), own.clone());
             Some(own)
         })

@@ -7,7 +7,7 @@
 mod cluster;
 mod process;
 mod rebalance;
-mod replica;
+pub(crate) mod replica;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -141,6 +141,7 @@ impl World {
             0 => self.replicas[at] = self.start_replica(),
             1 => self.replicas[at].1.set_cut_off(true),
             2..6 => self.replicas[at].1.set_cut_off(false),
+            6 => self.fleet.silence_watches(),
             _ => {}
         }
         self.replicas.iter().for_each(|(replica, _)| replica.verify());

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Operation, Store};
+use async_nats::jetstream::kv::{Entry, Operation, Store};
 use informer_hub_types::ClusterName;
 
+use super::bucket_watch::{ClusterChanges, follow_clusters, last_revision};
 use super::{NatsError, cluster_key, context, open_bucket, write_entry};
+use crate::cluster_change::ClusterChange;
 use crate::cluster_document::ClusterDocument;
 use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 256;
+/// Noun for the entries, for errors.
+const CONTENTS: &str = "documents";
 
 /// Reads and writes [`ClusterDocument`]s in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]
@@ -41,6 +45,17 @@ impl Documents {
         Ok(Some((entry.revision, document)))
     }
 
+    /// Follows the documents about all clusters. The stream ends, or fails, if it has to
+    /// be opened again.
+    pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
+        follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
+    }
+
+    /// Returns the last revision of the bucket.
+    pub async fn last_revision(&self) -> Result<u64, NatsError> {
+        last_revision(&self.store, CONTENTS).await
+    }
+
     /// Stores the document about a cluster, after the revision that the caller has seen. Returns the new revision, or `None`
     /// if the document has changed.
     pub async fn put(
@@ -53,4 +68,9 @@ impl Documents {
         let value = document.encode().map_err(NatsError::request(action.clone()))?;
         write_entry(&self.store, cluster_key(&self.subjects, cluster), value, seen, action).await
     }
+}
+
+fn change(cluster: ClusterName, entry: Entry) -> ClusterChange {
+    let Entry { revision, operation, value, .. } = entry;
+    ClusterChange::Document { cluster, revision, document: (operation == Operation::Put).then_some(value) }
 }

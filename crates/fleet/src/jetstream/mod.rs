@@ -10,6 +10,7 @@
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
 
+mod bucket_watch;
 mod checkpoints;
 mod documents;
 mod leases;
@@ -27,6 +28,7 @@ use async_nats::jetstream::{Context, ErrorCode, kv};
 use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
+pub use bucket_watch::ClusterChanges;
 pub use checkpoints::Checkpoints;
 pub use documents::Documents;
 pub use leases::Leases;

@@ -5,18 +5,22 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Operation, Store};
+use async_nats::jetstream::kv::{Entry, Operation, Store};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_types::ClusterName;
 
+use super::bucket_watch::{ClusterChanges, follow_clusters, last_revision};
 use super::{NatsError, cluster_key, context, find_bucket, open_bucket, subject_of, write_entry};
+use crate::cluster_change::ClusterChange;
 use crate::ownership::Ownership;
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
+/// Noun for the entries, for errors.
+const CONTENTS: &str = "owners";
 /// Entries that are read at once.
 const READS: usize = 32;
 
@@ -100,6 +104,17 @@ impl Owners {
         Ok(read.into_iter().flatten().collect())
     }
 
+    /// Follows the entries of all clusters. The stream ends, or fails, if it has to be
+    /// opened again.
+    pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
+        follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
+    }
+
+    /// Returns the last revision of the bucket.
+    pub async fn last_revision(&self) -> Result<u64, NatsError> {
+        last_revision(&self.store, CONTENTS).await
+    }
+
     async fn write(&self, own: Ownership, revision: Option<u64>) -> Result<Option<Ownership>, NatsError> {
         let action = format!("write the owner of cluster {}", own.cluster);
         let key = cluster_key(&self.subjects, &own.cluster);
@@ -112,6 +127,12 @@ impl Owners {
 
 fn bucket(subjects: &Subjects) -> String {
     format!("{}-owners", subjects.fleet())
+}
+
+fn change(cluster: ClusterName, entry: Entry) -> ClusterChange {
+    let Entry { revision, operation, value, .. } = entry;
+    let owner = (operation == Operation::Put).then(|| decode(&cluster, revision, value)).transpose();
+    ClusterChange::Owner { cluster, revision, owner }
 }
 
 fn encode(own: &Ownership) -> Vec<u8> {

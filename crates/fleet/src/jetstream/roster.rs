@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::kv::{Entry, Operation, Store};
-use futures::StreamExt;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::bucket_watch::{BucketChange, BucketWatch};
 use super::{NatsError, context, find_bucket, open_bucket, write_entry};
 use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
@@ -112,22 +112,21 @@ async fn follow(store: Store, sender: watch::Sender<Known>) {
 }
 
 async fn follow_once(store: &Store, sender: &watch::Sender<Known>) -> Result<(), NatsError> {
-    let action = || "follow the roster of the fleet";
-    let mut changes = store.watch_with_history(">").await.map_err(NatsError::request(action()))?;
-    let info = store.stream.get_info().await.map_err(NatsError::request(action()))?;
-    let (mut entries, mut complete) = (BTreeMap::new(), info.state.messages == 0);
-    loop {
+    let mut changes = BucketWatch::open(store, "roster").await?;
+    let (mut entries, mut complete) = (BTreeMap::new(), false);
+    while let Some(change) = changes.next().await? {
+        match change {
+            BucketChange::Complete(_) => complete = true,
+            BucketChange::Entry(change) => match decode(&change) {
+                Some(entry) => _ = entries.insert(change.key, entry),
+                None => _ = entries.remove(&change.key),
+            },
+        }
         if complete {
             sender.send_replace(Some(Arc::new(entries.clone())));
         }
-        let Some(change) = changes.next().await else { return Ok(()) };
-        let change = change.map_err(NatsError::request(action()))?;
-        complete |= change.delta == 0;
-        match decode(&change) {
-            Some(entry) => _ = entries.insert(change.key, entry),
-            None => _ = entries.remove(&change.key),
-        }
     }
+    Ok(())
 }
 
 /// Returns an entry; `None` if it is removed, or cannot be read: a later version may write other items.

@@ -3,17 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::join;
-use informer_hub_fleet::{ClusterDocument, FailureKind, Ownership, Partition};
+use bytes::Bytes;
+use informer_hub_fleet::{ClusterDocument, DecodeError, FailureKind, Ownership, Partition};
 use informer_hub_reflector::{ErrorClass, SourceError};
+use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ClusterName, rng};
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-
-use super::Shared;
-use crate::backend::BackendError;
 
 /// Cluster as a replica knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,26 +37,108 @@ pub struct Stale {
 pub(super) struct Known {
     /// Whether the services have answered.
     pub(super) answered: bool,
-    /// Error of the last request.
+    /// Error of the services, or of an entry of the cluster.
     pub(super) error: Option<String>,
     pub(super) document: Option<Arc<ClusterDocument>>,
     owner: Option<Ownership>,
     stale: Option<Stale>,
 }
 
-/// Follows owner and document of a cluster, until it is dropped.
+/// Owner and document of a cluster, as the watch of the buckets delivers them.
 pub(super) struct Feed {
     pub(super) cluster: ClusterName,
-    known: Arc<watch::Sender<Known>>,
-    task: JoinHandle<()>,
+    /// Time without a sign of a collector after which the cluster is stale.
+    limit: Duration,
+    signs: Mutex<Signs>,
+    known: watch::Sender<Known>,
+}
+
+/// Facts by which the cluster is stale or not.
+struct Signs {
+    alive: Alive,
+    /// Error of the services, of the owner's entry, and of the document.
+    errors: [Option<String>; 3],
+}
+
+/// Last sign of a live collector.
+struct Alive {
+    revision: Option<u64>,
+    at: Instant,
+    time: Timestamp,
+}
+
+const SERVICES: usize = 0;
+const OWNER: usize = 1;
+const DOCUMENT: usize = 2;
+
+impl Alive {
+    fn now(revision: Option<u64>) -> Self {
+        Self { revision, at: clock::now(), time: clock::wall() }
+    }
 }
 
 impl Feed {
-    pub(super) fn start(shared: Arc<Shared>, cluster: ClusterName) -> Arc<Self> {
-        let known = Arc::<watch::Sender<Known>>::default();
-        let io = shared.io.clone();
-        let task = io.spawn(follow(shared, cluster.clone(), Arc::clone(&known)));
-        Arc::new(Self { cluster, known, task })
+    pub(super) fn new(cluster: ClusterName, limit: Duration) -> Self {
+        let signs = Signs { alive: Alive::now(None), errors: Default::default() };
+        Self { cluster, limit, signs: Mutex::new(signs), known: watch::Sender::default() }
+    }
+
+    /// Accepts the entry of the owner.
+    pub(super) fn note_owner(&self, owner: Result<Option<Ownership>, DecodeError>) {
+        self.update(|signs, known| {
+            let owner = match owner {
+                Ok(owner) => owner,
+                Err(error) => {
+                    signs.errors[OWNER] = Some(format!("cannot decode the owner of cluster {}: {error}", self.cluster));
+                    return;
+                }
+            };
+            signs.errors[OWNER] = None;
+            let revision = owner.as_ref().filter(|owner| !owner.collector.is_empty()).map(|owner| owner.revision);
+            if revision.is_some() && revision != signs.alive.revision {
+                signs.alive = Alive::now(revision);
+            }
+            known.owner = owner;
+        });
+    }
+
+    /// Accepts the document. One that is removed is kept.
+    pub(super) fn note_document(&self, document: &Bytes) {
+        self.update(|signs, known| match ClusterDocument::decode(document) {
+            Ok(document) => {
+                signs.errors[DOCUMENT] = None;
+                if known.document.as_deref() != Some(&document) {
+                    known.document = Some(Arc::new(document));
+                }
+            }
+            Err(error) => {
+                let what = format!("cannot decode the document of cluster {}: {error}", self.cluster);
+                signs.errors[DOCUMENT] = Some(what);
+            }
+        });
+    }
+
+    /// Notes that the owners of all clusters are known. `has_owner` is whether one of this cluster is among them.
+    pub(super) fn note_complete(&self, has_owner: bool) {
+        if !has_owner {
+            self.note_owner(Ok(None));
+        }
+        self.update(|_, known| known.answered = true);
+    }
+
+    /// Notes whether the services answer, and whether the cluster has become stale.
+    pub(super) fn note_services(&self, error: Option<String>) {
+        self.update(|signs, _| signs.errors[SERVICES] = error);
+    }
+
+    fn update(&self, change: impl FnOnce(&mut Signs, &mut Known)) {
+        let mut signs = self.signs.lock();
+        let mut next = self.known.borrow().clone();
+        change(&mut signs, &mut next);
+        next.error = signs.errors.iter().flatten().next().cloned();
+        let is_stale = clock::now().duration_since(signs.alive.at) >= self.limit;
+        next.stale = is_stale.then(|| stale(&next, &signs.alive));
+        note(&self.cluster, &self.known, next);
     }
 
     pub(super) fn known(&self) -> Known {
@@ -92,12 +171,6 @@ impl Feed {
     }
 }
 
-impl Drop for Feed {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 impl Known {
     pub(super) fn served(&self) -> ServedCluster {
         let (collector, epoch) =
@@ -125,43 +198,6 @@ impl Known {
     pub(super) fn failure(&self, partition: &Partition) -> Option<SourceError> {
         let stale = self.stale.as_ref().map(|stale| stale.reason.clone());
         stale.map(|message| SourceError { class: ErrorClass::Refused, message }).or_else(|| self.reported(partition))
-    }
-}
-
-/// Last sign of a live collector.
-struct Alive {
-    revision: Option<u64>,
-    at: Instant,
-    time: Timestamp,
-}
-
-async fn follow(shared: Arc<Shared>, cluster: ClusterName, known: Arc<watch::Sender<Known>>) {
-    let mut alive = Alive { revision: None, at: clock::now(), time: clock::wall() };
-    let poll = shared.params.poll;
-    loop {
-        let reading = join(shared.backend.owner(&cluster), shared.backend.document(&cluster));
-        let (owner, document) = match tokio::time::timeout(shared.params.stale / 2, reading).await {
-            Ok(read) => read,
-            Err(_) => (Err(BackendError("no answer in time".to_owned())), Ok(None)),
-        };
-        let mut next = known.borrow().clone();
-        next.error = owner.as_ref().err().or(document.as_ref().err()).map(ToString::to_string);
-        next.answered |= owner.is_ok();
-        if let Ok(found) = owner {
-            let revision = found.as_ref().map(|found| found.revision);
-            if found.as_ref().is_some_and(|found| !found.collector.is_empty()) && revision != alive.revision {
-                alive = Alive { revision, at: clock::now(), time: clock::wall() };
-            }
-            next.owner = found;
-        }
-        if let Ok(Some((_, found))) = document
-            && next.document.as_ref().is_none_or(|before| **before != found)
-        {
-            next.document = Some(Arc::new(found));
-        }
-        next.stale = (clock::now().duration_since(alive.at) >= shared.params.stale).then(|| stale(&next, &alive));
-        note(&cluster, &known, next);
-        tokio::time::sleep(poll.mul_f64(0.75 + 0.5 * rng::unit())).await;
     }
 }
 

@@ -10,6 +10,7 @@
 //!
 //! # Layout
 //! - [`live`]: the tail, and its queues.
+//! - [`directory`]: one watch of the owners and documents of all clusters; [`progress`]: how far it has read.
 //! - [`feed`]: owner of a cluster, document of its collector, and what follows about staleness.
 //! - [`source`]: list and watch of one resource.
 //! - [`connector`]: discovery from the document.
@@ -17,13 +18,17 @@
 
 mod connector;
 mod cursor;
+mod directory;
+#[cfg(test)]
+mod directory_tests;
 mod feed;
 mod live;
+mod progress;
 mod source;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub_fleet::Partition;
@@ -34,7 +39,7 @@ use tokio::sync::Semaphore;
 
 use super::backend::Backend;
 use connector::ServingConnector;
-use feed::Feed;
+use directory::Directory;
 use live::Live;
 
 pub use cursor::Cursor;
@@ -48,7 +53,7 @@ const RESTORES: usize = 16;
 pub struct ReplicaParams {
     /// Name of the process.
     pub name: String,
-    /// Interval of reads of the owner and the document of a cluster.
+    /// Interval in which the replica verifies that the services answer, and that its watch of owners and documents delivers.
     pub poll: Duration,
     /// Time without a renewal by a collector, or without an answer, after which a cluster is stale.
     pub stale: Duration,
@@ -81,7 +86,7 @@ pub(crate) struct Shared {
 /// Serving replica of a process.
 pub struct Replica {
     shared: Arc<Shared>,
-    feeds: Mutex<BTreeMap<ClusterName, Weak<Feed>>>,
+    directory: Directory,
 }
 
 /// Status of a [`Replica`].
@@ -91,7 +96,7 @@ pub struct ReplicaStatus {
     pub name: String,
     /// Whether the services have answered a request since the start.
     pub answered: bool,
-    /// Last error of the services; `None` if the last request for each cluster succeeded, and the log is followed.
+    /// Last error of the services; `None` if the last request succeeded, and owners, documents and log are followed.
     pub error: Option<String>,
     /// Clusters by name.
     pub clusters: BTreeMap<ClusterName, ServedCluster>,
@@ -102,6 +107,7 @@ impl Replica {
     #[must_use]
     pub fn start(backend: Arc<dyn Backend>, params: ReplicaParams, io: &Threads) -> Self {
         let live = Live::start(Arc::clone(&backend), io);
+        let directory = Directory::start(Arc::clone(&backend), &params, io);
         let shared = Shared {
             backend,
             params,
@@ -110,25 +116,21 @@ impl Replica {
             begun: Mutex::default(),
             io: io.clone(),
         };
-        Self { shared: Arc::new(shared), feeds: Mutex::default() }
+        Self { shared: Arc::new(shared), directory }
     }
 
     /// Returns a connector whose informers read the log. Only reviews of access rights reach the apiserver, through `inner`.
     /// The cluster is followed until the connector and its connections are dropped.
     #[must_use]
     pub fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
-        let feed = Feed::start(Arc::clone(&self.shared), cluster.clone());
-        self.feeds.lock().insert(cluster.clone(), Arc::downgrade(&feed));
-        Arc::new(ServingConnector::new(Arc::clone(&self.shared), feed, inner))
+        Arc::new(ServingConnector::new(Arc::clone(&self.shared), self.directory.feed(cluster), inner))
     }
 
     /// Returns the status.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
-        let mut feeds = self.feeds.lock();
-        feeds.retain(|_, feed| feed.strong_count() > 0);
-        let known: BTreeMap<_, _> =
-            feeds.iter().filter_map(|(name, feed)| Some((name.clone(), feed.upgrade()?.known()))).collect();
+        let feeds = self.directory.feeds();
+        let known: BTreeMap<_, _> = feeds.iter().map(|feed| (feed.cluster.clone(), feed.known())).collect();
         ReplicaStatus {
             name: self.shared.params.name.clone(),
             answered: known.values().any(|known| known.answered),

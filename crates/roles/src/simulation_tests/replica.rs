@@ -57,7 +57,7 @@ impl Drop for ServingProcess {
 
 /// Cluster that a replica must not ask.
 #[derive(Debug)]
-struct Unreachable;
+pub(crate) struct Unreachable;
 
 impl Connector for Unreachable {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {

@@ -13,6 +13,7 @@ mod election;
 #[path = "../../src/simulation_tests/process.rs"]
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod process;
+mod replica;
 #[path = "../../../fleet/tests/nats/server.rs"]
 #[allow(dead_code, reason = "the tests of the log use more of it")]
 mod server;

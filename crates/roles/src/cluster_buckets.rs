@@ -1,0 +1,22 @@
+//! Port to the owners and documents of all clusters.
+
+use futures::stream::BoxStream;
+use informer_hub_fleet::{ClusterChange, ClusterRevisions};
+
+use super::answer::{Answered, BackendError};
+
+/// Changes of both buckets, those of each in order. Ends, or fails, if a new watch has to be opened.
+pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
+
+/// Owners and documents of all clusters.
+///
+/// # Contract
+/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A watch may
+/// become silent without an end. So its reader compares what it has read with [`ClusterBuckets::cluster_revisions`].
+pub trait ClusterBuckets: Send + Sync + 'static {
+    /// Follows both buckets: all entries that exist, `OwnersComplete` and `DocumentsComplete`, and then each change.
+    fn follow_clusters(&self) -> Answered<ClusterChangeStream>;
+
+    /// Returns the last revisions of both buckets.
+    fn cluster_revisions(&self) -> Answered<ClusterRevisions>;
+}

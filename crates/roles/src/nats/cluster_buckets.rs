@@ -1,0 +1,32 @@
+//! Watch of the owners and documents on JetStream: one consumer of each bucket.
+
+use futures::stream::{self, StreamExt};
+use futures::try_join;
+use informer_hub_fleet::ClusterRevisions;
+use informer_hub_fleet::jetstream::ClusterChanges;
+
+use super::{NatsBackend, failure};
+use crate::backend::{Answered, BackendError};
+use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
+
+impl ClusterBuckets for NatsBackend {
+    fn follow_clusters(&self) -> Answered<ClusterChangeStream> {
+        self.perform(|services| async move {
+            let (owners, documents) = try_join!(services.owners.follow(), services.documents.follow())?;
+            Ok(stream::select(endless(owners), endless(documents)).boxed())
+        })
+    }
+
+    fn cluster_revisions(&self) -> Answered<ClusterRevisions> {
+        self.perform(|services| async move {
+            let (owners, documents) = try_join!(services.owners.last_revision(), services.documents.last_revision())?;
+            Ok(ClusterRevisions { owners, documents })
+        })
+    }
+}
+
+/// Turns the end of a stream into an error, so that the other one does not continue alone.
+fn endless(changes: ClusterChanges) -> ClusterChangeStream {
+    let ended = stream::once(async { Err(BackendError("NATS: a watch of the clusters has ended".to_owned())) });
+    changes.map(|change| change.map_err(|error| failure(&error))).chain(ended).boxed()
+}

@@ -1,0 +1,103 @@
+//! Watch of the owners and documents of a simulated fleet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use informer_hub_fleet::{ClusterChange, ClusterRevisions};
+use informer_hub_types::rng;
+use parking_lot::Mutex;
+
+use super::{FleetState, SimulatedBackend, SimulatedFleet};
+use crate::backend::{Answered, BackendError};
+use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
+
+/// Interval in which a watch looks for changes.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Open watch.
+struct Watch {
+    fleet: SimulatedFleet,
+    cut_off: Arc<Mutex<bool>>,
+    /// Number of times that open watches had become silent when this one began.
+    silenced: usize,
+    read: ClusterRevisions,
+    changes: VecDeque<ClusterChange>,
+}
+
+impl FleetState {
+    fn revisions(&self) -> ClusterRevisions {
+        ClusterRevisions { owners: self.owners.lock().1, documents: self.documents.lock().1 }
+    }
+
+    /// Returns the changes after revisions, by revision.
+    fn changes_after(&self, read: ClusterRevisions) -> Vec<ClusterChange> {
+        let owners = self.owners.lock();
+        let mut owners: Vec<_> = owners.0.values().filter(|own| own.revision > read.owners).cloned().collect();
+        owners.sort_by_key(|own| own.revision);
+        let owners = owners.into_iter().map(|own| {
+            let (cluster, revision) = (own.cluster.clone(), own.revision);
+            ClusterChange::Owner { cluster, revision, owner: Ok(Some(own)) }
+        });
+        let documents = self.documents.lock();
+        let newer = documents.0.iter().filter(|(_, (revision, _))| *revision > read.documents);
+        let mut newer: Vec<_> = newer.map(|(cluster, found)| (cluster.clone(), found.clone())).collect();
+        newer.sort_by_key(|(_, (revision, _))| *revision);
+        let documents = newer.into_iter().map(|(cluster, (revision, document))| ClusterChange::Document {
+            cluster,
+            revision,
+            document: Some(document),
+        });
+        owners.chain(documents).collect()
+    }
+}
+
+impl SimulatedFleet {
+    /// Makes the open watches of owners and documents silent for ever, without an end.
+    pub fn silence_watches(&self) {
+        *self.0.silenced.lock() += 1;
+    }
+}
+
+impl Watch {
+    async fn next(mut self) -> Result<Option<(ClusterChange, Self)>, BackendError> {
+        loop {
+            if let Some(change) = self.changes.pop_front() {
+                return Ok(Some((change, self)));
+            }
+            tokio::time::sleep(LOOK).await;
+            let fleet = &self.fleet.0;
+            if rng::unit() < fleet.faults.lock().failed / 100.0 {
+                return Err(BackendError("the simulated watch fails".to_owned()));
+            }
+            if *fleet.silenced.lock() != self.silenced || *fleet.down.lock() || *self.cut_off.lock() {
+                continue;
+            }
+            let now = fleet.revisions();
+            self.changes = fleet.changes_after(std::mem::replace(&mut self.read, now)).into();
+        }
+    }
+}
+
+impl ClusterBuckets for SimulatedBackend {
+    fn follow_clusters(&self) -> Answered<ClusterChangeStream> {
+        let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
+        let begin = self.perform(|fleet| {
+            let read = fleet.revisions();
+            let mut changes: VecDeque<_> = fleet.changes_after(ClusterRevisions::default()).into();
+            changes.push_back(ClusterChange::OwnersComplete(read.owners));
+            changes.push_back(ClusterChange::DocumentsComplete(read.documents));
+            (*fleet.silenced.lock(), read, changes)
+        });
+        Box::pin(async move {
+            let (silenced, read, changes) = begin.await?;
+            let watch = Watch { fleet, cut_off, silenced, read, changes };
+            Ok(stream::try_unfold(watch, Watch::next).boxed())
+        })
+    }
+
+    fn cluster_revisions(&self) -> Answered<ClusterRevisions> {
+        self.perform(FleetState::revisions)
+    }
+}
