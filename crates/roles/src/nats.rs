@@ -104,7 +104,8 @@ impl NatsBackend {
 
 impl Connecting {
     async fn services(&self) -> Result<Arc<Services>, BackendError> {
-        let services = self.services.get_or_try_init(|| async { self.connect().await.map(Arc::new) });
+        // Boxed: every request contains this future.
+        let services = self.services.get_or_try_init(|| async { Box::pin(self.connect()).await.map(Arc::new) });
         services.await.cloned()
     }
 

@@ -1,11 +1,18 @@
 //! Bucket of the roster. One consumer follows it, so that reading it costs no request.
+//!
+//! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item notices that
+//! by the revision, and follows the new bucket.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{Entry, Operation, Store};
-use tokio::sync::watch;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::kv::{Entry, Operation, PutError, Store};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::bucket_watch::{BucketChange, BucketWatch};
@@ -23,10 +30,17 @@ type Known = Option<Arc<BTreeMap<String, RosterEntry>>>;
 /// Roster of a fleet in a key-value bucket of JetStream.
 #[derive(Debug)]
 pub struct RosterBucket {
+    context: Context,
     store: Store,
     known: watch::Receiver<Known>,
     following: JoinHandle<()>,
     timeout: Duration,
+    /// Copies of a bucket that is created again; `None` if this process creates none.
+    replicas: Option<usize>,
+    /// Revision of the last put.
+    last: AtomicU64,
+    /// Notified if the bucket was created again.
+    recreated: Arc<Notify>,
 }
 
 impl RosterBucket {
@@ -40,8 +54,9 @@ impl RosterBucket {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects), replicas).await?;
-        Ok(Self::start(store, timeout))
+        let context = context(client, timeout, IN_FLIGHT);
+        let store = open_bucket(&context, &bucket(subjects), replicas).await?;
+        Ok(Self::start(context, store, timeout, Some(replicas)))
     }
 
     /// Opens the bucket if it exists, and follows it.
@@ -53,14 +68,16 @@ impl RosterBucket {
         subjects: &Subjects,
         timeout: Duration,
     ) -> Result<Option<Self>, NatsError> {
-        let store = find_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects)).await?;
-        Ok(store.map(|store| Self::start(store, timeout)))
+        let context = context(client, timeout, IN_FLIGHT);
+        let store = find_bucket(&context, &bucket(subjects)).await?;
+        Ok(store.map(|store| Self::start(context, store, timeout, None)))
     }
 
-    fn start(store: Store, timeout: Duration) -> Self {
+    fn start(context: Context, store: Store, timeout: Duration, replicas: Option<usize>) -> Self {
         let (sender, known) = watch::channel(None);
-        let following = tokio::spawn(follow(store.clone(), sender));
-        Self { store, known, following, timeout }
+        let recreated = Arc::<Notify>::default();
+        let following = tokio::spawn(follow(store.clone(), sender, Arc::clone(&recreated)));
+        Self { context, store, known, following, timeout, replicas, last: AtomicU64::new(0), recreated }
     }
 
     /// Returns all entries, as far as the server has announced their changes.
@@ -72,10 +89,27 @@ impl RosterBucket {
         Ok(known.iter().flat_map(|known| known.values()).cloned().collect())
     }
 
-    /// Writes an item, whatever its entry is. Returns its revision.
+    /// Writes an item, whatever its entry is. Creates a bucket again that was deleted. Returns the revision of the item.
     pub async fn put(&self, item: &RosterItem) -> Result<u64, NatsError> {
-        let put = self.store.put(item.key(), item.encode().into()).await;
-        put.map_err(NatsError::request(format!("write {} of the roster", item.key())))
+        let put = async || self.store.put(item.key(), item.encode().into()).await;
+        let written = match (put().await, self.replicas) {
+            (Err(error), Some(replicas)) if has_no_stream(&error) && self.recreate(replicas).await? => put().await,
+            (written, _) => written,
+        };
+        let revision = written.map_err(NatsError::request(format!("write {} of the roster", item.key())))?;
+        if revision <= self.last.swap(revision, Relaxed) {
+            self.recreated.notify_one();
+        }
+        Ok(revision)
+    }
+
+    /// Creates the bucket again. Returns `false` if it exists: its servers elect a leader.
+    async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
+        let bucket = &self.store.name;
+        if find_bucket(&self.context, bucket).await?.is_some() {
+            return Ok(false);
+        }
+        open_bucket(&self.context, bucket, replicas).await.map(|_| true)
     }
 
     /// Writes an item if its entry has the expected revision, or if there is none. Returns its revision; `None` if the entry
@@ -103,11 +137,13 @@ fn bucket(subjects: &Subjects) -> String {
 }
 
 /// Follows the bucket until the task is aborted.
-async fn follow(store: Store, sender: watch::Sender<Known>) {
+async fn follow(store: Store, sender: watch::Sender<Known>, recreated: Arc<Notify>) {
     loop {
-        // After an error, the entries are as old as the error; a collector that renews nothing then counts as dead.
-        let _ = follow_once(&store, &sender).await;
-        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            // After an error, the entries are as old as the error; a collector that renews nothing then counts as dead.
+            _ = follow_once(&store, &sender) => tokio::time::sleep(PAUSE).await,
+            () = recreated.notified() => {}
+        }
     }
 }
 
@@ -127,6 +163,12 @@ async fn follow_once(store: &Store, sender: &watch::Sender<Known>) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Returns whether a bucket does not answer because it has no stream, or no leader of it.
+fn has_no_stream(error: &PutError) -> bool {
+    let publish = error.source().and_then(|source| source.downcast_ref::<PublishError>());
+    publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)
 }
 
 /// Returns an entry; `None` if it is removed, or cannot be read: a later version may write other items.

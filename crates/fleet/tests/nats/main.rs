@@ -398,3 +398,35 @@ async fn roster_follows_the_changes_of_other_processes() {
         sees(roster, &[(token.clone(), own)]).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_roster_is_created_again_by_the_next_renewal_and_followed_by_all() {
+    let servers = Servers::start(1).await;
+    let client = servers.client().await;
+    let open = async || RosterBucket::open(servers.client().await, &subjects(), 1, DEADLINE).await.unwrap();
+    let (first, second) = (open().await, open().await);
+    let member = |name: &str| RosterItem::Member(Member { name: name.to_owned(), ..Member::default() });
+    let stale = member("c");
+    second.put(&stale).await.unwrap();
+    for (roster, name) in [(&first, "a"), (&second, "b")] {
+        for _ in 0..3 {
+            roster.put(&member(name)).await.unwrap();
+        }
+    }
+    let operator = RosterBucket::find(servers.client().await, &subjects(), DEADLINE).await.unwrap().unwrap();
+    let context = async_nats::jetstream::new(client);
+    context.delete_key_value(format!("{}-collectors", subjects().fleet())).await.unwrap();
+    operator.put(&member("operator")).await.expect_err("an operator creates no bucket");
+    for (roster, name) in [(&first, "a"), (&second, "b")] {
+        roster.put(&member(name)).await.unwrap();
+    }
+    for roster in [&first, &second] {
+        within("both follow the new bucket", async {
+            let expected = [member("a"), member("b")];
+            while !roster.entries().await.unwrap().iter().map(|entry| &entry.item).eq(&expected) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await;
+    }
+}
