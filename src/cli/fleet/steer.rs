@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::view::{CollectorView, FleetOverview};
+use super::view::FleetOverview;
 use crate::cli::print::show;
 use informer_hub_config::HumanDuration;
 use informer_hub_roles::{FleetRoster, Ownership, RosterEntry, RosterItem};
@@ -45,7 +45,7 @@ impl Fleet {
     pub(super) async fn pin(&self, cluster: &str, collector: &str, timeout: Duration) -> anyhow::Result<()> {
         let view = self.observe().await?;
         let (found, to) = (view.cluster(cluster)?, view.collector(collector)?);
-        ensure_usable(to)?;
+        view.ensure_receives(found, to)?;
         self.roster.put(&RosterItem::Pin { cluster: found.name.clone(), collector: to.name.clone() }).await?;
         if found.owner.as_ref() == Some(&to.name) {
             return show(&format!("{cluster} stays on {}", to.name));
@@ -77,8 +77,7 @@ impl Fleet {
     pub(super) async fn drain(&self, collector: &str, timeout: Duration) -> anyhow::Result<()> {
         let view = self.observe().await?;
         let from = view.collector(collector)?;
-        let may_receive = |other: &CollectorView| other.live && !other.draining && other.name != from.name;
-        if !view.collectors.iter().any(may_receive) {
+        if !view.collectors.iter().any(|other| other.receives_from(from)) {
             anyhow::bail!("fleet {} has no other live collector for the clusters of {}", self.name, from.name);
         }
         self.roster.put(&RosterItem::Drain(from.name.clone())).await?;
@@ -129,13 +128,6 @@ impl Deadline {
         sleep(LOOK).await;
         Ok(())
     }
-}
-
-fn ensure_usable(to: &CollectorView) -> anyhow::Result<()> {
-    anyhow::ensure!(to.live, "collector {} does not renew its entry; choose a live one", to.name);
-    let undo = format!("informer-hub fleet drain {} --undo", to.name);
-    anyhow::ensure!(!to.draining, "collector {} drains; end that with `{undo}`, or choose another one", to.name);
-    Ok(())
 }
 
 /// Returns the revisions of the entries of collectors, by name.

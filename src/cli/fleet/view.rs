@@ -33,6 +33,9 @@ pub(super) struct CollectorView {
     /// Whether it renews its entry.
     pub(super) live: bool,
     pub(super) draining: bool,
+    /// Fingerprint of the names of the clusters that it contends for.
+    #[serde(skip)]
+    contends_for: u64,
     /// Time since its last renewal, by the clocks of this machine and the server.
     pub(super) last_seen_seconds: u64,
 }
@@ -104,6 +107,7 @@ impl FleetOverview {
                 weight: owned().map(|own| own.weight).sum(),
                 live: live.contains(&member.name),
                 draining: settings.drains.contains(member.name.as_str()),
+                contends_for: member.contends_for,
                 last_seen_seconds: clock::since_wall_millis(written).as_secs(),
             }
         };
@@ -139,6 +143,28 @@ impl FleetOverview {
         }
     }
 
+    /// Verifies that a collector can take a cluster over: it is live, does not drain, and contends for the same clusters as
+    /// the owner, if there is one.
+    pub(super) fn ensure_receives(&self, cluster: &ClusterView, to: &CollectorView) -> anyhow::Result<()> {
+        anyhow::ensure!(to.live, "collector {} does not renew its entry; choose a live one", to.name);
+        let undo = format!("informer-hub fleet drain {} --undo", to.name);
+        anyhow::ensure!(!to.draining, "collector {} drains; end that with `{undo}`, or choose another one", to.name);
+        let owner = self.collectors.iter().find(|collector| Some(&collector.name) == cluster.owner.as_ref());
+        let Some(owner) = owner.filter(|owner| owner.contends_for != to.contends_for) else { return Ok(()) };
+        let others = self.collectors.iter().filter(|other| other.receives_from(owner));
+        let others: Vec<_> = others.map(|other| other.name.as_str()).collect();
+        let others = match &others[..] {
+            [] => "no other live collector has the same clusters".to_owned(),
+            some => format!("these can: {}", first_names(some)),
+        };
+        anyhow::bail!(
+            "collector {} cannot take {} over: its file has other clusters than that of the owner, {}; {others}",
+            to.name,
+            cluster.name,
+            owner.name
+        )
+    }
+
     /// Renders the tables.
     pub(super) fn text(&self, width: Option<usize>, colours: bool) -> String {
         let tables = [
@@ -164,6 +190,11 @@ impl FleetOverview {
 }
 
 impl CollectorView {
+    /// Returns whether the collector can take over clusters of another one.
+    pub(super) fn receives_from(&self, other: &Self) -> bool {
+        self.live && !self.draining && self.contends_for == other.contends_for && self.name != other.name
+    }
+
     fn cells(&self) -> Vec<String> {
         let state = match (self.live, self.draining, self.clusters) {
             (false, ..) => format!("not seen for {}", span(self.last_seen_seconds)),
@@ -209,8 +240,14 @@ mod tests {
     }
 
     fn view() -> FleetOverview {
+        view_of(|_| 0)
+    }
+
+    /// Returns a fleet. `contends_for` are the fingerprints of the collectors' clusters.
+    fn view_of(contends_for: impl Fn(&str) -> u64) -> FleetOverview {
         let member = |name: &str, zone: &str| {
-            RosterItem::Member(Member { name: name.to_owned(), zone: zone.to_owned(), ..Member::default() })
+            let (prefer, contends_for) = (BTreeMap::new(), contends_for(name));
+            RosterItem::Member(Member { name: name.to_owned(), zone: zone.to_owned(), prefer, contends_for })
         };
         let cluster = |name: &str| ClusterName::new(name).unwrap();
         let items = [
@@ -264,5 +301,29 @@ mod tests {
         assert!(unknown.contains("there is no collector \"nub\"") && unknown.contains("hub-1-17-cc"), "{unknown}");
         let unknown = view.cluster("prod-ue").unwrap_err().to_string();
         assert!(unknown.contains("did you mean \"prod-eu\"?"), "{unknown}");
+    }
+
+    #[test]
+    fn collector_of_other_clusters_cannot_take_one_over_and_those_that_can_are_named() {
+        let refused = |view: &FleetOverview, cluster: &str, to: &str| {
+            let checked = view.ensure_receives(view.cluster(cluster).unwrap(), view.collector(to).unwrap());
+            checked.err().map(|error| error.to_string())
+        };
+        let mut view = view_of(|name| u64::from(name == "hub-0-18-bb"));
+        view.collectors.iter_mut().for_each(|collector| (collector.live, collector.draining) = (true, false));
+        let text = "collector hub-0-18-bb cannot take prod-eu over: its file has other clusters than that of the owner, \
+                    hub-0-17-aa; these can: hub-1-17-cc";
+        assert_eq!(refused(&view, "prod-eu", "hub-0-18-bb").as_deref(), Some(text));
+        assert_eq!(refused(&view, "prod-eu", "hub-1-17-cc"), None);
+        assert_eq!(refused(&view, "prod-eu", "hub-0-17-aa"), None, "it stays");
+        assert_eq!(refused(&view, "test", "hub-0-18-bb"), None, "without an owner, nothing is known");
+        view.collectors[2].draining = true;
+        let refusal = refused(&view, "prod-eu", "hub-0-18-bb").unwrap();
+        assert!(refusal.ends_with("; no other live collector has the same clusters"), "{refusal}");
+        let refusal = refused(&view, "prod-eu", "hub-1-17-cc").unwrap();
+        assert!(refusal.starts_with("collector hub-1-17-cc drains; end that with"), "{refusal}");
+        view.collectors[2].live = false;
+        let refusal = refused(&view, "prod-eu", "hub-1-17-cc").unwrap();
+        assert!(refusal.ends_with("does not renew its entry; choose a live one"), "{refusal}");
     }
 }
