@@ -69,6 +69,8 @@ impl FleetStatus {
 
     pub(super) fn put(&self, out: &mut Snapshot) {
         out.flag(Id::FleetConnected, LabelSet::NONE, self.connected);
+        let unowned = self.clusters.iter().filter(|cluster| cluster.owner.is_none()).count();
+        out.count(Id::FleetUnowned, LabelSet::NONE, unowned as u64);
         if self.role == "serve" {
             let stale = self.clusters.iter().filter(|cluster| cluster.stale_since.is_some()).count();
             out.count(Id::FleetServed, LabelSet::NONE, self.clusters.len() as u64);
@@ -105,5 +107,35 @@ impl SharedFleetStatus {
 
     pub(super) fn read(&self) -> Option<FleetStatus> {
         self.0.get().and_then(|read| read())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_types::clock;
+
+    use super::*;
+
+    fn cluster(name: &str, owner: Option<&str>, is_stale: bool) -> FleetCluster {
+        FleetCluster {
+            name: ClusterName::new(name).unwrap(),
+            owner: owner.map(str::to_owned),
+            epoch: 1,
+            own: false,
+            weight: 0,
+            stale_since: is_stale.then(clock::wall),
+            stale_reason: None,
+        }
+    }
+
+    #[test]
+    fn clusters_without_an_owner_are_counted_in_both_roles() {
+        let clusters = vec![cluster("a", Some("x"), false), cluster("b", None, true), cluster("c", None, false)];
+        for (role, stale) in [("collect", None), ("serve", Some(1.0))] {
+            let mut out = Snapshot::new(clock::wall());
+            FleetStatus { role, clusters: clusters.clone(), ..FleetStatus::default() }.put(&mut out);
+            assert_eq!(out.value(Id::FleetUnowned, &[]), Some(2.0), "{role}");
+            assert_eq!(out.value(Id::FleetStale, &[]), stale, "{role}");
+        }
     }
 }

@@ -314,6 +314,8 @@ catalogue! {
     FleetConnected: Gauge "informer_hub_fleet_connected" [];
     /// Clusters of the fleet that this process owns.
     FleetOwned: Gauge "informer_hub_fleet_owned_clusters" [];
+    /// Clusters that no process owns, as this process knows it.
+    FleetUnowned: Gauge "informer_hub_fleet_unowned_clusters" [];
     /// Clusters whose objects a serving process reads from the log.
     FleetServed: Gauge "informer_hub_fleet_served_clusters" [];
     /// Served clusters without a live collector, or whose log cannot be read.
