@@ -115,6 +115,31 @@ fn joining_collector_gets_its_share_by_weight_one_cluster_at_a_time_without_a_li
 }
 
 #[test]
+fn collectors_that_want_to_move_at_the_same_time_take_turns() {
+    run(26, async || {
+        // Requests take so long that collectors read the free token before one of them has taken it.
+        let mut world = World::with(Faults { delay: Duration::from_millis(600), ..Faults::NONE }, 12, 0.0);
+        (0..4).for_each(|_| world.join());
+        world.until("all are owned", |world| world.owners().values().all(|owner| !owner.is_empty())).await;
+        world.pass(Duration::from_secs(10)).await;
+        for _ in 0..2 {
+            let drained: Vec<_> = world.processes[..3].iter().map(|(process, _)| process.name.clone()).collect();
+            for name in &drained {
+                world.set(RosterItem::Drain(name.clone()));
+            }
+            let without_owner = world.pass(Duration::from_secs(60)).await;
+            assert!(without_owner <= 1, "{without_owner} clusters move at a time");
+            assert!(world.owners().values().all(|owner| !drained.contains(owner)), "{:?}", world.owners());
+            world.fleet.clear_roster();
+            let without_owner = world.pass(Duration::from_secs(60)).await;
+            assert!(without_owner <= 1, "{without_owner} clusters move at a time");
+        }
+        println!("{} moves", world.moved());
+        assert!(world.moved() >= 18);
+    });
+}
+
+#[test]
 fn clusters_of_a_killed_collector_spread_by_weight() {
     run(22, async || {
         let mut world = balanced().await;
