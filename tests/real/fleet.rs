@@ -311,6 +311,13 @@ async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
     let log = LogReader::open(&nats).await;
     log_follows(&log, &clusters).await;
     assert_eq!(center.owned().await, ["center"], "a collector leaves the cluster to its agent");
+    let (of_center, asked) = (center.fleet().await["process"].as_str().unwrap().to_owned(), clock::now());
+    let moved = center.workdir.run(&["fleet", "move", "edge", &of_center, "-c", "hub.toml"]);
+    let error = String::from_utf8(moved.stderr).unwrap();
+    assert!(moved.status.code() == Some(1) && error.contains(&format!("{of_center} cannot take edge over")), "{error}");
+    assert!(asked.elapsed() < Duration::from_secs(60), "half of the time-out of a move: {:?}", asked.elapsed());
+    let status = center.workdir.json(&["fleet", "status", "-c", "hub.toml"]);
+    assert!(status["clusters"].as_array().unwrap().iter().all(|one| one["pinnedTo"].is_null()), "{status:#}");
     // No collector takes the cluster over, and a new agent continues where the killed one was.
     drop(first);
     churn.run(&client, 30).await;
