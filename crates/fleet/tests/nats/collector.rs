@@ -7,10 +7,7 @@ use informer_hub_fleet::writer::OfferError;
 use informer_hub_fleet::{Partition, Record, Subjects, Writer, WriterEvent, WriterParams};
 use informer_hub_types::{ClusterName, Gvr, clock};
 
-use crate::server::Servers;
-
-/// Deadline of any wait, with room for a busy machine.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+use crate::server::{DEADLINE, Servers, within};
 
 pub(crate) fn subjects() -> Subjects {
     Subjects::new("test").unwrap()
@@ -32,11 +29,6 @@ pub(crate) fn params(replicas: usize) -> LogParams {
         max_bytes: 1 << 30,
         timeout: Duration::from_secs(2),
     }
-}
-
-pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(DEADLINE, future).await;
-    done.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
 }
 
 pub(crate) struct Collector {

@@ -1,4 +1,4 @@
-//! Servers built from `tests/testbed/nats`: one, or a cluster.
+//! Servers built from `tests/testbed/nats`: one, or a cluster. Other suites compile this module too.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use crate::collector::within;
+/// Deadline of any wait, with room for a busy machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Servers with their own stores. Dropping them kills them.
 pub(crate) struct Servers {
@@ -108,6 +109,8 @@ impl Servers {
             let routes: Vec<_> = self.nodes.iter().map(|node| format!("nats://{}", node.routes)).collect();
             command.args(["--name", &format!("n{at}"), "--cluster_name", "test"]);
             command.args(["--cluster", &format!("nats://{}", node.routes), "--routes", &routes.join(",")]);
+            // Clients use only the addresses that they were given, which may be those of proxies.
+            command.arg("--no_advertise");
         }
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.nodes[at].child = Some(command.spawn().unwrap());
@@ -131,11 +134,23 @@ impl Drop for Servers {
     }
 }
 
+/// Waits for a future.
+///
+/// # Panics
+/// If the deadline passes first; the message contains `what`.
+pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(DEADLINE, future).await;
+    done.unwrap_or_else(|_| panic!("not within {DEADLINE:?}: {what}"))
+}
+
 /// Returns the server's binary, built if out of date.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/testbed/nats/build.sh");
+        // The package of the suite is the root of the repository, or below it.
+        let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+        let mut scripts = folders.map(|folder| folder.join("tests/testbed/nats/build.sh"));
+        let script = scripts.find(|script| script.exists()).expect("the repository has tests/testbed/nats/build.sh");
         // Cargo gives integration tests `<target>/tmp`; binaries go to `<target>/testbed`.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a directory of cargo's has a parent");
         let output = Command::new(&script).env("CARGO_TARGET_DIR", target).stderr(Stdio::inherit()).output();

@@ -11,8 +11,7 @@ use nkeys::KeyPair;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::collector::within;
-use crate::server::Servers;
+use crate::server::{Servers, within};
 
 /// Keys of an operator with one account for the fleet.
 struct Operator {

@@ -12,8 +12,7 @@ use rand::rngs::StdRng;
 use tokio::task::JoinHandle;
 
 use crate::backend;
-use crate::collector::within;
-use crate::server::Servers;
+use crate::server::{Servers, within};
 
 const PARAMS: ElectionParams = ElectionParams {
     lease_duration: Duration::from_secs(3),

@@ -7,7 +7,6 @@
 #[path = "../../src/simulation_tests/cluster.rs"]
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod cluster;
-mod collector;
 mod credentials;
 mod election;
 #[path = "../../src/simulation_tests/process.rs"]
@@ -28,9 +27,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use cluster::SimulatedCluster;
-use collector::within;
 use process::Process;
-use server::Servers;
+use server::{Servers, within};
 
 const CLUSTERS: usize = 4;
 
