@@ -17,12 +17,13 @@ dist: ## Build the release binary with LTO and without symbols: target/dist/info
 test: ## Run unit, simulation and documentation tests; needs only loopback, no Kubernetes
 	$(CARGO) test
 
-test-nightly: ## Run 10,000 cases per property, 1,000 simulations, a million inputs per fuzz target and 100 kills; takes hours
+test-nightly: ## Run 10,000 cases per property, 1,000 simulations, a million inputs per fuzz target, 100 kills and 100 faults in a fleet; takes hours
 	INFORMER_HUB_CASES=$${INFORMER_HUB_CASES:-10000} $(CARGO) test --release --workspace --lib
 	SIMULATIONS=$${SIMULATIONS:-1000} $(CARGO) test --release --test simulation
 	tests/testbed/build.sh
 	FUZZ_RUNS=$${FUZZ_RUNS:-1000000} fuzz/run.sh
 	KILLS=$${KILLS:-100} $(CARGO) test --release --test real kill::
+	FAULTS=$${FAULTS:-100} $(CARGO) test --release --test real chaos:: -- --nocapture
 
 fuzz: ## Run every fuzz target with 200,000 inputs (FUZZ_RUNS, FUZZ_SECONDS, FUZZ_TARGETS); needs a C++ compiler
 	fuzz/run.sh

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use informer_hub_fleet::jetstream::{JetStreamLog, LogParams};
 use informer_hub_fleet::{Entry, ReadOutcome, Reader, Record, ResetReason, Subjects};
-use informer_hub_types::clock;
+use informer_hub_sim::oracle::Oracle;
+use informer_hub_types::{ApiResource, ObjectKey, ResourceVersion, Uid, clock};
 use serde_json::Value;
 
 use crate::bed::{
     Churn, GroundTruth, RealCluster, becomes_true, create_namespace, create_pods, ground_truth, install_widgets, seed,
 };
-use crate::fixture::{WAIT_DEADLINE, pods};
+use crate::fixture::{WAIT_DEADLINE, origin, pods};
 use crate::nats_server::Server;
 use crate::new_user::audit::Audit;
 use crate::workdir::{Running, Workdir};
@@ -61,21 +62,8 @@ impl Process {
         Self { workdir, hub }
     }
 
-    /// Waits until `get` shows the pods of the cluster.
     async fn shows_pods(&self, cluster: &RealCluster) {
-        let expected = ground_truth(&cluster.client().await, &pods().gvr).await;
-        let expected: BTreeMap<_, _> =
-            expected.into_iter().map(|(key, (uid, _))| (key.to_string(), uid.to_string())).collect();
-        let found = || {
-            let list = self.workdir.json(&["get", "pods", "-A"]);
-            let pod = |pod: &Value| {
-                let [namespace, name, uid] = ["namespace", "name", "uid"]
-                    .map(|field| pod["metadata"][field].as_str().unwrap_or_default().to_owned());
-                (format!("{namespace}/{name}"), uid)
-            };
-            list["items"].as_array().unwrap().iter().map(pod).collect::<BTreeMap<_, _>>()
-        };
-        assert!(becomes_true(WAIT_DEADLINE, async || found() == expected).await, "{:?}\n{expected:?}", found());
+        shows_objects(&self.workdir, cluster, &pods()).await;
     }
 
     async fn fleet(&self) -> Value {
@@ -95,6 +83,22 @@ impl Process {
     }
 }
 
+/// Waits until `get` shows the objects of the cluster.
+pub(crate) async fn shows_objects(workdir: &Workdir, cluster: &RealCluster, resource: &ApiResource) {
+    let expected = ground_truth(&cluster.client().await, &resource.gvr).await;
+    let found = || {
+        let list = workdir.json(&["get", &resource.gvr.resource, "--clusters", cluster.name()]);
+        let object = |object: &Value| {
+            let [namespace, name, uid, version] = ["namespace", "name", "uid", "resourceVersion"]
+                .map(|field| object["metadata"][field].as_str().unwrap_or_default().to_owned());
+            (ObjectKey::new(&namespace, &name), (Uid::new(&uid), ResourceVersion::new(&version)))
+        };
+        list["items"].as_array().unwrap().iter().map(object).collect::<GroundTruth>()
+    };
+    let shows = becomes_true(WAIT_DEADLINE, async || found() == expected).await;
+    assert!(shows, "{}: {:?}", cluster.name(), Oracle::diff(&expected, &found()));
+}
+
 /// Reads the log of the fleet from its begin.
 struct LogReader {
     log: JetStreamLog,
@@ -102,48 +106,64 @@ struct LogReader {
 
 /// Contents of the log.
 #[derive(Default)]
-struct Contents {
-    objects: BTreeMap<String, GroundTruth>,
-    /// Lists that were stored, by cluster.
-    lists: BTreeMap<String, usize>,
-    owners: BTreeMap<String, Vec<String>>,
+pub(crate) struct Contents {
+    /// Objects by [`origin`].
+    pub(crate) objects: BTreeMap<String, GroundTruth>,
+    /// Lists that were stored, by [`origin`].
+    pub(crate) lists: BTreeMap<String, usize>,
+    /// Owners by cluster and epoch.
+    owners: BTreeMap<String, BTreeMap<u64, String>>,
+    deleted: HashSet<Uid>,
+}
+
+/// Returns the parameters of the log of [`config`].
+pub(crate) fn log_params(replicas: usize) -> LogParams {
+    LogParams {
+        subjects: Subjects::new(FLEET).unwrap(),
+        replicas,
+        max_age: Duration::from_secs(3600),
+        max_bytes: WINDOW_BYTES,
+        timeout: Duration::from_secs(5),
+    }
 }
 
 impl LogReader {
     async fn open(nats: &Server) -> Self {
-        let params = LogParams {
-            subjects: Subjects::new(FLEET).unwrap(),
-            replicas: 1,
-            max_age: Duration::from_secs(3600),
-            max_bytes: WINDOW_BYTES,
-            timeout: Duration::from_secs(5),
-        };
-        Self { log: JetStreamLog::open(nats.connect().await, params).await.unwrap() }
+        Self { log: JetStreamLog::open(nats.connect().await, log_params(1)).await.unwrap() }
     }
 
-    /// Reads what the log has now. Panics if a record is out of order, or repeats a deletion.
+    /// Reads what the log has now.
     async fn read(&self) -> Contents {
-        let (mut reader, mut contents, mut deleted) = (Reader::new(), Contents::default(), HashSet::new());
+        let (mut reader, mut contents) = (Reader::new(), Contents::default());
         let mut tail = self.log.tail(0, Subjects::new(FLEET).unwrap().all()).await.unwrap();
         // At the end of the log, the tail waits for further entries.
         while let Ok(Ok(Some(entry))) = tokio::time::timeout(Duration::from_secs(1), tail.next()).await {
-            contents.apply(&mut reader, &entry, &mut deleted);
+            contents.apply(&mut reader, &entry);
         }
         contents
     }
 }
 
 impl Contents {
-    fn apply(&mut self, reader: &mut Reader, entry: &Entry, deleted: &mut HashSet<String>) {
+    /// Applies an entry.
+    ///
+    /// # Panics
+    /// If an entry is missing, or is of an owner that has lost the cluster; if a record is out of order, or repeats a
+    /// deletion.
+    pub(crate) fn apply(&mut self, reader: &mut Reader, entry: &Entry) {
         let cluster = entry.partition.cluster.to_string();
-        let outcome = reader.read(entry).unwrap();
-        let owner = reader.state(&entry.partition).unwrap().owner.clone();
+        let records = match reader.read(entry).unwrap() {
+            ReadOutcome::Records(records) => records,
+            // Nothing precedes the first list of a partition.
+            ReadOutcome::Nothing | ReadOutcome::Incomplete => return,
+            other => panic!("{entry:?}: {other:?}"),
+        };
+        let state = reader.state(&entry.partition).unwrap();
         let owners = self.owners.entry(cluster.clone()).or_default();
-        if owners.last() != Some(&owner) {
-            owners.push(owner);
-        }
-        let ReadOutcome::Records(records) = outcome else { return };
-        let objects = self.objects.entry(cluster.clone()).or_default();
+        let owner = owners.entry(state.epoch).or_insert_with(|| state.owner.clone());
+        assert_eq!(*owner, state.owner, "two owners of {cluster} in epoch {}", state.epoch);
+        let origin = format!("{cluster}/{}", entry.partition.resource.long());
+        let objects = self.objects.entry(origin.clone()).or_default();
         for record in records {
             match record {
                 Record::Put { key, uid, version, .. } => {
@@ -153,12 +173,12 @@ impl Contents {
                 }
                 Record::Delete { key, .. } => {
                     let (uid, _) = objects.remove(&key).unwrap_or_else(|| panic!("{key} is deleted twice"));
-                    assert!(deleted.insert(uid.to_string()), "{key} is deleted twice");
+                    assert!(self.deleted.insert(uid), "{key} is deleted twice");
                 }
                 Record::Reset { reason } => {
                     assert_eq!(reason, ResetReason::Restart);
                     objects.clear();
-                    *self.lists.entry(cluster.clone()).or_default() += 1;
+                    *self.lists.entry(origin.clone()).or_default() += 1;
                 }
                 _ => {}
             }
@@ -170,7 +190,7 @@ impl Contents {
 async fn log_follows(log: &LogReader, clusters: &[RealCluster]) -> Contents {
     let mut expected = BTreeMap::new();
     for cluster in clusters {
-        expected.insert(cluster.name().to_owned(), ground_truth(&cluster.client().await, &pods().gvr).await);
+        expected.insert(origin(cluster.name(), &pods()), ground_truth(&cluster.client().await, &pods().gvr).await);
     }
     let began = clock::now();
     loop {
@@ -273,7 +293,7 @@ async fn restarted_server_and_an_orderly_handover_lose_no_change() {
     println!("1 cluster handed over {:?} after SIGTERM", ended.elapsed());
     churn.run(&client, 30).await;
     let contents = log_follows(&LogReader::open(&nats).await, &clusters).await;
-    assert_eq!(contents.lists["east"], 1);
+    assert_eq!(contents.lists[&origin("east", &pods())], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -311,19 +331,12 @@ async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
     let log = LogReader::open(&nats).await;
     log_follows(&log, &clusters).await;
     assert_eq!(center.owned().await, ["center"], "a collector leaves the cluster to its agent");
-    let (of_center, asked) = (center.fleet().await["process"].as_str().unwrap().to_owned(), clock::now());
-    let moved = center.workdir.run(&["fleet", "move", "edge", &of_center, "-c", "hub.toml"]);
-    let error = String::from_utf8(moved.stderr).unwrap();
-    assert!(moved.status.code() == Some(1) && error.contains(&format!("{of_center} cannot take edge over")), "{error}");
-    assert!(asked.elapsed() < Duration::from_secs(60), "half of the time-out of a move: {:?}", asked.elapsed());
-    let status = center.workdir.json(&["fleet", "status", "-c", "hub.toml"]);
-    assert!(status["clusters"].as_array().unwrap().iter().all(|one| one["pinnedTo"].is_null()), "{status:#}");
     // No collector takes the cluster over, and a new agent continues where the killed one was.
     drop(first);
     churn.run(&client, 30).await;
     let _second = agent();
     let contents = log_follows(&log, &clusters).await;
-    assert_eq!(contents.lists["edge"], 1, "no list after the restart");
+    assert_eq!(contents.lists[&origin("edge", &pods())], 1, "no list after the restart");
     assert_eq!(contents.owners["edge"].len(), 2, "{:?}", contents.owners);
     assert_eq!(contents.owners["center"].len(), 1, "{:?}", contents.owners);
 }

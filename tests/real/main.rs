@@ -21,6 +21,7 @@
 //! - `nats`: the NATS sink with a real `nats-server`, which `tests/testbed/nats/build.sh` builds ([`nats_server`]).
 //! - `fleet`: hub processes that share clusters through a real `nats-server`.
 //! - `deliver`: hub processes of such a fleet of which one delivers, and is killed.
+//! - `chaos`: such a fleet on a cluster of NATS servers ([`nats_servers`]), under a random schedule of faults.
 //! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
 //!   rights. `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build or fetch the tools.
@@ -29,6 +30,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 mod bed;
+mod chaos;
 mod cluster_sources;
 mod connections;
 mod controllers;
@@ -47,6 +49,9 @@ mod hub;
 mod kill;
 mod nats;
 mod nats_server;
+#[path = "../../crates/fleet/tests/nats/server.rs"]
+#[allow(dead_code, reason = "the tests of the log use more of it")]
+mod nats_servers;
 mod new_user;
 mod oracle;
 mod promtool;

@@ -29,14 +29,26 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, deadline: D
 
 /// Polls `check` every 20 ms and returns whether it became true before the deadline.
 pub(crate) async fn becomes_true<F: Future<Output = bool>>(deadline: Duration, mut check: impl FnMut() -> F) -> bool {
-    let asking = async {
+    let look = || {
+        let checked = check();
+        async { checked.await.then_some(()) }
+    };
+    found(deadline, look).await.is_some()
+}
+
+/// Polls `look` every 20 ms and returns what it finds before the deadline.
+pub(crate) async fn found<T, F: Future<Output = Option<T>>>(
+    deadline: Duration,
+    mut look: impl FnMut() -> F,
+) -> Option<T> {
+    let looking = async {
         let mut pace = tokio::time::interval(Duration::from_millis(20));
         loop {
             pace.tick().await;
-            if check().await {
-                return;
+            if let Some(found) = look().await {
+                return found;
             }
         }
     };
-    tokio::time::timeout(deadline, asking).await.is_ok()
+    tokio::time::timeout(deadline, looking).await.ok()
 }

@@ -1,0 +1,103 @@
+//! Faults, drawn from a seed.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{Rng, SeedableRng};
+
+use super::members::{COLLECTORS, SERVERS};
+use crate::proxy;
+
+/// Process that a fault hits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// The collector that owns a cluster at that time.
+    Owner(usize),
+    Collector(usize),
+    Replica,
+    Deliverer,
+}
+
+/// Kind of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// SIGKILL, then a new process.
+    Kill(Target),
+    /// SIGSTOP, then SIGCONT.
+    Freeze(Target),
+    /// The process cannot reach any NATS server.
+    CutFromNats(Target, proxy::Fault),
+    /// The owner of a cluster cannot reach its apiserver.
+    CutFromApiserver(usize, proxy::Fault),
+    /// SIGKILL of a NATS server, then a restart on its store.
+    KillServer(usize),
+}
+
+/// A fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    pub(super) kind: Kind,
+    /// Time until it ends.
+    pub(super) lasts: Duration,
+}
+
+/// Draws faults. Ten of them contain each kind, and hit the owner of a cluster at least four times.
+pub(super) fn draw(seed: u64, count: usize) -> Vec<Fault> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut faults = Vec::new();
+    while faults.len() < count {
+        let mut ten = ten(&mut rng);
+        ten.shuffle(&mut rng);
+        faults.extend(ten);
+    }
+    faults.truncate(count);
+    faults
+}
+
+fn ten(rng: &mut StdRng) -> [Fault; 10] {
+    let owner = |rng: &mut StdRng| Target::Owner(rng.random_range(0..2));
+    let any = |rng: &mut StdRng| {
+        let collector = Target::Collector(rng.random_range(0..COLLECTORS));
+        *[collector, Target::Replica, Target::Deliverer].choose(rng).expect("three")
+    };
+    let cut = |rng: &mut StdRng| *[proxy::Fault::Stall, proxy::Fault::Refuse].choose(rng).expect("two");
+    let kinds = [
+        Kind::Kill(owner(rng)),
+        Kind::Kill(owner(rng)),
+        Kind::Kill(Target::Deliverer),
+        Kind::Freeze(owner(rng)),
+        Kind::Freeze(any(rng)),
+        Kind::CutFromNats(owner(rng), proxy::Fault::Stall),
+        Kind::CutFromNats(any(rng), cut(rng)),
+        Kind::CutFromApiserver(rng.random_range(0..2), cut(rng)),
+        Kind::KillServer(rng.random_range(0..SERVERS)),
+        Kind::KillServer(rng.random_range(0..SERVERS)),
+    ];
+    kinds.map(|kind| Fault { kind, lasts: Duration::from_millis(rng.random_range(range(kind))) })
+}
+
+/// Returns the shortest and longest time of a fault, in milliseconds.
+fn range(kind: Kind) -> std::ops::Range<u64> {
+    match kind {
+        Kind::Kill(_) => 0..5_000,
+        Kind::KillServer(_) => 1_000..8_000,
+        Kind::Freeze(_) | Kind::CutFromNats(..) | Kind::CutFromApiserver(..) => 5_000..15_000,
+    }
+}
+
+#[test]
+fn seed_decides_the_schedule_and_ten_faults_have_each_kind() {
+    let faults = draw(7, 25);
+    assert_eq!(faults.len(), 25);
+    assert_eq!(faults, draw(7, 25));
+    assert_ne!(faults, draw(8, 25));
+    for ten in [&faults[..10], &faults[10..20]] {
+        let count = |is: fn(&Kind) -> bool| ten.iter().filter(|fault| is(&fault.kind)).count();
+        assert_eq!(count(|kind| matches!(kind, Kind::Kill(_))), 3);
+        assert_eq!(count(|kind| matches!(kind, Kind::Freeze(_))), 2);
+        assert_eq!(count(|kind| matches!(kind, Kind::CutFromNats(..))), 2);
+        assert_eq!(count(|kind| matches!(kind, Kind::CutFromApiserver(..))), 1);
+        assert_eq!(count(|kind| matches!(kind, Kind::KillServer(_))), 2);
+    }
+}
