@@ -362,7 +362,7 @@ fn every<'o>(step: usize, objects: impl Iterator<Item = &'o Arc<StoredObject>>) 
 }
 
 impl Round {
-    /// Runs the round. Costs about 20 µs per object, and 0.1 ms per training sample.
+    /// Runs the round. Costs about 20 µs per object, and 5 to 20 ms for a training.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
         let Self { fitness, samples, objects, totals, replaces } = self;

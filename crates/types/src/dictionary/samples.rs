@@ -1,0 +1,48 @@
+//! Samples of a training, one after the other in one buffer.
+
+/// Concatenated samples.
+#[derive(Debug)]
+pub(super) struct Samples {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Samples {
+    /// Maximum bytes of all samples, sixteen times the largest dictionary. With twice as many, dictionaries are no better.
+    pub(super) const BYTES: usize = 1024 * 1024;
+
+    /// Collects the first [`Self::BYTES`]. The last sample may be cut.
+    pub(super) fn collect<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for sample in samples {
+            let sample = sample.as_ref();
+            // An empty sample has no offset of its own.
+            if sample.is_empty() {
+                continue;
+            }
+            let space = Self::BYTES - bytes.len();
+            bytes.extend_from_slice(&sample[..sample.len().min(space)]);
+            ends.push(bytes.len());
+            if bytes.len() == Self::BYTES {
+                break;
+            }
+        }
+        Self { bytes, ends }
+    }
+
+    /// Returns the bytes of all samples.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Returns the number of samples.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns each sample with its offset.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| (start, &self.bytes[start..*end]))
+    }
+}
