@@ -15,7 +15,7 @@
 //! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form.
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.
-//! - [`checkpoint`]: the objects of a partition at a sequence.
+//! - [`checkpoint`]: the objects of a partition at a sequence. [`kept`]: which older ones are kept.
 //! - [`ClusterChange`]: item of a watch of the owners and documents of all clusters.
 //! - [`ClusterDocument`]: what a collector has learned about a cluster, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
@@ -29,6 +29,7 @@ mod cluster_document;
 mod entry;
 #[cfg(feature = "nats")]
 pub mod jetstream;
+pub mod kept;
 mod log;
 mod ownership;
 mod partition;

@@ -12,6 +12,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::entry::{Entry, Sequence};
+use super::kept::Retained;
 use super::log::{Answer, Log, Request, RequestId};
 use super::partition::Partition;
 
@@ -165,6 +166,17 @@ impl SimulatedLog {
     #[must_use]
     pub fn end(&self) -> Sequence {
         self.state().last_sequence
+    }
+
+    /// Returns what the log retains.
+    #[must_use]
+    pub fn retained(&self) -> Retained {
+        let state = self.state();
+        let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        let last = (state.last_sequence, seconds(state.now));
+        let first = state.entries.first_key_value();
+        let first = first.map_or((last.0 + 1, last.1), |(sequence, stored)| (*sequence, seconds(stored.at)));
+        Retained::new(first, last, state.bytes as f64 / state.max_bytes as f64, state.max_age)
     }
 
     /// Returns all entries ever stored, retained or not, in order.

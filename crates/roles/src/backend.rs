@@ -65,10 +65,11 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         seen: Option<u64>,
     ) -> Answered<Option<u64>>;
 
-    /// Returns the newest checkpoint of a partition.
-    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>>;
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence.
+    fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>>;
 
-    /// Stores a checkpoint up to a sequence, unless there is one that is as new.
+    /// Stores a checkpoint up to a sequence, unless there is one that is as new. Some older ones are
+    /// [kept](informer_hub_fleet::kept).
     fn save_checkpoint(
         &self,
         partition: &Partition,

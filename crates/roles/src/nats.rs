@@ -340,10 +340,10 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move { services.documents.put(&cluster, &document, seen).await })
     }
 
-    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {
+    fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>> {
         let partition = partition.clone();
         self.perform(move |services| async move {
-            Ok(services.checkpoints.load(&partition, LARGEST_CHECKPOINT).await?.map(Bytes::from))
+            Ok(services.checkpoints.load(&partition, before, LARGEST_CHECKPOINT).await?.map(Bytes::from))
         })
     }
 
@@ -356,7 +356,8 @@ impl Backend for NatsBackend {
     ) -> Answered<()> {
         let (partition, collector) = (partition.clone(), collector.to_owned());
         self.perform(move |services| async move {
-            services.checkpoints.save(&partition, sequence, &collector, &checkpoint).await.map(drop)
+            let retained = services.log.retained().await?;
+            services.checkpoints.save(&partition, sequence, retained, &collector, &checkpoint).await.map(drop)
         })
     }
 

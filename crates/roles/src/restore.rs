@@ -109,7 +109,7 @@ pub(crate) async fn restore(
     until: Sequence,
     io: &Threads,
 ) -> Result<Restored, RestoreError> {
-    let (checkpoint, entries) = read(backend, partition).await?;
+    let (checkpoint, entries) = read(backend, partition, None).await?;
     let of = partition.clone();
     let folding = io.spawn_blocking(move || fold(&of, checkpoint, &entries));
     let restored = folding.await.map_err(|_| RestoreError::Ended)??;
@@ -125,10 +125,19 @@ pub(crate) async fn restore_at(
     version: u64,
     io: &Threads,
 ) -> Result<Option<Restored>, RestoreError> {
-    let (checkpoint, entries) = read(backend, partition).await?;
-    let of = partition.clone();
-    let folding = io.spawn_blocking(move || fold_at(&of, checkpoint, entries, version));
-    Ok(folding.await.map_err(|_| RestoreError::Ended)??)
+    let mut before = None;
+    loop {
+        let (checkpoint, entries) = read(backend, partition, before).await?;
+        let applied = checkpoint.as_ref().map(|(_, state)| state.applied);
+        let of = partition.clone();
+        let folding = io.spawn_blocking(move || fold_at(&of, checkpoint, entries, version));
+        let restored = folding.await.map_err(|_| RestoreError::Ended)??;
+        let has_older = applied.filter(|applied| before.is_none_or(|before| *applied < before));
+        if restored.is_some() || has_older.is_none() {
+            return Ok(restored);
+        }
+        before = has_older;
+    }
 }
 
 fn fold_at(
@@ -157,7 +166,7 @@ pub(crate) async fn checkpoint(
     collector: &str,
     io: &Threads,
 ) -> Result<Option<Sequence>, RestoreError> {
-    let (checkpoint, mut entries) = read(backend, partition).await?;
+    let (checkpoint, mut entries) = read(backend, partition, None).await?;
     let of = partition.clone();
     let writing = io.spawn_blocking(move || {
         let Some(settled) = settled(&of, checkpoint.as_ref(), &entries, |_| true)? else {
@@ -177,8 +186,13 @@ pub(crate) async fn checkpoint(
 /// Stored checkpoint of a partition, with the state in its head.
 type Stored = (Bytes, PartitionState);
 
-async fn read(backend: &Arc<dyn Backend>, partition: &Partition) -> Result<(Option<Stored>, Vec<Entry>), BackendError> {
-    let bytes = backend.checkpoint(partition).await?;
+/// Reads the newest checkpoint, or the newest one before a sequence, and the entries since then.
+async fn read(
+    backend: &Arc<dyn Backend>,
+    partition: &Partition,
+    before: Option<Sequence>,
+) -> Result<(Option<Stored>, Vec<Entry>), BackendError> {
+    let bytes = backend.checkpoint(partition, before).await?;
     let checkpoint = bytes.and_then(|bytes| match CheckpointReader::new(&bytes[..]) {
         Ok(reader) => Some((bytes.clone(), reader.state().clone())),
         Err(error) => {

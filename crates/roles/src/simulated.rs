@@ -6,6 +6,7 @@ mod cluster_buckets;
 mod roster;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use informer_hub_fleet::kept::{self, Kept};
 use informer_hub_fleet::roster::{MoveInProgress, RosterItem};
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
@@ -45,7 +47,7 @@ struct FleetState {
     faults: Mutex<Faults>,
     owners: Mutex<Bucket<Ownership>>,
     documents: Mutex<Bucket<(u64, Bytes)>>,
-    checkpoints: Mutex<HashMap<Partition, (Sequence, Bytes)>>,
+    checkpoints: Mutex<HashMap<Partition, Checkpoints>>,
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
@@ -53,6 +55,12 @@ struct FleetState {
     silenced: Mutex<usize>,
     /// Time of the log, which goes on over runtimes.
     time: Mutex<Duration>,
+}
+
+/// Checkpoints of a partition.
+struct Checkpoints {
+    newest: Kept<Bytes>,
+    older: Vec<Kept<Bytes>>,
 }
 
 /// Connection of one process.
@@ -152,10 +160,10 @@ impl SimulatedFleet {
         record.map(|record| record.note.to_string()).unwrap_or_default()
     }
 
-    /// Returns the sequences of the checkpoints.
+    /// Returns the sequences of the newest checkpoints.
     #[must_use]
     pub fn checkpoints(&self) -> HashMap<Partition, Sequence> {
-        self.0.checkpoints.lock().iter().map(|(partition, (sequence, _))| (partition.clone(), *sequence)).collect()
+        self.0.checkpoints.lock().iter().map(|(partition, kept)| (partition.clone(), kept.newest.sequence)).collect()
     }
 }
 
@@ -314,9 +322,15 @@ impl Backend for SimulatedBackend {
         })
     }
 
-    fn checkpoint(&self, partition: &Partition) -> Answered<Option<Bytes>> {
+    fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>> {
         let partition = partition.clone();
-        self.perform(move |fleet| fleet.checkpoints.lock().get(&partition).map(|(_, bytes)| bytes.clone()))
+        self.perform(move |fleet| {
+            let checkpoints = fleet.checkpoints.lock();
+            let Checkpoints { newest, older } = checkpoints.get(&partition)?;
+            let is_newest = before.is_none_or(|before| newest.sequence < before);
+            let found = if is_newest { Some(newest) } else { kept::newest_before(older, before?) };
+            found.map(|found| found.at.clone())
+        })
     }
 
     fn save_checkpoint(
@@ -328,9 +342,16 @@ impl Backend for SimulatedBackend {
     ) -> Answered<()> {
         let partition = partition.clone();
         self.perform(move |fleet| {
-            let mut checkpoints = fleet.checkpoints.lock();
-            if checkpoints.get(&partition).is_none_or(|(newest, _)| *newest < sequence) {
-                checkpoints.insert(partition, (sequence, checkpoint));
+            let (log, now) = (fleet.log.retained(), fleet.time.lock().as_secs());
+            let newest = Kept { sequence, saved: now.cast_signed(), at: checkpoint };
+            match fleet.checkpoints.lock().entry(partition) {
+                Slot::Vacant(vacant) => _ = vacant.insert(Checkpoints { newest, older: Vec::new() }),
+                Slot::Occupied(mut found) if found.get().newest.sequence < sequence => {
+                    let Checkpoints { newest: before, older } = found.get_mut();
+                    let replaced = std::mem::replace(before, newest);
+                    drop(kept::keep(older, replaced, log));
+                }
+                Slot::Occupied(_) => {}
             }
         })
     }

@@ -1,17 +1,19 @@
-//! Object store of checkpoints, with a bucket that names the newest one of each partition.
+//! Object store of checkpoints, with a bucket that names those of each partition: the newest, and the [older
+//! ones](crate::kept) below another key.
 //!
 //! An object is stored under a new name, then the bucket's entry is changed by compare-and-set: a late writer cannot replace
 //! a newer checkpoint, and a reader never sees half of one.
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{CreateErrorKind, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{CreateErrorKind, Entry, Operation, Store, UpdateErrorKind};
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
 use super::{NatsError, context, key_of, open_bucket};
 use crate::entry::Sequence;
+use crate::kept::{self, Kept, Retained};
 use crate::partition::{Partition, Subjects};
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
@@ -22,14 +24,13 @@ const IN_FLIGHT: usize = 256;
 #[derive(Clone)]
 pub struct Checkpoints {
     objects: ObjectStore,
-    newest: Store,
+    bucket: Store,
     subjects: Subjects,
 }
 
-/// Entry of the bucket.
+/// Newest checkpoint, and the revision of its entry.
 struct Newest {
-    object: String,
-    sequence: Sequence,
+    kept: Kept<String>,
     revision: u64,
 }
 
@@ -57,54 +58,58 @@ impl Checkpoints {
             let config = object_store::Config { bucket, num_replicas: replicas, ..object_store::Config::default() };
             context.create_object_store(config).await.map_err(NatsError::request(action))?
         };
-        let newest = open_bucket(&context, &bucket, replicas).await?;
-        Ok(Self { objects, newest, subjects })
+        let bucket = open_bucket(&context, &bucket, replicas).await?;
+        Ok(Self { objects, bucket, subjects })
     }
 
-    /// Stores a checkpoint up to a sequence, and deletes the one before. `writer` makes the object's name unique. Returns its
-    /// name; `None` if there is a checkpoint that is as new.
+    /// Stores a checkpoint up to a sequence, and deletes those before that are not [kept](crate::kept). `writer` makes the
+    /// object's name unique. Returns its name; `None` if there is a checkpoint that is as new.
     pub async fn save(
         &self,
         partition: &Partition,
         sequence: Sequence,
+        log: Retained,
         writer: &str,
         checkpoint: &[u8],
     ) -> Result<Option<String>, NatsError> {
-        let action = || format!("store a checkpoint of {partition}");
         let before = self.newest(partition).await?;
-        if before.as_ref().is_some_and(|before| before.sequence >= sequence) {
+        if before.as_ref().is_some_and(|before| before.kept.sequence >= sequence) {
             return Ok(None);
         }
         let key = key_of(&self.subjects.of(partition));
         let writer: String = writer.chars().filter(char::is_ascii_alphanumeric).collect();
         let object = format!("{key}/{sequence}-{writer}");
         let mut bytes = checkpoint;
-        self.objects.put(object.as_str(), &mut bytes).await.map_err(NatsError::request(action()))?;
+        let action = format!("store a checkpoint of {partition}");
+        self.objects.put(object.as_str(), &mut bytes).await.map_err(NatsError::request(action))?;
         let mut value = vec![FORMAT];
-        put_integer(&mut value, sequence);
-        put_bytes(&mut value, object.as_bytes());
-        let won = match &before {
-            None => match self.newest.create(key, value.into()).await {
-                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => false,
-                created => created.map(|_| true).map_err(NatsError::request(action()))?,
-            },
-            Some(before) => match self.newest.update(key, value.into(), before.revision).await {
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => false,
-                updated => updated.map(|_| true).map_err(NatsError::request(action()))?,
-            },
-        };
-        let obsolete = if won { before.map(|before| before.object) } else { Some(object.clone()) };
-        if let Some(obsolete) = obsolete.filter(|obsolete| !won || *obsolete != object) {
-            // A failure leaves an object that no entry names.
-            let _ = self.objects.delete(obsolete).await;
+        put_place(&mut value, sequence, &object);
+        if !self.write(key, value, before.as_ref().map(|before| before.revision)).await? {
+            self.delete(object).await;
+            return Ok(None);
         }
-        Ok(won.then_some(object))
+        if let Some(Newest { kept, .. }) = before {
+            self.retire(partition, kept, log).await?;
+        }
+        Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition, of at most `limit` bytes.
-    pub async fn load(&self, partition: &Partition, limit: usize) -> Result<Option<Vec<u8>>, NatsError> {
-        let action = || format!("read the checkpoint of {partition}");
-        let Some(Newest { object, .. }) = self.newest(partition).await? else { return Ok(None) };
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes.
+    pub async fn load(
+        &self,
+        partition: &Partition,
+        before: Option<Sequence>,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>, NatsError> {
+        let newest = self.newest(partition).await?.map(|newest| newest.kept);
+        let found = match before {
+            Some(before) if newest.as_ref().is_none_or(|newest| newest.sequence >= before) => {
+                kept::newest_before(&self.older(partition).await?.1, before).cloned()
+            }
+            _ => newest,
+        };
+        let Some(Kept { at: object, .. }) = found else { return Ok(None) };
+        let action = || format!("read the checkpoint {object}");
         let mut stored = self.objects.get(&object).await.map_err(NatsError::request(action()))?;
         let size = stored.info().size;
         if size > limit {
@@ -115,20 +120,100 @@ impl Checkpoints {
         Ok(Some(bytes))
     }
 
+    /// Adds a checkpoint that was replaced to the older ones, and deletes those that are no longer kept.
+    async fn retire(&self, partition: &Partition, replaced: Kept<String>, log: Retained) -> Result<(), NatsError> {
+        let object = replaced.at.clone();
+        let (revision, mut older) = self.older(partition).await?;
+        let obsolete = kept::keep(&mut older, replaced, log);
+        let mut value = vec![FORMAT];
+        for kept in &older {
+            put_place(&mut value, kept.sequence, &kept.at);
+            put_integer(&mut value, kept.saved.cast_unsigned());
+        }
+        if !self.write(self.key_of_older(partition), value, revision).await? {
+            // Another writer has kept others.
+            self.delete(object).await;
+            return Ok(());
+        }
+        for kept in obsolete {
+            self.delete(kept.at).await;
+        }
+        Ok(())
+    }
+
+    /// Deletes an object. A failure leaves an object that no entry names.
+    async fn delete(&self, object: String) {
+        let _ = self.objects.delete(object).await;
+    }
+
+    /// Writes an entry of the bucket if its revision is still `seen`, or if it does not exist. Returns whether it was written.
+    async fn write(&self, key: String, value: Vec<u8>, seen: Option<u64>) -> Result<bool, NatsError> {
+        let action = format!("write the entry {key} of the checkpoints");
+        match seen {
+            None => match self.bucket.create(key, value.into()).await {
+                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(false),
+                created => created.map(|_| true).map_err(NatsError::request(action)),
+            },
+            Some(seen) => match self.bucket.update(key, value.into(), seen).await {
+                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Ok(false),
+                updated => updated.map(|_| true).map_err(NatsError::request(action)),
+            },
+        }
+    }
+
+    /// Reads the newest checkpoint's entry. It has no time; that of the entry itself is the server's.
     async fn newest(&self, partition: &Partition) -> Result<Option<Newest>, NatsError> {
-        let what = format!("newest checkpoint of {partition}");
-        let entry = self.newest.entry(key_of(&self.subjects.of(partition))).await;
-        let entry = entry.map_err(NatsError::request(format!("read the {what}")))?;
-        let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
-        decode(entry.revision, entry.value).map(Some).map_err(|source| NatsError::Decode { what, source })
+        let Some(entry) = self.read(key_of(&self.subjects.of(partition)), partition).await? else { return Ok(None) };
+        let saved = entry.created.unix_timestamp();
+        let place = places(entry.value, |_| Ok(saved)).map_err(undecoded(partition))?;
+        Ok(place.into_iter().next().map(|kept| Newest { kept, revision: entry.revision }))
+    }
+
+    /// Returns the older checkpoints, and the revision of their entry.
+    async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
+        let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
+            return Ok((None, Vec::new()));
+        };
+        let saved = |value: &mut Bytes| Ok(take_integer(value, "time")?.cast_signed());
+        Ok((Some(entry.revision), places(entry.value, saved).map_err(undecoded(partition))?))
+    }
+
+    fn key_of_older(&self, partition: &Partition) -> String {
+        format!("{}.older", key_of(&self.subjects.of(partition)))
+    }
+
+    async fn read(&self, key: String, partition: &Partition) -> Result<Option<Entry>, NatsError> {
+        let entry = self.bucket.entry(key).await;
+        let entry = entry.map_err(NatsError::request(format!("read the {}", what(partition))))?;
+        Ok(entry.filter(|entry| entry.operation == Operation::Put))
     }
 }
 
-fn decode(revision: u64, mut value: Bytes) -> Result<Newest, DecodeError> {
+fn what(partition: &Partition) -> String {
+    format!("list of checkpoints of {partition}")
+}
+
+fn undecoded(partition: &Partition) -> impl Fn(DecodeError) -> NatsError {
+    move |source| NatsError::Decode { what: what(partition), source }
+}
+
+fn put_place(value: &mut Vec<u8>, sequence: Sequence, object: &str) {
+    put_integer(value, sequence);
+    put_bytes(value, object.as_bytes());
+}
+
+fn places(
+    mut value: Bytes,
+    saved: impl Fn(&mut Bytes) -> Result<i64, DecodeError>,
+) -> Result<Vec<Kept<String>>, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {
         return Err(DecodeError::Newer { found, known: FORMAT });
     }
-    let sequence = take_integer(&mut value, "sequence")?;
-    Ok(Newest { object: take_text(&mut value, "object name")?, sequence, revision })
+    let mut kept = Vec::new();
+    while !value.is_empty() {
+        let (sequence, at) = (take_integer(&mut value, "sequence")?, take_text(&mut value, "object name")?);
+        kept.push(Kept { sequence, saved: saved(&mut value)?, at });
+    }
+    Ok(kept)
 }

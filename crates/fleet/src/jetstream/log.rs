@@ -12,13 +12,14 @@ use async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{GetStreamErrorKind, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{Config, DiscardPolicy, LastRawMessageErrorKind, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, LastRawMessageErrorKind, StorageType, Stream};
 use informer_hub_types::{clock, with_causes};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::{NatsError, Tail, context};
 use crate::entry::{Entry, Sequence};
+use crate::kept::Retained;
 use crate::log::{Answer, Log, Request, RequestId};
 use crate::partition::{Partition, Subjects};
 
@@ -115,17 +116,22 @@ impl JetStreamLog {
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
-            None => self.end().await?,
+            None => self.retained().await?.last,
         };
         Ok((after, self.tail(after, self.params.subjects.all()).await?))
     }
 
-    /// Returns the sequence of the last entry of the log.
-    async fn end(&self) -> Result<Sequence, NatsError> {
+    /// Returns what the log retains.
+    pub async fn retained(&self) -> Result<Retained, NatsError> {
         let name = stream_name(&self.params.subjects);
         let stream = self.context.get_stream(&name).await;
         let stream = stream.map_err(NatsError::request(format!("read the end of stream {name}")))?;
-        Ok(stream.cached_info().state.last_sequence)
+        let Info { state, config, .. } = stream.cached_info();
+        let first = (state.first_sequence, state.first_timestamp.unix_timestamp());
+        let last = (state.last_sequence, state.last_timestamp.unix_timestamp());
+        // Negative without a limit.
+        let fullness = state.bytes as f64 / config.max_bytes as f64;
+        Ok(Retained::new(first, last, fullness.max(0.0), config.max_age))
     }
 
     /// Reads the log after a sequence: all partitions, or those of one subject filter of [`Subjects`].

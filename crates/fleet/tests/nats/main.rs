@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
 use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError, Owners, RosterBucket, Tail};
+use informer_hub_fleet::kept::Retained;
 use informer_hub_fleet::reader::PartitionState;
 use informer_hub_fleet::roster::{Member, RosterItem};
 use informer_hub_fleet::writer::FenceReason;
@@ -284,11 +285,11 @@ async fn lease_answers_as_the_store_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn newest_checkpoint_wins_and_older_objects_are_deleted() {
+async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let servers = Servers::start(1).await;
     let (client, c) = (servers.client().await, partition("c"));
     let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, DEADLINE).await.unwrap();
-    assert_eq!(checkpoints.load(&c, 1 << 20).await.unwrap(), None);
+    assert_eq!(checkpoints.load(&c, None, 1 << 20).await.unwrap(), None);
     let written = |applied: u64| {
         let resume = Some(ResourceVersion::new("5"));
         let state = PartitionState { applied, last: applied, resume, complete: true, ..PartitionState::default() };
@@ -296,22 +297,29 @@ async fn newest_checkpoint_wins_and_older_objects_are_deleted() {
         (0..200).for_each(|version| writer.put(&put(version)).unwrap());
         writer.finish().unwrap()
     };
-    for (sequence, saved) in [(10, true), (30, true), (20, false), (30, false)] {
-        let name = checkpoints.save(&c, sequence, "a", &written(sequence)).await.unwrap();
+    let log = |first: u64| Retained { first, last: 100, middle: 0 };
+    for (sequence, saved) in [(10, true), (30, true), (20, false), (30, false), (50, true), (70, true)] {
+        let name = checkpoints.save(&c, sequence, log(1), "a", &written(sequence)).await.unwrap();
         assert_eq!(name.is_some(), saved, "{sequence}");
     }
-    let bytes = checkpoints.load(&c, 1 << 20).await.unwrap().expect("a checkpoint");
-    let checkpoint = CheckpointReader::new(&*bytes).unwrap();
-    assert_eq!((checkpoint.state().applied, checkpoint.count()), (30, 200));
-    let too_large = checkpoints.load(&c, 10).await;
+    let loaded = async |before: Option<u64>| {
+        let bytes = checkpoints.load(&c, before, 1 << 20).await.unwrap()?;
+        let checkpoint = CheckpointReader::new(&*bytes).unwrap();
+        assert_eq!(checkpoint.count(), 200);
+        Some(checkpoint.state().applied)
+    };
+    for (before, found) in [(None, Some(70)), (Some(70), Some(30)), (Some(30), Some(10)), (Some(10), None)] {
+        assert_eq!(loaded(before).await, found, "before {before:?}");
+    }
+    let too_large = checkpoints.load(&c, None, 10).await;
     assert!(matches!(too_large, Err(NatsError::TooLarge { limit: 10, .. })));
     let objects = async_nats::jetstream::new(client).get_object_store("test-checkpoints").await.unwrap();
-    let mut names = objects.list().await.unwrap();
-    let mut count = 0;
-    while futures::StreamExt::next(&mut names).await.is_some() {
-        count += 1;
-    }
-    assert_eq!(count, 1);
+    let count = async || futures::StreamExt::count(objects.list().await.unwrap()).await;
+    assert_eq!(count().await, 3);
+    // The log begins after the first two.
+    checkpoints.save(&c, 90, log(40), "a", &written(90)).await.unwrap();
+    assert_eq!((loaded(None).await, loaded(Some(90)).await, loaded(Some(70)).await), (Some(90), Some(70), None));
+    assert_eq!(count().await, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,113 @@
+//! Older checkpoints of a partition, for a process that goes on where it has stopped.
+//!
+//! A process that was away for longer than the interval between checkpoints finds its position before the newest one. So the
+//! store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them: together they cover at least half of
+//! what the log retains.
+
+use std::time::Duration;
+
+use crate::entry::Sequence;
+
+/// Number of checkpoints that are kept beside the newest.
+pub const MAX_KEPT: usize = 2;
+
+/// Checkpoint in a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept<T> {
+    /// Last entry whose changes it contains.
+    pub sequence: Sequence,
+    /// Unix time in seconds at which it was saved.
+    pub saved: i64,
+    /// Where it is.
+    pub at: T,
+}
+
+/// What a log retains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retained {
+    /// Sequence of the first entry. An empty log ends before its first.
+    pub first: Sequence,
+    /// Sequence of the last entry.
+    pub last: Sequence,
+    /// Unix time in seconds in the middle of the time that the log retains, or will retain once it is full.
+    pub middle: i64,
+}
+
+impl Retained {
+    /// Returns what a log with these entries retains, whose first and last were stored at these Unix times in seconds, and
+    /// which has this part of its maximum size.
+    #[must_use]
+    pub fn new(first: (Sequence, i64), last: (Sequence, i64), fullness: f64, max_age: Duration) -> Self {
+        let span = Duration::from_secs(u64::try_from(last.1.saturating_sub(first.1)).unwrap_or(0));
+        let until_full = Duration::try_from_secs_f64(span.as_secs_f64() / fullness).unwrap_or(Duration::MAX);
+        let half = i64::try_from(max_age.min(until_full).as_secs() / 2).unwrap_or(i64::MAX);
+        Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half) }
+    }
+}
+
+/// Adds a checkpoint that is no longer the newest to the `older` ones, and takes those out that are to be deleted.
+///
+/// While the oldest one is in the newer half of the log, the other one follows the newest. After that it stays, so it is in
+/// the middle of the log when the log has passed the oldest.
+#[must_use]
+pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
+    let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();
+    older.push(replaced);
+    older.sort_by_key(|kept| kept.sequence);
+    while older.len() > MAX_KEPT {
+        let in_newer_half = older.first().is_some_and(|oldest| oldest.saved > log.middle);
+        obsolete.push(older.remove(if in_newer_half { 1 } else { MAX_KEPT }));
+    }
+    obsolete
+}
+
+/// Returns the newest checkpoint before a sequence.
+#[must_use]
+pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T>> {
+    older.iter().filter(|kept| kept.sequence < sequence).max_by_key(|kept| kept.sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, of the time
+    /// that the log does.
+    fn coverage(age: u64, by_size: bool) -> f64 {
+        let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 1.0_f64);
+        // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.
+        let sequence = |time: u64| time / 600 * 10_000 + (time % 600).min(60) * 100 + time % 600;
+        for now in (20..20_000_u64).step_by(10) {
+            let first = now.saturating_sub(age);
+            let (entry, unix) = (|time| (sequence(time), time.cast_signed()), (now - 10).cast_signed());
+            let size = (now - first) as f64 / age as f64;
+            let (fullness, max_age) = if by_size { (size, 100 * age) } else { (size / 100.0, age) };
+            let log = Retained::new(entry(first), entry(now), fullness, Duration::from_secs(max_age));
+            let replaced = Kept { sequence: sequence(now - 10), saved: unix, at: now };
+            all.push(replaced.at);
+            let obsolete = keep(&mut older, replaced, log);
+            all.retain(|at| obsolete.iter().all(|kept| kept.at != *at));
+            assert!(older.len() <= MAX_KEPT);
+            assert_eq!(all, older.iter().map(|kept| kept.at).collect::<Vec<_>>(), "none is forgotten");
+            let reach = now - older[0].saved.cast_unsigned();
+            assert!(reach <= age + 10, "the log has the entries after it");
+            least = least.min(reach as f64 / now.min(age) as f64);
+        }
+        least
+    }
+
+    #[test]
+    fn kept_checkpoints_reach_back_for_half_of_the_log() {
+        for by_size in [false, true] {
+            let part = coverage(1_000, by_size);
+            assert!(part > 0.45, "{part}, limited by its size: {by_size}");
+        }
+    }
+
+    #[test]
+    fn newest_checkpoint_before_a_sequence_is_found() {
+        let older = [10, 30].map(|sequence| Kept { sequence, saved: 0, at: () });
+        let found = |before| newest_before(&older, before).map(|kept| kept.sequence);
+        assert_eq!([10, 11, 30, 31].map(found), [None, Some(10), Some(10), Some(30)]);
+    }
+}
