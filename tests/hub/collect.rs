@@ -49,28 +49,9 @@ impl Process {
         clusters: &BTreeMap<String, SimCluster>,
         resources: &[&str],
     ) -> Self {
-        Self::start_saving(name, services, clusters, resources, LEASE / 2).await
-    }
-
-    /// Starts a collector whose log is not shortened by checkpoints.
-    pub(crate) async fn start_without_checkpoints(
-        name: &str,
-        services: &SimulatedFleet,
-        clusters: &BTreeMap<String, SimCluster>,
-    ) -> Self {
-        Self::start_saving(name, services, clusters, &["pods"], Duration::from_secs(3600)).await
-    }
-
-    async fn start_saving(
-        name: &str,
-        services: &SimulatedFleet,
-        clusters: &BTreeMap<String, SimCluster>,
-        resources: &[&str],
-        checkpoint: Duration,
-    ) -> Self {
         let backend = Arc::new(services.connect());
         let mut params = CollectorParams::new(name, Duration::from_secs(3600));
-        (params.lease, params.renewal, params.checkpoint) = (LEASE, LEASE / 7, checkpoint);
+        (params.lease, params.renewal, params.checkpoint) = (LEASE, LEASE / 7, LEASE / 2);
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let collect = Collect { backend: shared, params };
         let builder = Hub::builder(config(clusters, resources)).tuning(quick()).collect(collect);

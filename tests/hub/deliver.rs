@@ -14,7 +14,7 @@ use informer_hub_sim::{Churn, SimCluster};
 use serde_json::Value;
 
 use crate::collect::{Process, SOME_FAULTS, cluster, services};
-use crate::fleet::{config, eventually, file_events, file_sink, quick, with_sinks};
+use crate::fleet::{PATIENCE, config, eventually, file_events, file_sink, quick, with_sinks};
 use crate::standby::{change, has_role, is_deletion, receivers_converge, role, uid_of, uids};
 
 const ELECTION: ElectionParams = ElectionParams {
@@ -41,6 +41,8 @@ impl Deliverer {
         let serve = Serve { backend: shared, params, election: Some(ELECTION) };
         let config = with_sinks(config(clusters, &["pods"]), vec![file_sink("file", &file)]);
         let hub = Hub::builder(config).tuning(quick()).serve(serve).start().await.unwrap();
+        // So that a standby receives the next changes as events.
+        hub.wait_for_cache_sync(PATIENCE).await.unwrap();
         Self { hub, backend, file }
     }
 
@@ -48,16 +50,27 @@ impl Deliverer {
         has_role(&self.hub, Role::Leader).await;
     }
 
-    /// Waits until the sink, in standby, holds nothing that the leader has not delivered for long.
-    async fn is_in_step(&self) {
-        has_role(&self.hub, Role::Standby).await;
-        eventually("the standby drops what the leader delivers", async || {
-            let report = self.hub.report().await.unwrap();
-            let status = &report.sinks[0].status;
-            status.delivered_elsewhere > 0 && status.pending_events < 30
-        })
-        .await;
+    /// Whether the sink, in standby, holds few events that the leader has delivered.
+    async fn is_in_step(&self) -> bool {
+        let report = self.hub.report().await.unwrap();
+        let status = &report.sinks[0].status;
+        role(&self.hub).await == Role::Standby && status.delivered_elsewhere > 0 && status.pending_events < 30
     }
+}
+
+/// Changes pods one by one until the standby is in step. It drops a deletion once it has read two later versions.
+async fn change_until_in_step(
+    standby: &Deliverer,
+    (pods, changes): (&SimCluster, &mut Churn),
+    created: &mut BTreeSet<String>,
+    files: &[PathBuf],
+) {
+    eventually("the standby drops what the leader delivers", async || {
+        created.extend(change(pods, changes, 1));
+        receivers_converge(pods, created, || events(files)).await;
+        standby.is_in_step().await
+    })
+    .await;
 }
 
 /// Returns the events in the files, in the order of the files.
@@ -88,7 +101,7 @@ async fn killed_deliverer_is_succeeded_by_one_that_delivers_the_rest() {
         files.push(standby.file.clone());
         created.extend(change(pods, &mut changes, 100));
         receivers_converge(pods, &created, || events(&files)).await;
-        standby.is_in_step().await;
+        change_until_in_step(&standby, (pods, &mut changes), &mut created, &files).await;
         assert!(events(&files[number..]).is_empty(), "a standby delivers nothing");
         created.extend(change(pods, &mut changes, 50));
         drop(std::mem::replace(&mut leader, standby));
@@ -112,7 +125,7 @@ async fn deliverer_goes_on_at_the_cursor_after_a_time_without_any() {
     for killed in [false, true] {
         let (services, clusters, mut changes) = (services(32, Faults::NONE), cluster(32, 300), Churn::new(32));
         let (pods, folder) = (&clusters["c0"], tempfile::tempdir().unwrap());
-        let collector = Process::start_without_checkpoints("collector", &services, &clusters).await;
+        let collector = Process::start_with("collector", &services, &clusters, &["pods"]).await;
         let first = Deliverer::start("first", &services, &clusters, folder.path()).await;
         let mut created = uids(pods);
         created.extend(change(pods, &mut changes, 50));
@@ -128,10 +141,13 @@ async fn deliverer_goes_on_at_the_cursor_after_a_time_without_any() {
         } else {
             first.hub.shutdown(Duration::from_secs(10)).await;
         }
-        let before = uids(pods);
+        let (before, stopped) = (uids(pods), services.log().end());
         created.extend(change(pods, &mut changes, 60));
         let deleted = before.difference(&uids(pods)).count();
         assert!(deleted > 0, "nothing was deleted meanwhile");
+        // The state at the cursor is that of an older one.
+        let is_newer = |newest: u64| newest > stopped;
+        eventually("a newer checkpoint", async || services.checkpoints().into_values().all(is_newer)).await;
         let second = Deliverer::start("second", &services, &clusters, folder.path()).await;
         second.leads().await;
         receivers_converge(pods, &created, || events(&files)).await;
@@ -156,7 +172,7 @@ async fn deliverer_that_is_cut_off_stops_and_stands_by_when_it_is_back() {
     let mut created = uids(pods);
     created.extend(change(pods, &mut changes, 50));
     receivers_converge(pods, &created, || events(&files)).await;
-    second.is_in_step().await;
+    change_until_in_step(&second, (pods, &mut changes), &mut created, &files).await;
     first.backend.set_cut_off(true);
     created.extend(change(pods, &mut changes, 50));
     second.leads().await;

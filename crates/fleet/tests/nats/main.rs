@@ -305,10 +305,11 @@ async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let loaded = async |before: Option<u64>| {
         let bytes = checkpoints.load(&c, before, 1 << 20).await.unwrap()?;
         let checkpoint = CheckpointReader::new(&*bytes).unwrap();
+        let applied = checkpoint.state().applied;
         assert_eq!(checkpoint.count(), 200);
-        Some(checkpoint.state().applied)
+        Some(applied)
     };
-    for (before, found) in [(None, Some(70)), (Some(70), Some(30)), (Some(30), Some(10)), (Some(10), None)] {
+    for (before, found) in [(None, Some(70)), (Some(70), Some(50)), (Some(50), Some(10)), (Some(10), None)] {
         assert_eq!(loaded(before).await, found, "before {before:?}");
     }
     let too_large = checkpoints.load(&c, None, 10).await;
@@ -316,10 +317,12 @@ async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let objects = async_nats::jetstream::new(client).get_object_store("test-checkpoints").await.unwrap();
     let count = async || futures::StreamExt::count(objects.list().await.unwrap()).await;
     assert_eq!(count().await, 3);
-    // The log begins after the first two.
+    // The log begins after the oldest.
     checkpoints.save(&c, 90, log(40), "a", &written(90)).await.unwrap();
-    assert_eq!((loaded(None).await, loaded(Some(90)).await, loaded(Some(70)).await), (Some(90), Some(70), None));
-    assert_eq!(count().await, 2);
+    for (before, found) in [(None, Some(90)), (Some(90), Some(70)), (Some(70), Some(50)), (Some(50), None)] {
+        assert_eq!(loaded(before).await, found, "before {before:?}");
+    }
+    assert_eq!(count().await, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
