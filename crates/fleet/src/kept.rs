@@ -34,13 +34,13 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Returns what a log with these entries retains, whose first and last were stored at these Unix times in seconds, and
-    /// which has this part of its maximum size.
+    /// Returns what a log with these entries retains, whose first and last were stored at these Unix times in seconds. `size`
+    /// is its present and its maximum size.
     #[must_use]
-    pub fn new(first: (Sequence, i64), last: (Sequence, i64), fullness: f64, max_age: Duration) -> Self {
-        let span = Duration::from_secs(u64::try_from(last.1.saturating_sub(first.1)).unwrap_or(0));
-        let until_full = Duration::try_from_secs_f64(span.as_secs_f64() / fullness).unwrap_or(Duration::MAX);
-        let half = i64::try_from(max_age.min(until_full).as_secs() / 2).unwrap_or(i64::MAX);
+    pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
+        let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
+        let until_full = span.saturating_mul(size.1.into()).checked_div(size.0.into()).unwrap_or(u128::MAX);
+        let half = i64::try_from(until_full.min(max_age.as_secs().into()) / 2).unwrap_or(i64::MAX);
         Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half) }
     }
 }
@@ -71,18 +71,18 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, of the time
-    /// that the log does.
-    fn coverage(age: u64, by_size: bool) -> f64 {
-        let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 1.0_f64);
+    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, in per cent
+    /// of the time that the log does.
+    fn coverage(age: u64, by_size: bool) -> u64 {
+        let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.
         let sequence = |time: u64| time / 600 * 10_000 + (time % 600).min(60) * 100 + time % 600;
         for now in (20..20_000_u64).step_by(10) {
             let first = now.saturating_sub(age);
             let (entry, unix) = (|time| (sequence(time), time.cast_signed()), (now - 10).cast_signed());
-            let size = (now - first) as f64 / age as f64;
-            let (fullness, max_age) = if by_size { (size, 100 * age) } else { (size / 100.0, age) };
-            let log = Retained::new(entry(first), entry(now), fullness, Duration::from_secs(max_age));
+            let (max_size, max_age) = if by_size { (age, 100 * age) } else { (100 * age, age) };
+            let size = (now - first, max_size);
+            let log = Retained::new(entry(first), entry(now), size, Duration::from_secs(max_age));
             let replaced = Kept { sequence: sequence(now - 10), saved: unix, at: now };
             all.push(replaced.at);
             let obsolete = keep(&mut older, replaced, log);
@@ -91,7 +91,7 @@ mod tests {
             assert_eq!(all, older.iter().map(|kept| kept.at).collect::<Vec<_>>(), "none is forgotten");
             let reach = now - older[0].saved.cast_unsigned();
             assert!(reach <= age + 10, "the log has the entries after it");
-            least = least.min(reach as f64 / now.min(age) as f64);
+            least = least.min(100 * reach / now.min(age));
         }
         least
     }
@@ -100,7 +100,7 @@ mod tests {
     fn kept_checkpoints_reach_back_for_half_of_the_log() {
         for by_size in [false, true] {
             let part = coverage(1_000, by_size);
-            assert!(part > 0.45, "{part}, limited by its size: {by_size}");
+            assert!(part > 45, "{part}, limited by its size: {by_size}");
         }
     }
 

@@ -176,7 +176,7 @@ impl SimulatedLog {
         let last = (state.last_sequence, seconds(state.now));
         let first = state.entries.first_key_value();
         let first = first.map_or((last.0 + 1, last.1), |(sequence, stored)| (*sequence, seconds(stored.at)));
-        Retained::new(first, last, state.bytes as f64 / state.max_bytes as f64, state.max_age)
+        Retained::new(first, last, (state.bytes as u64, state.max_bytes as u64), state.max_age)
     }
 
     /// Returns all entries ever stored, retained or not, in order.

@@ -130,8 +130,8 @@ impl JetStreamLog {
         let first = (state.first_sequence, state.first_timestamp.unix_timestamp());
         let last = (state.last_sequence, state.last_timestamp.unix_timestamp());
         // Negative without a limit.
-        let fullness = state.bytes as f64 / config.max_bytes as f64;
-        Ok(Retained::new(first, last, fullness.max(0.0), config.max_age))
+        let max_bytes = u64::try_from(config.max_bytes).unwrap_or(u64::MAX);
+        Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
 
     /// Reads the log after a sequence: all partitions, or those of one subject filter of [`Subjects`].
