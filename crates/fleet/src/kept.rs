@@ -43,6 +43,12 @@ impl Retained {
         let half = i64::try_from(until_full.min(max_age.as_secs().into()) / 2).unwrap_or(i64::MAX);
         Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half) }
     }
+
+    /// Returns the sequence of the last entry; `None` if the log is empty.
+    #[must_use]
+    pub fn end(&self) -> Option<Sequence> {
+        (self.first <= self.last).then_some(self.last)
+    }
 }
 
 /// Adds a checkpoint that is no longer the newest to the `older` ones, and takes those out that are to be deleted.

@@ -32,7 +32,12 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
 
     /// Follows the entries of all partitions after a sequence; without one, those that are stored after the call. Returns the
     /// sequence after which the stream begins.
+    ///
+    /// A tail may become silent without an end. So its reader compares what it has read with [`Backend::end`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
+
+    /// Returns the sequence of the last retained entry of all partitions; `None` if there is none.
+    fn end(&self) -> Answered<Option<Sequence>>;
 
     /// Returns the ownership of a cluster.
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>>;

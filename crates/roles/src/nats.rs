@@ -297,6 +297,10 @@ impl Backend for NatsBackend {
         })
     }
 
+    fn end(&self) -> Answered<Option<Sequence>> {
+        self.perform(move |services| async move { Ok(services.log.retained().await?.end()) })
+    }
+
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
         let cluster = cluster.clone();
         self.perform(move |services| async move { services.owners.get(&cluster).await })

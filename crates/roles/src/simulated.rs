@@ -245,22 +245,28 @@ impl Backend for SimulatedBackend {
 
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {
         let (client, fleet) = (Arc::clone(&self.client), self.fleet.clone());
-        let begin = self.perform(move |fleet| after.unwrap_or_else(|| fleet.log.end()));
+        let begin = self.perform(move |fleet| (after.unwrap_or_else(|| fleet.log.end()), *fleet.silenced.lock()));
         Box::pin(async move {
-            let begin = begin.await?;
-            let batches = stream::try_unfold((client, fleet, begin), |(client, fleet, position)| async move {
+            let (begin, silenced) = begin.await?;
+            let batches = stream::try_unfold((client, fleet, begin), move |(client, fleet, position)| async move {
                 tokio::time::sleep(TAIL.0).await;
                 let failed = fleet.0.faults.lock().failed / 100.0;
                 if rng::unit() < failed {
                     return Err(BackendError("the simulated tail fails".to_owned()));
                 }
                 // While the log is unreachable, a tail is silent.
-                let read = client.lock().connection.read(position, None, TAIL.1).unwrap_or_default();
+                let is_silent = *fleet.0.silenced.lock() != silenced;
+                let read = client.lock().connection.read(position, None, TAIL.1).filter(|_| !is_silent);
+                let read = read.unwrap_or_default();
                 let position = read.last().map_or(position, |last| last.sequence.max(position));
                 Ok(Some((stream::iter(read.into_iter().map(Ok)), (client, fleet, position))))
             });
             Ok((begin, batches.try_flatten().boxed()))
         })
+    }
+
+    fn end(&self) -> Answered<Option<Sequence>> {
+        self.perform(|fleet| fleet.log.retained().end())
     }
 
     fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {

@@ -85,7 +85,8 @@ fn requests_do_not_grow_with_the_clusters() {
     let (few, many) = (requests(10), requests(1000));
     println!("requests in 120 s: {few} for 10 clusters, {many} for 1,000");
     assert!(few.abs_diff(many) <= few / 10, "{few} {many}");
-    assert!(many <= 80, "{many}");
+    // The last revisions of the buckets, and the end of a log that is silent, each every two seconds.
+    assert!(many <= 140, "{many}");
 }
 
 #[test]

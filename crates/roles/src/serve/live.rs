@@ -1,5 +1,7 @@
 //! Tail of the log, distributed to the partitions that a process serves.
 //!
+//! A tail that becomes silent is opened again: after [`SILENCE`] without an entry, the end of the log is requested.
+//!
 //! # Bounds
 //! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition,
 //! which reads the log instead and subscribes again. The tail waits for no subscriber.
@@ -22,6 +24,8 @@ use crate::backend::{Backend, BackendError};
 const QUEUE_ENTRIES: usize = 256;
 /// Bytes of the entries that wait for all partitions.
 const QUEUE_BYTES: usize = 64 << 20;
+/// Time without an entry after which the end of the log is compared with the last one read.
+const SILENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before the tail is opened again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -167,21 +171,38 @@ async fn follow_once(
     let (begin, mut entries) = backend.tail(*position).await?;
     position.get_or_insert(begin);
     queues.note(None);
-    while let Some(entry) = entries.next().await {
-        let entry = entry?;
+    // End of the log when it was requested last.
+    let mut end = None;
+    loop {
+        let entry = tokio::select! {
+            biased;
+            entry = entries.next() => entry,
+            () = tokio::time::sleep(SILENCE.mul_f64(0.75 + 0.5 * rng::unit())) => {
+                if end > *position {
+                    return Err(BackendError("the tail of the log is silent".to_owned()));
+                }
+                // Whether the services answer is verified elsewhere.
+                end = backend.end().await.ok().flatten();
+                continue;
+            }
+        };
+        let Some(entry) = entry.transpose()? else { return Ok(()) };
         *failures = 0;
         *position = (*position).max(Some(entry.sequence));
         queues.distribute(entry);
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use informer_hub_fleet::simulated_log::Faults;
+    use informer_hub_fleet::{Answer, Request};
+    use informer_hub_types::rng::SeededRng;
     use informer_hub_types::{ClusterName, Gvr};
 
     use super::*;
+    use crate::simulated::SimulatedFleet;
 
     fn live() -> Live {
         let queues = Arc::<Queues>::default();
@@ -218,6 +239,24 @@ mod tests {
         live.queues.distribute(entry(&slow, count + 2, 10));
         assert_eq!(second.next().await.unwrap().sequence, count + 2);
         assert_eq!(live.queues.bytes.load(Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_tail_is_opened_again_where_it_was() {
+        let _seeded = SeededRng::new(1);
+        let (fleet, pods) = (SimulatedFleet::new(Faults::NONE), partition("pods"));
+        let (reader, writer) = (Arc::new(fleet.connect()), fleet.connect());
+        let live = Live::start(reader, &Threads::current());
+        let mut subscription = live.subscribe(&pods).await;
+        for expected in 0..6 {
+            if expected % 2 == 1 {
+                fleet.silence_watches();
+            }
+            let append = Request::Append { partition: pods.clone(), expected, payload: Bytes::from_static(b"x") };
+            assert!(matches!(writer.execute(append).await, Answer::Stored(_)));
+            let read = tokio::time::timeout(4 * SILENCE, subscription.next()).await;
+            assert_eq!(read.expect("the tail delivers").unwrap().sequence, expected + 1);
+        }
     }
 
     #[tokio::test]
