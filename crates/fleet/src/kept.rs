@@ -22,7 +22,7 @@ pub struct Kept<T> {
     pub at: T,
 }
 
-/// What a log retains.
+/// Entries and time that a log retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retained {
     /// Sequence of the first entry. An empty log ends before its first.
