@@ -203,8 +203,10 @@ async fn dashboard_and_alert_queries_match_the_hubs_metrics() {
         wrong.extend(mistakes(answer).into_iter().map(|what| format!("{name}: {what}: {}", answer.query)));
     }
     for ((name, query), answer) in board.iter().zip(&answers) {
+        // Only processes of a fleet have these.
+        let is_of_fleet = ["informer_hub_fleet_", "informer_hub_leader"].iter().any(|name| query.contains(name));
         // A query that ends with `> 0` is empty if there is nothing to show.
-        if answer.values == 0 && !query.ends_with("> 0") {
+        if answer.values == 0 && !query.ends_with("> 0") && !is_of_fleet {
             wrong.push(format!("{name} has no value: {query}"));
         }
     }
