@@ -1,8 +1,8 @@
 //! Older checkpoints of a partition, for a process that goes on where it has stopped.
 //!
 //! A process that was away for longer than the interval between checkpoints finds its position before the newest one. So the
-//! store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them: together they cover at least half of
-//! what the log retains.
+//! store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them. They reach back for about half of the
+//! log's time.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Returns what a log with these entries retains, whose first and last were stored at these Unix times in seconds. `size`
-    /// is its present and its maximum size.
+    /// Creates it from the first and last entry with their Unix times in seconds, from the present and the maximum size, and
+    /// from the maximum age.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());

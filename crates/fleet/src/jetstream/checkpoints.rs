@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::kv::{CreateErrorKind, Entry, Operation, Store, UpdateErrorKind};
+use async_nats::jetstream::kv::{Entry, Operation, Store};
 use async_nats::jetstream::object_store::{self, ObjectStore};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::{NatsError, context, key_of, open_bucket};
+use super::{NatsError, context, key_of, open_bucket, write_entry};
 use crate::entry::Sequence;
 use crate::kept::{self, Kept, Retained};
 use crate::partition::{Partition, Subjects};
@@ -26,12 +26,6 @@ pub struct Checkpoints {
     objects: ObjectStore,
     bucket: Store,
     subjects: Subjects,
-}
-
-/// Newest checkpoint, and the revision of its entry.
-struct Newest {
-    kept: Kept<String>,
-    revision: u64,
 }
 
 impl std::fmt::Debug for Checkpoints {
@@ -72,8 +66,8 @@ impl Checkpoints {
         writer: &str,
         checkpoint: &[u8],
     ) -> Result<Option<String>, NatsError> {
-        let before = self.newest(partition).await?;
-        if before.as_ref().is_some_and(|before| before.kept.sequence >= sequence) {
+        let (revision, before) = self.newest(partition).await?;
+        if before.as_ref().is_some_and(|before| before.sequence >= sequence) {
             return Ok(None);
         }
         let key = key_of(&self.subjects.of(partition));
@@ -81,15 +75,15 @@ impl Checkpoints {
         let object = format!("{key}/{sequence}-{writer}");
         let mut bytes = checkpoint;
         let action = format!("store a checkpoint of {partition}");
-        self.objects.put(object.as_str(), &mut bytes).await.map_err(NatsError::request(action))?;
+        self.objects.put(object.as_str(), &mut bytes).await.map_err(NatsError::request(action.clone()))?;
         let mut value = vec![FORMAT];
         put_place(&mut value, sequence, &object);
-        if !self.write(key, value, before.as_ref().map(|before| before.revision)).await? {
+        if write_entry(&self.bucket, key, value.into(), revision, action).await?.is_none() {
             self.delete(object).await;
             return Ok(None);
         }
-        if let Some(Newest { kept, .. }) = before {
-            self.retire(partition, kept, log).await?;
+        if let Some(before) = before {
+            self.retire(partition, before, log).await?;
         }
         Ok(Some(object))
     }
@@ -101,7 +95,7 @@ impl Checkpoints {
         before: Option<Sequence>,
         limit: usize,
     ) -> Result<Option<Vec<u8>>, NatsError> {
-        let newest = self.newest(partition).await?.map(|newest| newest.kept);
+        let (_, newest) = self.newest(partition).await?;
         let found = match before {
             Some(before) if newest.as_ref().is_none_or(|newest| newest.sequence >= before) => {
                 kept::newest_before(&self.older(partition).await?.1, before).cloned()
@@ -130,7 +124,8 @@ impl Checkpoints {
             put_place(&mut value, kept.sequence, &kept.at);
             put_integer(&mut value, kept.saved.cast_unsigned());
         }
-        if !self.write(self.key_of_older(partition), value, revision).await? {
+        let (key, action) = (self.key_of_older(partition), format!("keep an older checkpoint of {partition}"));
+        if write_entry(&self.bucket, key, value.into(), revision, action).await?.is_none() {
             // Another writer has kept others.
             self.delete(object).await;
             return Ok(());
@@ -146,30 +141,16 @@ impl Checkpoints {
         let _ = self.objects.delete(object).await;
     }
 
-    /// Writes an entry of the bucket if its revision is still `seen`, or if it does not exist. Returns whether it was written.
-    async fn write(&self, key: String, value: Vec<u8>, seen: Option<u64>) -> Result<bool, NatsError> {
-        let action = format!("write the entry {key} of the checkpoints");
-        match seen {
-            None => match self.bucket.create(key, value.into()).await {
-                Err(error) if error.kind() == CreateErrorKind::AlreadyExists => Ok(false),
-                created => created.map(|_| true).map_err(NatsError::request(action)),
-            },
-            Some(seen) => match self.bucket.update(key, value.into(), seen).await {
-                Err(error) if error.kind() == UpdateErrorKind::WrongLastRevision => Ok(false),
-                updated => updated.map(|_| true).map_err(NatsError::request(action)),
-            },
-        }
-    }
-
-    /// Reads the newest checkpoint's entry. It has no time; that of the entry itself is the server's.
-    async fn newest(&self, partition: &Partition) -> Result<Option<Newest>, NatsError> {
-        let Some(entry) = self.read(key_of(&self.subjects.of(partition)), partition).await? else { return Ok(None) };
+    /// Returns the revision of the newest checkpoint's entry, and the checkpoint, whose time is that of the entry.
+    async fn newest(&self, partition: &Partition) -> Result<(Option<u64>, Option<Kept<String>>), NatsError> {
+        let key = key_of(&self.subjects.of(partition));
+        let Some(entry) = self.read(key, partition).await? else { return Ok((None, None)) };
         let saved = entry.created.unix_timestamp();
-        let place = places(entry.value, |_| Ok(saved)).map_err(undecoded(partition))?;
-        Ok(place.into_iter().next().map(|kept| Newest { kept, revision: entry.revision }))
+        let places = places(entry.value, |_| Ok(saved)).map_err(undecoded(partition))?;
+        Ok((Some(entry.revision), places.into_iter().next()))
     }
 
-    /// Returns the older checkpoints, and the revision of their entry.
+    /// Returns the revision of the older checkpoints' entry, and the checkpoints.
     async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
         let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
             return Ok((None, Vec::new()));

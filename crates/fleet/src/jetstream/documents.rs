@@ -45,8 +45,7 @@ impl Documents {
         Ok(Some((entry.revision, document)))
     }
 
-    /// Follows the documents about all clusters. The stream ends, or fails, if it has to
-    /// be opened again.
+    /// Follows the documents about all clusters. The stream ends, or fails, if it has to be opened again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }

@@ -123,10 +123,8 @@ impl JetStreamLog {
 
     /// Returns what the log retains.
     pub async fn retained(&self) -> Result<Retained, NatsError> {
-        let name = stream_name(&self.params.subjects);
-        let stream = self.context.get_stream(&name).await;
-        let stream = stream.map_err(NatsError::request(format!("read the end of stream {name}")))?;
-        let Info { state, config, .. } = stream.cached_info();
+        let Info { state, config, .. } =
+            self.stream.get_info().await.map_err(NatsError::request("read the state of the log"))?;
         let first = (state.first_sequence, state.first_timestamp.unix_timestamp());
         let last = (state.last_sequence, state.last_timestamp.unix_timestamp());
         // Negative without a limit.

@@ -104,8 +104,7 @@ impl Owners {
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Follows the entries of all clusters. The stream ends, or fails, if it has to be
-    /// opened again.
+    /// Follows the entries of all clusters. The stream ends, or fails, if it has to be opened again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
