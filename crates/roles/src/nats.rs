@@ -20,7 +20,7 @@ use informer_hub_fleet::jetstream::{
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
-use informer_hub_types::{ClusterName, exponential_backoff, rng, with_causes};
+use informer_hub_types::{ClusterName, jittered_backoff, with_causes};
 use tokio::sync::{Mutex, OnceCell};
 
 pub use steering::FleetRoster;
@@ -263,7 +263,7 @@ pub enum NatsProblem {
 /// Pause before an attempt to connect again: exponential backoff with jitter.
 fn pause(attempt: usize) -> Duration {
     let times = u32::try_from(attempt).unwrap_or(u32::MAX);
-    exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE).mul_f64(0.5 + 0.5 * rng::unit())
+    jittered_backoff(Duration::from_millis(50), times, LONGEST_PAUSE)
 }
 
 fn failure(error: &(dyn std::error::Error + 'static)) -> BackendError {

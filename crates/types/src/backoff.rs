@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
+use crate::rng;
+
 /// Returns `first` doubled `doublings` times, at most `most`. The caller adds jitter.
 #[must_use]
 pub fn exponential_backoff(first: Duration, doublings: u32, most: Duration) -> Duration {
     // After 96 doublings even one nanosecond exceeds every `Duration`.
     (0..doublings.min(96)).fold(first, |delay, _| delay.saturating_mul(2)).min(most)
+}
+
+/// Returns half to all of [`exponential_backoff`], at random.
+#[must_use]
+pub fn jittered_backoff(first: Duration, doublings: u32, most: Duration) -> Duration {
+    exponential_backoff(first, doublings, most).mul_f64(0.5 + 0.5 * rng::unit())
 }
 
 #[cfg(test)]

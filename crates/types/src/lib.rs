@@ -53,7 +53,7 @@ mod wildcard;
 
 /// Shared, immutable text behind an 8-byte pointer. An `Arc<str>` takes 16 bytes, and an object holds dozens of them.
 pub use arcstr::ArcStr as SharedStr;
-pub use backoff::exponential_backoff;
+pub use backoff::{exponential_backoff, jittered_backoff};
 pub use body::PackedTotals;
 pub use bucket::TokenBucket;
 pub use built_in::{BuiltIn, built_in, built_in_names, is_built_in};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use informer_hub_fleet::ClusterChange;
-use informer_hub_types::{ClusterName, Threads, clock, exponential_backoff, rng};
+use informer_hub_types::{ClusterName, Threads, clock, jittered_backoff, rng};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -112,7 +112,7 @@ impl Inner {
                 Err(error) => {
                     self.note(|errors| errors.watch = Some(error.to_string()));
                     failures += 1;
-                    exponential_backoff(PAUSE.0, failures, PAUSE.1).mul_f64(0.5 + 0.5 * rng::unit())
+                    jittered_backoff(PAUSE.0, failures, PAUSE.1)
                 }
             };
             tokio::time::sleep(pause).await;

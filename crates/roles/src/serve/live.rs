@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use informer_hub_fleet::{Entry, Partition, Sequence};
-use informer_hub_types::{Threads, exponential_backoff, rng};
+use informer_hub_types::{Threads, jittered_backoff, rng};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -158,7 +158,7 @@ async fn follow(backend: Arc<dyn Backend>, queues: Arc<Queues>) {
         let error = follow_once(&*backend, &queues, &mut position, &mut failures).await.err();
         queues.note(Some(&error.unwrap_or_else(|| BackendError("the tail of the log has ended".to_owned()))));
         failures += 1;
-        tokio::time::sleep(exponential_backoff(PAUSE.0, failures, PAUSE.1).mul_f64(0.5 + 0.5 * rng::unit())).await;
+        tokio::time::sleep(jittered_backoff(PAUSE.0, failures, PAUSE.1)).await;
     }
 }
 
