@@ -225,6 +225,16 @@ mod tests {
         Ok(out)
     }
 
+    /// Returns random bytes.
+    pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut byte = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        };
+        (0..len).map(|_| byte()).collect()
+    }
+
     #[test]
     fn compression_round_trips_and_shrinks() {
         let dictionary = trained();
@@ -294,14 +304,6 @@ mod tests {
 
     #[test]
     fn training_keeps_its_limits_with_any_samples() {
-        let noise = |seed: u64, len: usize| {
-            let mut state = seed;
-            let mut byte = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 56) as u8
-            };
-            (0..len).map(|_| byte()).collect::<Vec<_>>()
-        };
         let hostile: [(&str, Vec<Vec<u8>>); 9] = [
             ("empty", vec![Vec::new(); 1000]),
             ("tiny", (0..3000_u32).map(|at| at.to_le_bytes()[..=at as usize % 4].to_vec()).collect()),

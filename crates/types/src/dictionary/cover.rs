@@ -131,15 +131,7 @@ impl Cover {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn noise(seed: u64, len: usize) -> Vec<u8> {
-        let mut state = seed;
-        let mut byte = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 56) as u8
-        };
-        (0..len).map(|_| byte()).collect()
-    }
+    use crate::dictionary::tests::noise;
 
     fn contains(content: &[u8], part: &[u8]) -> bool {
         content.windows(part.len()).any(|window| window == part)
