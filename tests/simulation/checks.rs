@@ -72,7 +72,7 @@ pub(crate) fn leaks(left: i64, runs: usize) -> Result<(), String> {
 
 /// Returns this thread's allocated bytes without the simulated disk.
 pub(crate) fn memory_in_use(bed: &Testbed) -> i64 {
-    memory::net() - i64::try_from(bed.disk.resident()).unwrap()
+    memory::of_thread() - i64::try_from(bed.disk.resident()).unwrap()
 }
 
 /// Checks that a hub's memory above `before`, its queues and its journals are within their bounds.

@@ -34,12 +34,12 @@ const WORKERS: usize = 2;
 
 /// Runs one simulation. The error describes the violations.
 fn simulate(plan: Plan, recording: Recording) -> Result<(), String> {
-    let before = memory::net();
+    let before = memory::of_thread();
     let bed = Testbed::new(plan, recording);
     runs::all(&bed)?;
     let (runs, net) = (bed.plan.runs + 1, Arc::clone(&bed.net));
     Arc::into_inner(bed).ok_or("a hub left references to the testbed")?;
-    let left = memory::net() - before + net.load(Relaxed);
+    let left = memory::of_thread() - before + net.load(Relaxed);
     checks::leaks(left, runs)
 }
 

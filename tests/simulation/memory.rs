@@ -4,8 +4,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use tikv_jemalloc_ctl::thread;
 use tikv_jemallocator::Jemalloc;
+
+#[path = "../../benches/common/heap.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the benchmarks use more of it")]
+mod heap;
+
+pub(crate) use heap::of_thread;
 
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
@@ -22,19 +27,12 @@ struct Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        self.sum.fetch_add(net() - self.before, Relaxed);
+        self.sum.fetch_add(of_thread() - self.before, Relaxed);
     }
 }
 
 /// Adds to `sum` the bytes that this thread has allocated and not freed when it ends. Thread-locals are dropped in
 /// reverse order of creation, so this must be the first.
 pub(crate) fn measure(sum: &Arc<AtomicI64>) {
-    METER.set(Some(Meter { sum: Arc::clone(sum), before: net() }));
-}
-
-/// Returns the bytes that this thread has allocated minus those that it has freed.
-pub(crate) fn net() -> i64 {
-    let allocated = thread::allocatedp::read().unwrap().get();
-    let freed = thread::deallocatedp::read().unwrap().get();
-    allocated.cast_signed() - freed.cast_signed()
+    METER.set(Some(Meter { sum: Arc::clone(sum), before: of_thread() }));
 }
