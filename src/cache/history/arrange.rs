@@ -48,28 +48,27 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Assigns an unused version to each unobserved deletion, as great as possible: above that of its object, and below that
-/// of the object that took its key, or up to that of the list. The greatest limit is served first: then each gets a
-/// version if enough exist.
+/// Assigns an unused version to each unobserved deletion, as great as possible: above that of its object, up to that of
+/// the list, and below that of the object that took its key. The greatest limit is served first: then each gets a
+/// version if enough exist. Before the batch that completes the list, none gets a version: a later change of the list
+/// could have it. Neither does one get a version above that of the list: a later watch event could have it.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
+    let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
-    if missed.is_empty() {
-        return;
-    }
     let (mut replaced, mut found): (Vec<_>, Vec<_>) = missed.into_iter().partition(|at| is_replaced(arranged, *at));
     let floor = |(draft, _): &Arranged| draft.object.resource_version().as_number().max(Some(conditions.base));
     // The deletion of the newest object first: it needs the greatest version.
     found.sort_by_key(|at| floor(&arranged[*at]));
-    let mut limit = conditions.list.map(|list| list.saturating_add(1));
+    let mut limit = end;
     for at in found.into_iter().rev() {
-        let floor = floor(&arranged[at]);
-        arranged[at].1 = limit.zip(floor).and_then(|(limit, floor)| unused_between(floor, limit, used));
-        limit = arranged[at].1.or(limit);
+        arranged[at].1 = floor(&arranged[at]).and_then(|floor| unused_between(floor, limit, used));
+        limit = arranged[at].1.unwrap_or(limit);
     }
     replaced.sort_by_key(|at| std::cmp::Reverse(arranged[at + 1].1));
     for at in replaced {
         let (floor, deadline) = (floor(&arranged[at]), arranged[at + 1].1);
-        arranged[at].1 = deadline.zip(floor).and_then(|(deadline, floor)| unused_between(floor, deadline, used));
+        arranged[at].1 =
+            deadline.zip(floor).and_then(|(deadline, floor)| unused_between(floor, deadline.min(end), used));
     }
 }
 

@@ -272,3 +272,36 @@ fn body_that_is_back_is_a_change_of_the_object() {
     assert!(change.kind == ChangeKind::Modified && change.object.is_kept(), "{change:?}");
     assert!(change.version > bare.version(), "readers that have listed before it are notified");
 }
+
+#[test]
+fn guessed_version_of_a_deletion_is_not_used_again_by_the_rest_of_its_list() {
+    let steps = [
+        Step::Put(0, 0),
+        Step::Receive(0, 1),
+        Step::Delete(0, 0),
+        Step::Put(0, 1),
+        Step::List(0),
+        Step::Put(0, 0),
+        Step::Receive(0, 1),
+        Step::Apply(0, 1),
+        Step::Apply(0, 2),
+    ];
+    run(&steps, 1 << 20, 1);
+}
+
+#[test]
+fn guessed_version_of_a_deletion_is_not_used_again_by_a_later_event() {
+    let steps = [
+        Step::Put(0, 0),
+        Step::Receive(0, 1),
+        Step::Delete(0, 0),
+        Step::List(0),
+        Step::Put(0, 1),
+        Step::Put(0, 0),
+        Step::Receive(0, 2),
+        Step::Apply(0, 1),
+        Step::Apply(0, 1),
+        Step::Apply(0, 1),
+    ];
+    run(&steps, 1 << 20, 1);
+}
