@@ -6,12 +6,14 @@
 
 use std::time::Duration;
 
+use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{Entry, Operation, Store};
-use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use super::{NatsError, context, key_of, open_bucket, write_entry};
+use super::create::{object_stream, open_bucket, open_objects};
+use super::{NatsError, context, key_of, write_entry};
 use crate::entry::Sequence;
 use crate::kept::{self, Kept, Retained};
 use crate::partition::{Partition, Subjects};
@@ -23,6 +25,7 @@ const IN_FLIGHT: usize = 256;
 /// Saves and loads checkpoints in an object store of JetStream.
 #[derive(Clone)]
 pub struct Checkpoints {
+    context: Context,
     objects: ObjectStore,
     bucket: Store,
     subjects: Subjects,
@@ -42,18 +45,21 @@ impl Checkpoints {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let bucket = format!("{}-checkpoints", subjects.fleet());
-        let context = context(client, timeout, IN_FLIGHT);
-        let objects = if let Ok(objects) = context.get_object_store(&bucket).await {
-            objects
-        } else {
-            let action = format!("open bucket {bucket}");
-            let bucket = bucket.clone();
-            let config = object_store::Config { bucket, num_replicas: replicas, ..object_store::Config::default() };
-            context.create_object_store(config).await.map_err(NatsError::request(action))?
-        };
-        let bucket = open_bucket(&context, &bucket, replicas).await?;
-        Ok(Self { objects, bucket, subjects })
+        let (context, name) = (context(client, timeout, IN_FLIGHT), bucket(&subjects));
+        let objects = open_objects(&context, &name, replicas).await?;
+        let bucket = open_bucket(&context, &name, replicas).await?;
+        Ok(Self { context, objects, bucket, subjects })
+    }
+
+    /// Returns when the bucket or the object store was created, whichever is later, in microseconds since 1970. Another time
+    /// than before means that checkpoints are lost.
+    pub async fn created(&self) -> Result<u64, NatsError> {
+        let action = || "read the age of the checkpoints";
+        let entries = self.bucket.stream.get_info().await.map_err(NatsError::request(action()))?.created;
+        let stream = self.context.get_stream(object_stream(&bucket(&self.subjects))).await;
+        let objects = stream.map_err(NatsError::request(action()))?.cached_info().created;
+        let created = entries.max(objects).unix_timestamp_nanos() / 1_000;
+        Ok(u64::try_from(created).unwrap_or(0))
     }
 
     /// Stores a checkpoint up to a sequence, and deletes those before that are not [kept](crate::kept). `writer` makes the
@@ -67,7 +73,9 @@ impl Checkpoints {
         checkpoint: &[u8],
     ) -> Result<Option<String>, NatsError> {
         let (revision, before) = self.newest(partition).await?;
-        if before.as_ref().is_some_and(|before| before.sequence >= sequence) {
+        if let Some(before) = before.as_ref().filter(|before| before.sequence >= sequence)
+            && !self.is_lost(before).await?
+        {
             return Ok(None);
         }
         let key = key_of(&self.subjects.of(partition));
@@ -95,16 +103,18 @@ impl Checkpoints {
         before: Option<Sequence>,
         limit: usize,
     ) -> Result<Option<Vec<u8>>, NatsError> {
-        let (_, newest) = self.newest(partition).await?;
-        let found = match before {
-            Some(before) if newest.as_ref().is_none_or(|newest| newest.sequence >= before) => {
-                kept::newest_before(&self.older(partition).await?.1, before).cloned()
-            }
-            _ => newest,
-        };
-        let Some(Kept { at: object, .. }) = found else { return Ok(None) };
+        let Some(Kept { at: object, .. }) = self.find(partition, before).await? else { return Ok(None) };
         let action = || format!("read the checkpoint {object}");
-        let mut stored = self.objects.get(&object).await.map_err(NatsError::request(action()))?;
+        let mut stored = match self.objects.get(&object).await {
+            // The object store was deleted, unless the checkpoint was replaced meanwhile.
+            Err(error)
+                if error.kind() == GetErrorKind::NotFound
+                    && self.find(partition, before).await?.is_some_and(|found| found.at == object) =>
+            {
+                return Ok(None);
+            }
+            found => found.map_err(NatsError::request(action()))?,
+        };
         let size = stored.info().size;
         if size > limit {
             return Err(NatsError::TooLarge { object, size, limit });
@@ -112,6 +122,17 @@ impl Checkpoints {
         let mut bytes = Vec::new();
         stored.read_to_end(&mut bytes).await.map_err(NatsError::request(action()))?;
         Ok(Some(bytes))
+    }
+
+    /// Returns the place of the newest checkpoint, or of the newest one before a sequence.
+    async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
+        let (_, newest) = self.newest(partition).await?;
+        match before {
+            Some(before) if newest.as_ref().is_none_or(|newest| newest.sequence >= before) => {
+                Ok(kept::newest_before(&self.older(partition).await?.1, before).cloned())
+            }
+            _ => Ok(newest),
+        }
     }
 
     /// Adds a checkpoint that was replaced to the older ones, and deletes those that are no longer kept.
@@ -134,6 +155,16 @@ impl Checkpoints {
             self.delete(kept.at).await;
         }
         Ok(())
+    }
+
+    /// Returns whether the object store was deleted since it had a checkpoint.
+    async fn is_lost(&self, checkpoint: &Kept<String>) -> Result<bool, NatsError> {
+        match self.objects.info(&checkpoint.at).await {
+            Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(true),
+            found => {
+                found.map(|found| found.deleted).map_err(NatsError::request(format!("look for {}", checkpoint.at)))
+            }
+        }
     }
 
     /// Deletes an object. A failure leaves an object that no entry names.
@@ -168,6 +199,10 @@ impl Checkpoints {
         let entry = entry.map_err(NatsError::request(format!("read the {}", what(partition))))?;
         Ok(entry.filter(|entry| entry.operation == Operation::Put))
     }
+}
+
+pub(super) fn bucket(subjects: &Subjects) -> String {
+    format!("{}-checkpoints", subjects.fleet())
 }
 
 fn what(partition: &Partition) -> String {

@@ -30,8 +30,7 @@ impl Documents {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let bucket = format!("{}-clusters", subjects.fleet());
-        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await?;
+        let store = open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(&subjects), replicas).await?;
         Ok(Self { store, subjects })
     }
 
@@ -67,6 +66,10 @@ impl Documents {
         let value = document.encode().map_err(NatsError::request(action.clone()))?;
         write_entry(&self.store, cluster_key(&self.subjects, cluster), value, seen, action).await
     }
+}
+
+pub(super) fn bucket(subjects: &Subjects) -> String {
+    format!("{}-clusters", subjects.fleet())
 }
 
 fn change(cluster: ClusterName, entry: Entry) -> ClusterChange {

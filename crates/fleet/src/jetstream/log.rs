@@ -71,18 +71,7 @@ impl JetStreamLog {
         let name = stream_name(&params.subjects);
         let wanted = config(&params, &name);
         let action = || format!("open stream {name}");
-        let found = match context.get_stream(&name).await {
-            Ok(stream) => stream.cached_info().config.clone(),
-            Err(error) if is_missing(&error) => match context.create_stream(&wanted).await {
-                Ok(stream) => stream.cached_info().config.clone(),
-                // Another process may have created it at this moment, with another first sequence.
-                Err(error) => match context.get_stream(&name).await {
-                    Ok(stream) => stream.cached_info().config.clone(),
-                    Err(_) => return Err(NatsError::request(action())(error)),
-                },
-            },
-            Err(error) => return Err(NatsError::request(action())(error)),
-        };
+        let (_, found) = find_or_create(&context, &wanted).await?;
         check_origin(&found)?;
         let limits = |config: &Config| (config.max_age, config.max_bytes, config.num_replicas);
         if limits(&found) != limits(&wanted) {
@@ -98,6 +87,12 @@ impl JetStreamLog {
         let (sender, receiver) = mpsc::channel(IN_FLIGHT);
         let runtime = Handle::current();
         Ok(Self { params, context, stream, runtime, sender, receiver, received: VecDeque::new() })
+    }
+
+    /// Creates the stream again if an operator has deleted it. Returns whether this process has.
+    pub async fn restore(&self) -> Result<bool, NatsError> {
+        let wanted = config(&self.params, &stream_name(&self.params.subjects));
+        find_or_create(&self.context, &wanted).await.map(|(is_new, _)| is_new)
     }
 
     /// Waits until [`Log::receive`] has an answer.
@@ -215,6 +210,24 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
         Ok(message) => Ok(Some(Entry { partition, sequence: message.sequence, payload: message.payload })),
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
         Err(error) => Err(NatsError::request(format!("read the last entry of {partition}"))(error)),
+    }
+}
+
+/// Returns the configuration of a stream, which is created if there is none, and whether it was.
+pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result<(bool, Config), NatsError> {
+    let name = &wanted.name;
+    let action = || format!("open stream {name}");
+    match context.get_stream(name).await {
+        Ok(stream) => Ok((false, stream.cached_info().config.clone())),
+        Err(error) if is_missing(&error) => match context.create_stream(wanted).await {
+            Ok(stream) => Ok((true, stream.cached_info().config.clone())),
+            // Another process may have created it at this moment, with another first sequence.
+            Err(error) => match context.get_stream(name).await {
+                Ok(stream) => Ok((false, stream.cached_info().config.clone())),
+                Err(_) => Err(NatsError::request(action())(error)),
+            },
+        },
+        Err(error) => Err(NatsError::request(action())(error)),
     }
 }
 

@@ -7,11 +7,14 @@
 //! - [`Documents`]: bucket with the document about each cluster.
 //! - [`RosterBucket`]: bucket with the live collectors, and what the operator has set.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
+//! - [`Buckets`]: creates them again after they were deleted.
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
 
 mod bucket_watch;
+mod buckets;
 mod checkpoints;
+mod create;
 mod documents;
 mod leases;
 mod log;
@@ -29,6 +32,7 @@ use bytes::Bytes;
 use informer_hub_types::ClusterName;
 
 pub use bucket_watch::ClusterChanges;
+pub use buckets::Buckets;
 pub use checkpoints::Checkpoints;
 pub use documents::Documents;
 pub use leases::Leases;
@@ -38,6 +42,7 @@ pub use probe::probe;
 pub use roster::RosterBucket;
 pub use tail::Tail;
 
+use self::create::open_bucket;
 use crate::partition::Subjects;
 
 /// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.
@@ -99,15 +104,6 @@ fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> C
         .max_ack_inflight(in_flight)
         .backpressure_on_inflight(true)
         .build(client)
-}
-
-/// Opens a key-value bucket that keeps one revision of each entry, or creates it.
-async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
-    if let Ok(store) = context.get_key_value(bucket).await {
-        return Ok(store);
-    }
-    let config = kv::Config { bucket: bucket.to_owned(), history: 1, num_replicas: replicas, ..kv::Config::default() };
-    context.create_key_value(config).await.map_err(NatsError::request(format!("open bucket {bucket}")))
 }
 
 /// Returns the key of a cluster in a bucket.

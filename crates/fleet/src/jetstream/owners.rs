@@ -1,7 +1,7 @@
 //! Bucket of owners: which collector holds which cluster, under which epoch.
 //!
 //! Every change compares the revision of the entry that the caller has seen. The epoch is a part of the value instead of the
-//! bucket's revision: revisions begin again if the bucket is deleted, epochs begin after the newest one in the log.
+//! bucket's revision: the owner of a cluster keeps its epoch if the bucket is deleted and created again.
 
 use std::time::Duration;
 
@@ -84,6 +84,11 @@ impl Owners {
         self.write(own.clone(), Some(own.revision)).await
     }
 
+    /// Writes an ownership again whose entry was deleted: same epoch and weight. Returns `None` if there is an entry.
+    pub async fn restore(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
+        self.write(own.clone(), None).await
+    }
+
     /// Gives an ownership up, for its `next` or for any collector. The entry stays, with its epoch. Returns whether it was
     /// still held.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
@@ -124,7 +129,7 @@ impl Owners {
     }
 }
 
-fn bucket(subjects: &Subjects) -> String {
+pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-owners", subjects.fleet())
 }
 

@@ -21,6 +21,9 @@ use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
+/// Revisions between two puts of a process. A bucket that is created again begins further away: at the current time in
+/// microseconds, or at 1 if an earlier version creates it.
+const LARGEST_STEP: u64 = 10_000;
 /// Pause before the bucket is followed again after an error.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -97,7 +100,8 @@ impl RosterBucket {
             (written, _) => written,
         };
         let revision = written.map_err(NatsError::request(format!("write {} of the roster", item.key())))?;
-        if revision <= self.last.swap(revision, Relaxed) {
+        let before = self.last.swap(revision, Relaxed);
+        if before > 0 && (revision <= before || revision - before > LARGEST_STEP) {
             self.recreated.notify_one();
         }
         Ok(revision)

@@ -8,7 +8,9 @@ mod server;
 use std::time::Duration;
 
 use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
-use informer_hub_fleet::jetstream::{Checkpoints, JetStreamLog, Leases, NatsError, Owners, RosterBucket, Tail};
+use informer_hub_fleet::jetstream::{
+    Buckets, Checkpoints, JetStreamLog, Leases, NatsError, Owners, RosterBucket, Tail,
+};
 use informer_hub_fleet::kept::Retained;
 use informer_hub_fleet::reader::PartitionState;
 use informer_hub_fleet::roster::{Member, RosterItem};
@@ -263,6 +265,9 @@ async fn lease_answers_as_the_store_in_memory() {
     let mut servers = Servers::start(1).await;
     let leases = Leases::open(servers.client().await, &subjects(), 1, DEADLINE).await.unwrap();
     let mut expected = MemoryStore::default();
+    // Revision of the bucket before its first entry.
+    let mut begin = 0;
+    let bucket = |version: &str, begin: u64| (version.parse::<u64>().unwrap() + begin).to_string().into();
     for round in 0..200_u64 {
         // Large enough for the progress of many sinks, and within the server's limit of a message.
         let note = "n".repeat(rng.random_range(0..512 << 10)).into();
@@ -274,8 +279,25 @@ async fn lease_answers_as_the_store_in_memory() {
             1 => lease::Request::Get,
             _ => lease::Request::Update { record, version: version.to_string().into() },
         };
-        let answer = leases.execute("sinks", &request).await.unwrap();
-        assert_eq!(answer, expected.apply(&request), "{round}");
+        let answer = expected.apply(&request);
+        let request = match request {
+            lease::Request::Update { record, version } => {
+                lease::Request::Update { record, version: bucket(&version, begin) }
+            }
+            other => other,
+        };
+        let found = leases.execute("sinks", &request).await.unwrap();
+        if let (lease::Answer::Written(revision), 0) = (&found, begin) {
+            begin = revision.parse::<u64>().unwrap() - 1;
+        }
+        let answer = match answer {
+            lease::Answer::Written(version) => lease::Answer::Written(bucket(&version, begin)),
+            lease::Answer::Found { record, version } => {
+                lease::Answer::Found { record, version: bucket(&version, begin) }
+            }
+            other => other,
+        };
+        assert_eq!(found, answer, "{round}");
         if round == 100 {
             servers.kill(0);
             servers.restart(0).await;
@@ -323,6 +345,19 @@ async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
         assert_eq!(loaded(before).await, found, "before {before:?}");
     }
     assert_eq!(count().await, 3);
+    // Without the objects, the same checkpoint is stored again.
+    let created = checkpoints.created().await.unwrap();
+    let (context, buckets) = (
+        async_nats::jetstream::new(servers.client().await),
+        Buckets::new(servers.client().await, &subjects(), 1, DEADLINE),
+    );
+    context.delete_object_store("test-checkpoints").await.unwrap();
+    assert_eq!(buckets.restore().await.unwrap(), ["test-owners", "test-clusters", "object store test-checkpoints"]);
+    assert_eq!(buckets.restore().await.unwrap(), [""; 0]);
+    assert!(checkpoints.created().await.unwrap() > created);
+    assert_eq!(checkpoints.load(&c, None, 1 << 20).await.unwrap(), None);
+    checkpoints.save(&c, 90, log(40), "a", &written(90)).await.unwrap().expect("the stored one is lost");
+    assert_eq!(loaded(None).await, Some(90));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

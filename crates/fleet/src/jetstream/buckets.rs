@@ -1,0 +1,52 @@
+//! Buckets that all processes of a fleet need, and their creation after an operator has deleted them.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+
+use super::create::{object_stream, open_bucket, open_objects};
+use super::log::is_missing;
+use super::{NatsError, checkpoints, context, documents, find_bucket, owners};
+use crate::partition::Subjects;
+
+const IN_FLIGHT: usize = 1;
+
+/// Buckets and object store that all processes of a fleet need. [`RosterBucket`](super::RosterBucket) and
+/// [`Leases`](super::Leases) create theirs.
+#[derive(Debug)]
+pub struct Buckets {
+    context: Context,
+    names: [String; 3],
+    objects: String,
+    replicas: usize,
+}
+
+impl Buckets {
+    /// Sends no request.
+    #[must_use]
+    pub fn new(client: async_nats::Client, subjects: &Subjects, replicas: usize, timeout: Duration) -> Self {
+        let objects = checkpoints::bucket(subjects);
+        let names = [owners::bucket(subjects), documents::bucket(subjects), objects.clone()];
+        Self { context: context(client, timeout, IN_FLIGHT), names, objects, replicas }
+    }
+
+    /// Creates those that do not exist. Returns their names.
+    pub async fn restore(&self) -> Result<Vec<String>, NatsError> {
+        let mut created = Vec::new();
+        for name in &self.names {
+            if find_bucket(&self.context, name).await?.is_none() {
+                open_bucket(&self.context, name, self.replicas).await?;
+                created.push(name.clone());
+            }
+        }
+        match self.context.get_stream(object_stream(&self.objects)).await {
+            Ok(_) => {}
+            Err(error) if is_missing(&error) => {
+                open_objects(&self.context, &self.objects, self.replicas).await?;
+                created.push(format!("object store {}", self.objects));
+            }
+            Err(error) => return Err(NatsError::request(format!("open object store {}", self.objects))(error)),
+        }
+        Ok(created)
+    }
+}

@@ -1,0 +1,49 @@
+//! Creation of buckets and object stores.
+
+use async_nats::jetstream::object_store::{self, ObjectStore};
+use async_nats::jetstream::{Context, kv, stream};
+use informer_hub_types::clock;
+
+use super::NatsError;
+use super::log::find_or_create;
+
+/// Opens a key-value bucket that keeps one revision of each entry, or creates it.
+///
+/// A new bucket begins at the current time in microseconds. Its revisions exceed those of a deleted bucket with the same
+/// name, so no request with a revision of that one succeeds, and a watch of it can continue.
+pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
+    if let Ok(store) = context.get_key_value(bucket).await {
+        return Ok(store);
+    }
+    // The stream of a key-value bucket, as all clients of NATS create it.
+    let wanted = stream::Config {
+        name: format!("KV_{bucket}"),
+        subjects: vec![format!("$KV.{bucket}.>")],
+        max_messages_per_subject: 1,
+        allow_rollup: true,
+        deny_delete: true,
+        allow_direct: true,
+        discard: stream::DiscardPolicy::New,
+        num_replicas: replicas,
+        first_sequence: Some(u64::try_from(clock::wall().as_microsecond()).unwrap_or(0)),
+        ..stream::Config::default()
+    };
+    find_or_create(context, &wanted).await?;
+    context.get_key_value(bucket).await.map_err(NatsError::request(format!("open bucket {bucket}")))
+}
+
+/// Opens an object store, or creates it.
+pub(super) async fn open_objects(context: &Context, bucket: &str, replicas: usize) -> Result<ObjectStore, NatsError> {
+    if let Ok(objects) = context.get_object_store(bucket).await {
+        return Ok(objects);
+    }
+    let config =
+        object_store::Config { bucket: bucket.to_owned(), num_replicas: replicas, ..object_store::Config::default() };
+    let created = context.create_object_store(config).await;
+    created.map_err(NatsError::request(format!("open object store {bucket}")))
+}
+
+/// Returns the name of the stream of an object store.
+pub(super) fn object_stream(bucket: &str) -> String {
+    format!("OBJ_{bucket}")
+}
