@@ -55,6 +55,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Renews an ownership: same epoch, new revision, and its weight. Returns `None` if it has changed.
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
+    /// Writes an ownership again whose entry was deleted: same epoch and weight. Returns `None` if there is an entry.
+    fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
+
     /// Gives an ownership up, for its `next` or for any collector. Returns whether it was still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
@@ -82,6 +85,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         collector: &str,
         checkpoint: Bytes,
     ) -> Answered<()>;
+
+    /// Returns when the store of checkpoints was created. Another value than before means that checkpoints are lost.
+    fn checkpoints_created(&self) -> Answered<u64>;
 
     /// Executes a request of an [`Elector`](lease::Elector) for the lease with a name.
     fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer>;

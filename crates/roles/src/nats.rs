@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use informer_hub_fleet::jetstream::{
-    Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, probe,
+    Buckets, Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, probe,
 };
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
@@ -79,6 +79,9 @@ struct Services {
     /// Opened by the first request, so only fleets with elections have the bucket. `None` after a failed request.
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
+    buckets: Buckets,
+    /// Held by the one request that looks for deleted streams.
+    restoring: Mutex<()>,
 }
 
 impl NatsBackend {
@@ -97,7 +100,13 @@ impl NatsBackend {
         let connecting = Arc::clone(&self.0);
         Box::pin(async move {
             let services = connecting.services().await?;
-            work(services).await.map_err(|error| failure(&error))
+            match work(Arc::clone(&services)).await {
+                Ok(answer) => Ok(answer),
+                Err(error) => {
+                    services.restore(&error).await;
+                    Err(failure(&error))
+                }
+            }
         })
     }
 }
@@ -121,12 +130,14 @@ impl Connecting {
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 documents: Documents::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 roster: RosterBucket::open(client.clone(), &subjects, replicas, timeout).await?,
+                buckets: Buckets::new(client.clone(), &subjects, replicas, timeout),
                 checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
+                restoring: Mutex::default(),
                 leases: Mutex::default(),
                 client,
             })
         };
-        opened.await.map_err(|error: NatsError| failure(&error))
+        Box::pin(opened).await.map_err(|error: NatsError| failure(&error))
     }
 
     async fn lease(&self, name: &str, request: &lease::Request) -> Result<lease::Answer, BackendError> {
@@ -145,6 +156,31 @@ impl Connecting {
             Ok(answer)
         };
         asking.await.map_err(|error: NatsError| failure(&error))
+    }
+}
+
+impl Services {
+    /// Creates the log and buckets again, as far as an operator has deleted them, after a failed request. Their users find by
+    /// themselves what they have to store again.
+    async fn restore(&self, error: &NatsError) {
+        let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
+        let restored = async {
+            let log = self.log.restore().await?.then(|| "log".to_owned());
+            Ok(log.into_iter().chain(self.buckets.restore().await?).collect::<Vec<_>>())
+        };
+        match restored.await {
+            Ok(created) if created.is_empty() => {}
+            Ok(created) => {
+                tracing::warn!(
+                    created = created.join(", "),
+                    "created parts of the fleet in NATS again, they were deleted"
+                );
+            }
+            Err(error) => {
+                let error: NatsError = error;
+                tracing::debug!(error = with_causes(&error), "cannot look for deleted parts of the fleet in NATS");
+            }
+        }
     }
 }
 
@@ -324,6 +360,11 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move { services.owners.renew(&own).await })
     }
 
+    fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>> {
+        let own = own.clone();
+        self.perform(move |services| async move { services.owners.restore(&own).await })
+    }
+
     fn release(&self, own: &Ownership) -> Answered<bool> {
         let own = own.clone();
         self.perform(move |services| async move { services.owners.release(&own).await })
@@ -363,6 +404,10 @@ impl Backend for NatsBackend {
             let retained = services.log.retained().await?;
             services.checkpoints.save(&partition, sequence, retained, &collector, &checkpoint).await.map(drop)
         })
+    }
+
+    fn checkpoints_created(&self) -> Answered<u64> {
+        self.perform(|services| async move { services.checkpoints.created().await })
     }
 
     fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer> {

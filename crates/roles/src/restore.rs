@@ -26,6 +26,9 @@ pub(crate) enum RestoreError {
     /// The log does not contain an entry that it has confirmed: an outdated replica answers, or it was deleted.
     #[error("the log ends at {0}, before the expected entry {1}")]
     Short(Sequence, Sequence),
+    /// Entries before the log's first one are missing, and no checkpoint has them.
+    #[error("the log does not begin with a list, and there is no checkpoint")]
+    Incomplete,
     /// The checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
@@ -159,7 +162,7 @@ fn fold_at(
 }
 
 /// Stores a checkpoint of a partition as of its last entry at which a checkpoint is possible. Returns its sequence, or
-/// `None` if there is no such entry.
+/// `None` if there is no such entry yet.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -170,7 +173,8 @@ pub(crate) async fn checkpoint(
     let of = partition.clone();
     let writing = io.spawn_blocking(move || {
         let Some(settled) = settled(&of, checkpoint.as_ref(), &entries, |_| true)? else {
-            return Ok::<_, RestoreError>(None);
+            let is_complete = fold(&of, checkpoint, &entries)?.state.complete;
+            return if is_complete { Ok(None) } else { Err(RestoreError::Incomplete) };
         };
         entries.truncate(settled);
         let restored = fold(&of, checkpoint, &entries)?;

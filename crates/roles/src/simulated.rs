@@ -48,6 +48,8 @@ struct FleetState {
     owners: Mutex<Bucket<Ownership>>,
     documents: Mutex<Bucket<(u64, Bytes)>>,
     checkpoints: Mutex<HashMap<Partition, Checkpoints>>,
+    /// Number of times that the checkpoints were deleted.
+    deleted: Mutex<u64>,
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
@@ -90,6 +92,7 @@ impl SimulatedFleet {
             owners: Mutex::default(),
             documents: Mutex::default(),
             checkpoints: Mutex::default(),
+            deleted: Mutex::default(),
             leases: Mutex::default(),
             roster: Mutex::default(),
             down: Mutex::default(),
@@ -128,6 +131,22 @@ impl SimulatedFleet {
     pub fn set_down(&self, down: bool) {
         *self.0.down.lock() = down;
         self.0.log.set_down(down);
+    }
+
+    /// Deletes the owners of all clusters.
+    pub fn delete_owners(&self) {
+        self.0.owners.lock().0.clear();
+    }
+
+    /// Deletes the documents about all clusters.
+    pub fn delete_documents(&self) {
+        self.0.documents.lock().0.clear();
+    }
+
+    /// Deletes all checkpoints.
+    pub fn delete_checkpoints(&self) {
+        self.0.checkpoints.lock().clear();
+        *self.0.deleted.lock() += 1;
     }
 
     /// Returns the ownership of a cluster.
@@ -291,6 +310,10 @@ impl Backend for SimulatedBackend {
         self.write(own.clone(), Some(own.revision))
     }
 
+    fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>> {
+        self.write(own.clone(), None)
+    }
+
     fn release(&self, own: &Ownership) -> Answered<bool> {
         let released = self.write(Ownership { collector: String::new(), ..own.clone() }, Some(own.revision));
         Box::pin(async move { released.await.map(|released| released.is_some()) })
@@ -360,6 +383,10 @@ impl Backend for SimulatedBackend {
                 Slot::Occupied(_) => {}
             }
         })
+    }
+
+    fn checkpoints_created(&self) -> Answered<u64> {
+        self.perform(|fleet| *fleet.deleted.lock())
     }
 
     fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer> {

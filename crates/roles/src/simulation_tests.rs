@@ -1,10 +1,11 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
 //! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving replicas
-//! are killed and cut off. At the end the faults stop, and the log and the caches of owners and replicas must hold the
+//! are killed and cut off; owners, documents and checkpoints are deleted. At the end the faults stop, and the log and the caches of owners and replicas must hold the
 //! clusters' objects.
 
 mod cluster;
+mod deletions;
 mod process;
 mod rebalance;
 pub(crate) mod replica;
@@ -175,8 +176,16 @@ impl World {
                 }
             }
             14..20 => self.steer(),
+            20 => self.fleet.delete_owners(),
+            21 => self.fleet.delete_documents(),
+            22 => self.fleet.delete_checkpoints(),
             _ => {}
         }
+    }
+
+    /// Returns how often the clusters were listed.
+    fn lists(&self) -> usize {
+        self.clusters.values().map(|cluster| cluster.lists()).sum()
     }
 
     /// Returns how many clusters the present collectors have handed over.
@@ -316,7 +325,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
         world.totals.moved += world.moved();
         world.totals.takeovers +=
             world.clusters.keys().filter_map(|name| world.fleet.owner(name)).map(|own| own.epoch).sum::<u64>();
-        world.totals.lists += world.clusters.values().map(|cluster| cluster.lists()).sum::<usize>();
+        world.totals.lists += world.lists();
         world.totals.checkpoints += world.fleet.checkpoints().len();
         world.totals
     });

@@ -26,7 +26,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 async fn save(shared: &Shared, session: &Session) {
     let cluster = &session.cluster;
-    if let Err(error) = knowledge::save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
-        tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again");
+    match knowledge::save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
+        Ok(newest) => session.note_epoch(newest),
+        Err(error) => tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again"),
     }
 }

@@ -17,6 +17,9 @@ use crate::backend::{Backend, BackendError};
 /// Time after which a failure is a part of the document: a watch that is cut off and opened again is none.
 const SETTLED: Duration = Duration::from_secs(3);
 
+/// Time after which the stored document is read again: an operator may have deleted it.
+const REREAD: Duration = Duration::from_secs(5);
+
 /// Contents of the document of one session.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<State>);
@@ -27,8 +30,17 @@ struct State {
     resolved: BTreeMap<ResourceRef, Option<ApiResource>>,
     catalogue: Option<Arc<Catalogue>>,
     failures: BTreeMap<Partition, (Instant, SourceFailure)>,
-    /// Stored document and its revision; `None` if it is not known.
-    stored: Option<(Option<u64>, ClusterDocument)>,
+    /// Stored document; `None` if it is not known.
+    stored: Option<Stored>,
+}
+
+/// Document as it is stored.
+#[derive(Clone, Debug)]
+struct Stored {
+    revision: Option<u64>,
+    document: ClusterDocument,
+    /// When it was read or written.
+    at: Instant,
 }
 
 impl Knowledge {
@@ -121,32 +133,35 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
     }
 }
 
-/// Stores the document if it has changed, unless an owner with a newer epoch has stored one.
+/// Stores the document if it has changed or was deleted, unless an owner with a newer epoch has stored one. Returns the newest
+/// epoch.
 pub(super) async fn save_changes(
     backend: &dyn Backend,
     cluster: &ClusterName,
     epoch: u64,
     knowledge: &Knowledge,
-) -> Result<(), BackendError> {
-    let known = knowledge.0.lock().stored.clone();
-    let (revision, stored) = if let Some(known) = known {
+) -> Result<u64, BackendError> {
+    // After a failure, or a change by another owner, the document is read again.
+    let known = knowledge.0.lock().stored.take();
+    let stored = if let Some(known) = known.filter(|known| known.at.elapsed() < REREAD) {
         known
     } else {
         let found = backend.document(cluster).await?;
-        found.map_or_else(Default::default, |(revision, document)| (Some(revision), document))
+        let (revision, document) = found.map(|(revision, document)| (Some(revision), document)).unwrap_or_default();
+        Stored { revision, document, at: clock::now() }
     };
-    if stored.epoch > epoch {
-        return Ok(());
+    if stored.document.epoch > epoch {
+        return Ok(stored.document.epoch);
     }
-    let document = knowledge.0.lock().document(&stored, epoch, clock::now());
-    let written = if document == stored {
-        Ok(revision)
+    let document = knowledge.0.lock().document(&stored.document, epoch, clock::now());
+    let stored = if document == stored.document {
+        Some(stored)
     } else {
-        backend.save_document(cluster, document.clone(), revision).await
+        let written = backend.save_document(cluster, document.clone(), stored.revision).await?;
+        written.map(|revision| Stored { revision: Some(revision), document, at: clock::now() })
     };
-    // After a failure, or a change by another owner, the document is read again.
-    knowledge.0.lock().stored = written.as_ref().ok().copied().flatten().map(|revision| (Some(revision), document));
-    written.map(drop)
+    knowledge.0.lock().stored = stored;
+    Ok(epoch)
 }
 
 #[cfg(test)]

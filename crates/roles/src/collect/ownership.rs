@@ -28,7 +28,7 @@ pub(super) struct Contender {
     host: Arc<dyn Host>,
     cluster: ClusterName,
     end: CancellationToken,
-    /// Newest epoch known from the log.
+    /// Newest epoch that is known.
     newest: u64,
     /// Epoch of the last session. A session never uses it again.
     used: u64,
@@ -119,11 +119,14 @@ impl Contender {
                     let now = clock::now();
                     let is_same = matches!((&seen, &found), (Some((seen, _)), Some(found)) if seen == found);
                     if let Some(found) = found.as_ref().filter(|_| !is_same) {
+                        self.newest = self.newest.max(found.epoch);
                         seen = Some((found.clone(), now));
                     }
                     let expired =
                         seen.as_ref().is_some_and(|(_, at)| now.duration_since(*at) >= self.shared.params.lease);
-                    let free = found.as_ref().is_none_or(|found| self.is_free(found));
+                    // If the entry is gone, it was deleted: its collector writes it again within its lease.
+                    let last = found.as_ref().or(seen.as_ref().map(|(seen, _)| seen));
+                    let free = last.is_none_or(|last| self.is_free(last));
                     if (free || expired)
                         && let Some(own) = self.claim(found.as_ref()).await
                     {
@@ -204,9 +207,12 @@ impl Contender {
         if let Some(renewed) = self.shared.backend.renew(own).await? {
             return Ok(Some(renewed));
         }
-        // The answer to an earlier renewal may have been lost.
-        let found = self.shared.backend.owner(&self.cluster).await?;
-        Ok(found.filter(|found| self.is_own(found) && found.epoch == own.epoch))
+        match self.shared.backend.owner(&self.cluster).await? {
+            // The answer to an earlier renewal was lost.
+            Some(found) => Ok(Some(found).filter(|found| self.is_own(found) && found.epoch == own.epoch)),
+            // The entry was deleted. If another collector has used a newer epoch, the log refuses this one.
+            None => self.shared.backend.restore_owner(own).await,
+        }
     }
 
     /// Returns whether any collector may claim the cluster, or this one. One that is released for another collector is not

@@ -30,8 +30,8 @@ pub(super) struct OpenPartition {
     pub(super) stored: Sequence,
     /// When the append began that is not stored yet.
     pub(super) appending: Option<Instant>,
-    /// Sequence of the last checkpoint, and when it was written or tried.
-    pub(super) checkpoint: (Sequence, Instant),
+    /// Sequence of the last checkpoint, and when it was written or tried; `None` if it was deleted.
+    pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 
 /// See the [module documentation](self).
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub(super) cluster: ClusterName,
     epoch: u64,
     openings: AtomicU64,
-    /// Newest epoch of the cluster in the log, if another collector has used a newer one.
+    /// Newest epoch of the cluster in the log or its document, if another collector has used a newer one.
     newest: AtomicU64,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
@@ -91,7 +91,7 @@ impl Session {
             self.shared.appender.abandon(partition.clone(), epoch).await;
             return Err(AppendError::NotOpen);
         }
-        let checkpoint = (0, clock::now());
+        let checkpoint = (0, Some(clock::now()));
         self.open
             .lock()
             .insert(partition.clone(), OpenPartition { epoch, stored: sequence, appending: None, checkpoint });
@@ -122,8 +122,13 @@ impl Session {
 
     pub(super) fn note_checkpoint(&self, partition: &Partition, sequence: Option<Sequence>) {
         if let Some(open) = self.open.lock().get_mut(partition) {
-            open.checkpoint = (sequence.unwrap_or(open.checkpoint.0), clock::now());
+            open.checkpoint = (sequence.unwrap_or(open.checkpoint.0), Some(clock::now()));
         }
+    }
+
+    /// Notes that the checkpoints of all partitions were deleted.
+    pub(super) fn note_lost_checkpoints(&self) {
+        self.open.lock().values_mut().for_each(|open| open.checkpoint = (0, None));
     }
 
     pub(super) fn partitions(&self) -> Vec<(Partition, OpenPartition)> {
@@ -133,11 +138,16 @@ impl Session {
     /// Records that a partition has been closed by an error.
     pub(super) fn note_fence(&self, error: &AppendError) {
         if let AppendError::Fenced(FenceReason::Epoch(epoch)) = error {
-            self.newest.fetch_max(epoch / OPENINGS, SeqCst);
+            self.note_epoch(epoch / OPENINGS);
         }
     }
 
-    /// Returns a newer epoch of the cluster in the log, if there is one.
+    /// Records an epoch of the cluster that was used.
+    pub(super) fn note_epoch(&self, epoch: u64) {
+        self.newest.fetch_max(epoch, SeqCst);
+    }
+
+    /// Returns a newer epoch of the cluster, if one was used.
     pub(super) fn newer_epoch(&self) -> Option<u64> {
         Some(self.newest.load(SeqCst)).filter(|newest| *newest > self.epoch)
     }

@@ -9,7 +9,7 @@ use super::*;
 const OBJECTS: [usize; 12] = [900, 400, 300, 250, 200, 150, 120, 100, 80, 60, 40, 0];
 
 /// Runs a test under a seed, in virtual time.
-fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
+pub(super) fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
     println!("seed {seed}");
     let _seeded = SeededRng::new(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -62,10 +62,6 @@ impl World {
         #[expect(clippy::cast_precision_loss, reason = "the loads are small")]
         let is_near = |load: &u64| (*load as f64 / (sum / count) - 1.0).abs() <= part;
         loads.values().all(is_near)
-    }
-
-    fn lists(&self) -> usize {
-        self.clusters.values().map(|cluster| cluster.lists()).sum()
     }
 
     fn owners(&self) -> BTreeMap<ClusterName, String> {

@@ -55,9 +55,9 @@ impl Contender {
     }
 }
 
-async fn until(what: &str, holds: impl Fn() -> bool) {
+async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     within(what, async {
-        while !holds() {
+        while !holds().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })
@@ -70,17 +70,29 @@ async fn lease_of_a_dead_leader_is_taken_over_while_a_server_is_down() {
     println!("seed {seed}");
     let mut servers = Servers::start(3).await;
     let first = Contender::start("a", seed, &servers);
-    until("the first one leads", || first.leads()).await;
+    until("the first one leads", async || first.leads()).await;
     let second = Contender::start("b", seed + 1, &servers);
-    until("the second one reads the note", || second.note_seen().as_deref() == Some("note of a")).await;
+    until("the second one reads the note", async || second.note_seen().as_deref() == Some("note of a")).await;
     assert!(first.leads() && !second.leads());
+    // The leader creates a deleted bucket again before its leadership ends.
+    let context = async_nats::jetstream::new(servers.client().await);
+    context.delete_key_value("test-leases").await.unwrap();
+    until("the bucket has the lease again", async || {
+        let renewed = context.get_key_value("test-leases").await;
+        assert!(first.leads() && !second.leads());
+        match renewed {
+            Ok(leases) => leases.entry("sinks").await.is_ok_and(|entry| entry.is_some()),
+            Err(_) => false,
+        }
+    })
+    .await;
     servers.kill(0);
     first.task.abort();
-    until("the second one leads", || second.leads()).await;
+    until("the second one leads", async || second.leads()).await;
     assert!(!first.leads(), "the former leader stopped before");
     assert_eq!(second.elector.lock().record_seen().unwrap().transitions, 1);
     // The former leader wakes up, and does not lead again.
     let third = Contender::start("a", seed + 2, &servers);
-    until("it reads the note", || third.note_seen().as_deref() == Some("note of b")).await;
+    until("it reads the note", async || third.note_seen().as_deref() == Some("note of b")).await;
     assert!(second.leads() && !third.leads());
 }

@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod cluster;
 mod credentials;
+mod deletions;
 mod election;
 #[path = "../../src/simulation_tests/process.rs"]
 #[allow(dead_code, reason = "the simulation uses more of it")]
@@ -57,6 +58,16 @@ fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
     Process::start(params, Arc::new(backend(name, servers)), clusters)
 }
 
+fn clusters() -> Clusters {
+    let cluster = |at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(0.0)));
+    (0..CLUSTERS).map(cluster).collect()
+}
+
+/// Returns how often each cluster was listed.
+fn lists(clusters: &Clusters) -> Vec<usize> {
+    clusters.values().map(|cluster| cluster.lists()).collect()
+}
+
 /// Changes the clusters, and waits until the owners' caches equal them.
 async fn follow(processes: &[Process], clusters: &Clusters, rng: &mut StdRng) {
     for _ in 0..50 {
@@ -84,11 +95,10 @@ async fn clusters_of_a_killed_collector_are_taken_over_without_a_list() {
     println!("seed {seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     let mut servers = Servers::start(3).await;
-    let cluster = |at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(0.0)));
-    let clusters: Clusters = (0..CLUSTERS).map(cluster).collect();
+    let clusters = clusters();
     let mut processes: Vec<_> = ["a", "b", "c"].map(|name| start(name, &servers, &clusters)).into();
     follow(&processes, &clusters, &mut rng).await;
-    let lists: Vec<_> = clusters.values().map(|cluster| cluster.lists()).collect();
+    let listed = lists(&clusters);
     let owned: Vec<_> = processes.iter().map(|process| process.collector.owned().len()).collect();
     println!("owned: {owned:?}");
     // Time for checkpoints, so that the takeovers use them.
@@ -108,5 +118,5 @@ async fn clusters_of_a_killed_collector_are_taken_over_without_a_list() {
     drop(released);
     follow(&processes, &clusters, &mut rng).await;
     println!("the rest was handed over in {:?}", released_at.elapsed());
-    assert_eq!(clusters.values().map(|cluster| cluster.lists()).collect::<Vec<_>>(), lists, "a takeover lists nothing");
+    assert_eq!(lists(&clusters), listed, "a takeover lists nothing");
 }
