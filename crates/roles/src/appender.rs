@@ -96,6 +96,11 @@ impl Appender {
         self.ask(|reply| Command::Close { partition, epoch, reply }).await
     }
 
+    /// Waits until all records of a partition are stored.
+    pub(crate) async fn flush(&self, partition: Partition, epoch: u64) -> Result<(), AppendError> {
+        self.ask(|reply| Command::Append { partition, epoch, records: Vec::new(), reply }).await.map(drop)
+    }
+
     async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> Result<Sequence, AppendError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| AppendError::Ended)?;
@@ -215,6 +220,10 @@ impl Task {
                 self.open.insert(partition, open);
             }
             Command::Append { partition, epoch, records, reply } => match self.open_under(&partition, epoch) {
+                // A flush of a partition without waiting records. Its sequence is that of no record.
+                Some(open) if open.closing.is_none() && records.is_empty() && open.waiting.is_empty() => {
+                    drop(reply.send(Ok(0)));
+                }
                 Some(open) if open.closing.is_none() => {
                     open.waiting.push_back((records.len(), reply));
                     open.unaccepted.extend(records);

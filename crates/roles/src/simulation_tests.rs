@@ -339,6 +339,30 @@ fn simulate(seed: u64, totals: &mut Totals) {
 }
 
 #[test]
+fn change_waits_for_the_log_also_after_its_watch_was_given_up() {
+    rebalance::run(8, async || {
+        let mut world = World::with(Faults::NONE, 1, 0.0);
+        world.join();
+        world.step().await;
+        world.settle().await;
+        let cached =
+            |world: &World| world.clusters.keys().map(|name| world.processes[0].0.cached(name)).collect::<Vec<_>>();
+        let before = cached(&world);
+        world.fleet.set_down(true);
+        for cluster in world.clusters.values() {
+            (0..5).for_each(|_| cluster.churn(&mut world.rng));
+        }
+        // The watch is given up after 20 s, and opened again.
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert_eq!(cached(&world), before);
+        }
+        world.settle().await;
+        assert_ne!(cached(&world), before);
+    });
+}
+
+#[test]
 fn collectors_lose_and_double_nothing() {
     let mut totals = Totals::default();
     for seed in informer_hub_testing::seeds(0..u64::from(informer_hub_testing::cases(30))) {

@@ -53,6 +53,7 @@ impl SourceLog {
             if suspect {
                 return Ok(None);
             }
+            self.flush().await?;
             self.session.stored(&self.partition)
         } else {
             let (epoch, sequence) = self.session.open(&self.partition).await.map_err(|error| self.refused(&error))?;
@@ -105,13 +106,27 @@ impl SourceLog {
         };
         match appending.await {
             Ok(sequence) => self.session.note_stored(&self.partition, sequence),
-            Err(error) => {
-                self.session.note_fence(&error);
-                self.state.lock().open.take_if(|open| *open == epoch);
-                return Err(self.refused(&error));
-            }
+            Err(error) => return Err(self.fail(epoch, &error)),
         }
         Ok(result)
+    }
+
+    /// Waits until the records of earlier watches are stored: a watch that was given up has left them behind, and its events
+    /// are not recorded again.
+    pub(super) async fn flush(&self) -> Result<(), SourceError> {
+        let open = self.state.lock().open;
+        let Some(epoch) = open else { return Ok(()) };
+        match self.session.shared.appender.flush(self.partition.clone(), epoch).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.fail(epoch, &error)),
+        }
+    }
+
+    /// Closes the partition after records were not stored.
+    fn fail(&self, epoch: u64, error: &AppendError) -> SourceError {
+        self.session.note_fence(error);
+        self.state.lock().open.take_if(|open| *open == epoch);
+        self.refused(error)
     }
 
     /// Notes the result of a request to the apiserver, for the document about the cluster.

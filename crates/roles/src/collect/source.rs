@@ -96,6 +96,7 @@ async fn follow(
         initial: request.initial_events,
         ordered: matches!(request.version, VersionMatch::NotOlderThan(_)),
     };
+    log.flush().await?;
     log.set_suspect(true);
     let stream = log.asked(inner.watch(request)).await?;
     Ok(watch::recorded(log, stream, state))
