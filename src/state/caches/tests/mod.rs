@@ -18,6 +18,8 @@ use informer_hub_types::{
     View,
 };
 
+mod old_dictionaries;
+
 const ROOT: &str = "/state/caches";
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
 
