@@ -24,6 +24,9 @@ use informer_hub_types::{SampledChange, Traced};
 const MAX_ITEMS: usize = 512;
 /// Received bytes that may wait outside the channel before the socket is no longer read.
 const MAX_BYTES: usize = 1024 * 1024;
+/// The same for a list. It is short, because an apiserver waits for the reader of a list: what is read ahead of the
+/// consumer costs memory and saves no time.
+const MAX_LIST_BYTES: usize = 128 * 1024;
 
 /// How long the items of a streaming list are collected into a batch. A server sends them one by one, as it encodes them.
 /// Single items would wake four threads each, and none is used before the list is complete.
@@ -51,6 +54,10 @@ pub(super) trait Intake: Send + 'static {
     }
     /// Returns whether a batch must be taken before more is read.
     fn is_full(&self) -> bool;
+    /// Returns the free capacity of the channel at which a batch is sent.
+    fn min_room(&self) -> usize {
+        1
+    }
     /// Returns whether the rest of the body can be ignored.
     fn is_done(&self) -> bool;
 }
@@ -68,24 +75,24 @@ pub(super) async fn pump<I: Intake>(
     let end = loop {
         let read = tokio::time::timeout(silence, next_data(&mut body));
         let data = if intake.is_full() {
-            let Ok(permit) = out.reserve().await else { return };
-            if let Some(batch) = intake.pop() {
+            let Ok(mut permits) = out.reserve_many(intake.min_room()).await else { return };
+            if let (Some(permit), Some(batch)) = (permits.next(), intake.pop()) {
                 permit.send(Box::new(Ok(batch)));
             }
             continue;
         } else if intake.has_batch() {
-            let until = intake.gathers_until();
+            let (until, min_room) = (intake.gathers_until(), intake.min_room());
             let room = async {
                 if let Some(until) = until {
                     tokio::time::sleep_until(until).await;
                 }
-                out.reserve().await
+                out.reserve_many(min_room).await
             };
             tokio::select! {
                 biased;
-                permit = room => {
-                    let Ok(permit) = permit else { return };
-                    if let Some(batch) = intake.pop() {
+                permits = room => {
+                    let Ok(mut permits) = permits else { return };
+                    if let (Some(permit), Some(batch)) = (permits.next(), intake.pop()) {
                         permit.send(Box::new(Ok(batch)));
                     }
                     continue;
@@ -260,7 +267,12 @@ impl Intake for WatchIntake {
     }
 
     fn is_full(&self) -> bool {
-        self.has_batch() && (self.items.len() >= MAX_ITEMS || self.bytes >= MAX_BYTES)
+        let most = if self.is_listing { MAX_LIST_BYTES } else { MAX_BYTES };
+        self.has_batch() && (self.items.len() >= MAX_ITEMS || self.bytes >= most)
+    }
+
+    fn min_room(&self) -> usize {
+        if self.is_listing { Self::BATCHES - 1 } else { 1 }
     }
 
     fn is_done(&self) -> bool {
@@ -384,7 +396,7 @@ impl Intake for ListIntake {
     }
 
     fn is_full(&self) -> bool {
-        self.has_batch() && (self.items >= MAX_ITEMS || self.bytes >= MAX_BYTES)
+        self.has_batch() && (self.items >= MAX_ITEMS || self.bytes >= MAX_LIST_BYTES)
     }
 
     fn is_done(&self) -> bool {
@@ -500,6 +512,28 @@ mod tests {
         assert_eq!(names, ["a", "b"]);
         // tokio timers may be a millisecond late.
         assert!(waited >= GATHER / 2 && waited <= GATHER / 2 + Duration::from_millis(1), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn streaming_list_is_read_little_ahead_of_its_consumer() {
+        let (mut server, mut batches) = Server::start(true).await;
+        let data = "x".repeat(MAX_LIST_BYTES);
+        let sends = tokio::spawn(async move {
+            for name in 0..8 {
+                let metadata = format!(r#"{{"name":"{name}","namespace":"ns","resourceVersion":"7"}}"#);
+                server.send(&format!(r#"{{"type":"ADDED","object":{{"metadata":{metadata},"data":"{data}"}}}}"#)).await;
+            }
+            server.end_of_list().await;
+            server
+        });
+        // Time advances once nothing else can be done.
+        tokio::time::sleep(GATHER * 10).await;
+        assert_eq!((batches.len(), sends.is_finished()), (2, false));
+        let mut names = Vec::new();
+        while names.len() < 9 {
+            names.extend(next(&mut batches).await.0);
+        }
+        assert_eq!(names, ["0", "1", "2", "3", "4", "5", "6", "7", "end"]);
     }
 
     #[tokio::test(start_paused = true)]
