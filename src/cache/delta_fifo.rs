@@ -121,7 +121,7 @@ impl DeltaFifo {
 
     /// Divisor of the limit while a list is running. An apiserver waits for the reader of a list, unlike that of a
     /// watch. Queueing a list would only cost memory.
-    pub(super) const LIST_SHARE: usize = 16;
+    pub(super) const LIST_SHARE: usize = 128;
 
     /// Capacity in keys that an empty queue retains.
     const RETAINED_CAPACITY: usize = 256;

@@ -31,6 +31,8 @@ pub struct Packing {
     /// Dead bytes that a sweep cannot free: old states that are still referenced keep their chunks alive.
     out_of_reach: usize,
     trainings: u64,
+    /// Packer of the last round, kept while a first list is read: its rounds are small.
+    packer: Option<Packer>,
 }
 
 /// Dictionary and its compression ratios.
@@ -74,7 +76,7 @@ impl Fitness {
     }
 
     fn builtin(dictionary: Arc<Dictionary>) -> Self {
-        Self::Builtin { dictionary, packed: 0, trial_at: Ratio::MIN_BYTES }
+        Self::Builtin { dictionary, packed: 0, trial_at: Packing::TRIAL_BYTES }
     }
 
     fn unfit() -> Self {
@@ -109,8 +111,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Minimum plain bytes for a meaningful ratio.
-    const MIN_BYTES: usize = 512 * 1024;
+    /// Minimum plain bytes for a meaningful ratio: those of several rounds, since neighbours in a list are alike.
+    const MIN_BYTES: usize = 1024 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {
         self.plain += outcome.plain_bytes;
@@ -145,6 +147,10 @@ pub struct Round {
     totals: Arc<PackedTotals>,
     /// Whether bodies with another dictionary are packed again even if they grow.
     replaces: bool,
+    /// Packer of the last round.
+    packer: Option<Packer>,
+    /// Whether the packer is kept for the next round.
+    keeps_packer: bool,
 }
 
 /// Result of a packing round.
@@ -153,6 +159,7 @@ pub struct RoundOutcome {
     fitness: Fitness,
     trained: bool,
     outcome: PackOutcome,
+    packer: Option<Packer>,
 }
 
 impl Packing {
@@ -162,9 +169,13 @@ impl Packing {
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
+    /// Packed bytes after which a dictionary is tried in place of a built-in one.
+    const TRIAL_BYTES: usize = 512 * 1024;
     /// Packed bytes after which a dictionary is tried although the resource is never idle, as a multiple of those after
     /// which it is tried when idle.
     const BUSY: usize = 512;
+    /// Packed bytes for each uncompressed byte while a first list is read.
+    const LIST_SHARE: usize = 8;
     /// Growth until the next trial after one that did not pay.
     const NEXT_TRIAL: usize = 8;
 
@@ -191,6 +202,7 @@ impl Packing {
             swept_from: None,
             out_of_reach: 0,
             trainings: 0,
+            packer: None,
         }
     }
 
@@ -225,21 +237,39 @@ impl Packing {
         self.trainings
     }
 
+    /// Returns the limit in bytes on uncompressed objects while a first list is read. It grows with the packed bytes, so
+    /// that large stores are packed in fewer rounds.
+    #[must_use]
+    pub fn list_limit(&self) -> usize {
+        let lacks_samples = match &self.fitness {
+            Fitness::Untrained | Fitness::Unfit { .. } => true,
+            Fitness::Builtin { packed, .. } => *packed == 0,
+            Fitness::Confidential { .. } | Fitness::Trained { .. } => false,
+        };
+        let lowest = if lacks_samples { Uncompressed::SAMPLES_LIMIT } else { Uncompressed::LIST_LIMIT };
+        lowest.max(self.totals.live() / Self::LIST_SHARE)
+    }
+
     /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if a dictionary is
     /// to be replaced, on all.
     #[must_use]
-    pub fn round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
+    pub fn round(&mut self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
         self.begin(aged, uncompressed, snapshot, false)
     }
 
     /// Returns the round of a resource that has not changed for a while: the time to try another dictionary.
     #[must_use]
-    pub fn idle_round(&self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
+    pub fn idle_round(
+        &mut self,
+        aged: Vec<Arc<StoredObject>>,
+        uncompressed: &Uncompressed,
+        snapshot: &Snapshot,
+    ) -> Round {
         self.begin(aged, uncompressed, snapshot, true)
     }
 
     fn begin(
-        &self,
+        &mut self,
         aged: Vec<Arc<StoredObject>>,
         uncompressed: &Uncompressed,
         snapshot: &Snapshot,
@@ -267,28 +297,37 @@ impl Packing {
             }
             samples
         });
-        self.work(samples, aged)
+        let packer = self.packer.take();
+        Round { packer, keeps_packer: uncompressed.is_listing(), ..self.work(samples, aged) }
     }
 
     fn work(&self, samples: Option<Vec<Arc<StoredObject>>>, objects: Vec<Arc<StoredObject>>) -> Round {
         let replaces = matches!(self.fitness, Fitness::Confidential { .. });
-        Round { fitness: self.fitness.clone(), samples, objects, totals: Arc::clone(&self.totals), replaces }
+        let (fitness, totals) = (self.fitness.clone(), Arc::clone(&self.totals));
+        Round { fitness, samples, objects, totals, replaces, packer: None, keeps_packer: false }
     }
 
     /// Records the result of a round; `None` if it panicked, which leaves its objects unchanged.
     pub fn finished(&mut self, outcome: Option<RoundOutcome>) {
-        let Some(RoundOutcome { fitness, trained, outcome }) = outcome else { return };
+        let Some(RoundOutcome { fitness, trained, outcome, packer }) = outcome else { return };
         let had_one = match self.fitness {
             Fitness::Builtin { packed, .. } => packed > 0,
             Fitness::Trained { .. } => true,
             _ => false,
         };
+        self.packer = packer;
         self.fitness = fitness;
         self.trainings += u64::from(trained);
         if let Fitness::Builtin { packed, .. } = &mut self.fitness {
             *packed += outcome.plain_bytes;
         }
-        if let Fitness::Trained { first, last, .. } = &mut self.fitness {
+        if trained && had_one {
+            self.begin_sweep(true);
+        }
+        // Objects that the dictionary was made of are no measure of it.
+        if let Fitness::Trained { first, last, .. } = &mut self.fitness
+            && !trained
+        {
             if first.is_meaningful() {
                 if last.is_meaningful() {
                     *last = Ratio::default();
@@ -296,9 +335,6 @@ impl Packing {
                 last.add(&outcome);
             } else {
                 first.add(&outcome);
-            }
-            if trained && had_one {
-                self.begin_sweep(true);
             }
         }
     }
@@ -365,7 +401,7 @@ impl Round {
     /// Runs the round. Costs about 20 µs per object, and 5 to 20 ms for a training.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
-        let Self { fitness, samples, objects, totals, replaces } = self;
+        let Self { fitness, samples, objects, totals, replaces, packer, keeps_packer } = self;
         let trained = match &fitness {
             Fitness::Builtin { dictionary, packed, .. } => samples
                 .as_deref()
@@ -386,19 +422,21 @@ impl Round {
             (None, true, fitness @ Fitness::Builtin { .. }) | (None, false, fitness) => fitness,
             (None, true, _) => Fitness::unfit(),
         };
-        let outcome = fitness.dictionary().map(|dictionary| {
-            let mut packer = Packer::new(dictionary, &totals);
+        let mut packer = fitness.dictionary().map(|dictionary| {
+            let packer = packer.filter(|packer| Arc::ptr_eq(packer.dictionary(), dictionary));
+            let mut packer = packer.unwrap_or_else(|| Packer::new(dictionary, &totals));
             if replaces {
                 packer.replace_dictionaries();
             }
-            pack_with(packer, &objects)
+            packer
         });
+        let outcome = packer.as_mut().map(|packer| pack_with(packer, &objects));
         let fitness = match fitness {
             Fitness::Unfit { rounds, dictionary } => Fitness::Unfit { rounds: rounds + 1, dictionary },
             other => other,
         };
         let outcome = outcome.unwrap_or_default();
-        RoundOutcome { fitness, trained: is_trained, outcome }
+        RoundOutcome { fitness, trained: is_trained, outcome, packer: packer.filter(|_| keeps_packer) }
     }
 }
 

@@ -3,6 +3,9 @@
 //! Recently changed objects are likely to change again soon, and compression in the event path would double the cost of
 //! an event. New objects are therefore stored plain, up to a byte limit. Older ones are handed out for compression on
 //! another thread. An object that is replaced before that is never compressed.
+//!
+//! Objects of a first list are not likely to change soon. While one is read, the limit is lower, so that the list needs
+//! little more memory than the store has at its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,6 +20,8 @@ pub struct Uncompressed {
     /// Bytes that were handed out and are still being compressed.
     aging: usize,
     limit: usize,
+    /// Limit while a first list is read.
+    list_limit: Option<usize>,
 }
 
 impl Uncompressed {
@@ -25,6 +30,12 @@ impl Uncompressed {
 
     /// Limit in bytes under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
+
+    /// Lowest limit in bytes while a first list is read. With half as much, rounds of compression cost more.
+    pub const LIST_LIMIT: usize = 256 * 1024;
+
+    /// Limit in bytes while a first list is read and its objects are to be samples for a dictionary.
+    pub const SAMPLES_LIMIT: usize = 3 * 512 * 1024;
 
     /// Maximum number of training samples for a dictionary.
     pub const SAMPLES: usize = 800;
@@ -35,12 +46,17 @@ impl Uncompressed {
     /// Creates an empty queue with a limit in bytes.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit }
+        Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit, list_limit: None }
     }
 
-    /// Changes the limit; the next check applies it.
-    pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
+    /// Changes the limit, and the lower one of a first list if one is read; the next check applies them.
+    pub fn set_limits(&mut self, limit: usize, list_limit: Option<usize>) {
+        (self.limit, self.list_limit) = (limit, list_limit);
+    }
+
+    /// Returns the limit that holds at present.
+    fn current_limit(&self) -> usize {
+        self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
     /// Adds a new object.
@@ -50,20 +66,28 @@ impl Uncompressed {
         self.objects.push_back((object, bytes));
     }
 
+    /// Returns whether a first list is read.
+    pub(super) fn is_listing(&self) -> bool {
+        self.list_limit.is_some()
+    }
+
     /// Returns whether the limit is exceeded, so that [`Self::take_aged`] returns objects.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.bytes > self.limit
+        self.bytes > self.current_limit()
     }
 
     /// Returns whether the limit is exceeded by half, including objects being compressed. Then compression lags, and
-    /// writers should wait.
+    /// writers should wait. While a first list is read, at most [`Self::LIST_LIMIT`] is the excess.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
-        self.bytes + self.aging > self.limit + self.limit / 2
+        let limit = self.current_limit();
+        let lag = if self.is_listing() { (limit / 2).min(Self::LIST_LIMIT) } else { limit / 2 };
+        self.bytes + self.aging > limit.saturating_add(lag)
     }
 
-    /// Returns whether three times the limit is exceeded. Then small writes should wait too.
+    /// Returns whether three times the limit is exceeded. Then small writes should wait too. A first list that is read
+    /// does not lower this bound: changes of other clusters do not wait for it.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes + self.aging > self.limit.saturating_mul(3)
@@ -74,10 +98,10 @@ impl Uncompressed {
         self.aging = 0;
     }
 
-    /// Removes the oldest objects until half of the limit is free, and returns those still in use. They count until
-    /// [`Self::aged`].
+    /// Removes the oldest objects until half of the limit is free, or all while a first list is read, and returns those
+    /// still in use. They count until [`Self::aged`].
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
-        self.take_down_to(self.limit / 2)
+        self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
 
     /// Removes every object, after a time without changes, and returns those still in use.
@@ -125,11 +149,11 @@ pub fn pack_all<'o>(
     dictionary: &Arc<Dictionary>,
     totals: &Arc<PackedTotals>,
 ) -> PackOutcome {
-    pack_with(Packer::new(dictionary, totals), aged)
+    pack_with(&mut Packer::new(dictionary, totals), aged)
 }
 
 /// Packs objects as [`pack_all`].
-pub(super) fn pack_with<'o>(mut packer: Packer, aged: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> PackOutcome {
+pub(super) fn pack_with<'o>(packer: &mut Packer, aged: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> PackOutcome {
     let mut since = 0;
     for object in aged {
         if since >= YIELD_BYTES {
@@ -209,6 +233,43 @@ mod tests {
             .collect();
         let expected = (1..=10).map(|count| (count > 2, count > 3, count > 6));
         assert!(passed.into_iter().eq(expected));
+    }
+
+    #[test]
+    fn first_list_lowers_the_limit_but_not_the_bound_of_small_writes() {
+        let (objects, size) = ten_objects();
+        let mut uncompressed = Uncompressed::new(3 * size);
+        uncompressed.set_limits(3 * size, Some(2 * size));
+        let passed: Vec<_> = objects
+            .iter()
+            .map(|object| {
+                uncompressed.add(Arc::clone(object));
+                (uncompressed.is_over(), uncompressed.is_pressing(), uncompressed.is_full())
+            })
+            .collect();
+        let expected = (1..=10).map(|count| (count > 2, count > 3, count > 9));
+        assert!(passed.into_iter().eq(expected));
+        assert_eq!(uncompressed.take_aged().len(), 10);
+        uncompressed.aged();
+        uncompressed.set_limits(size, Some(2 * size));
+        for object in &objects[..2] {
+            uncompressed.add(Arc::clone(object));
+        }
+        assert!(uncompressed.is_over(), "the limit of a list is never the higher one");
+    }
+
+    #[test]
+    fn first_list_of_a_large_store_exceeds_its_limit_by_little() {
+        let object = Arc::new(object("ns", "web", "u", 1));
+        let mut uncompressed = Uncompressed::new(usize::MAX);
+        uncompressed.set_limits(usize::MAX, Some(4 * Uncompressed::LIST_LIMIT));
+        while !uncompressed.is_pressing() {
+            uncompressed.add(Arc::clone(&object));
+        }
+        let excess = uncompressed.bytes() - 5 * Uncompressed::LIST_LIMIT;
+        assert!(excess > 0 && excess <= object.body_size(), "{excess}");
+        uncompressed.set_limits(usize::MAX, Some(usize::MAX));
+        assert!(!uncompressed.is_over() && !uncompressed.is_pressing());
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Dictionary {
     /// Trains a dictionary on the first MiB of samples. Its size is a tenth of theirs, at most [`Self::SIZE`]. Equal
     /// samples give an equal dictionary.
     ///
-    /// Costs 5 to 20 ms, and 1.5 MB while it runs: keep it off the actors' threads.
+    /// Costs 5 to 20 ms, and 2 MB while it runs: keep it off the actors' threads.
     ///
     /// # Errors
     /// [`TrainError`] if the samples have too little in common.
@@ -174,7 +174,8 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// Compressor with one dictionary. Creating one takes about 0.2 ms and 100 KB.
+/// Compressor with one dictionary. Creating one takes about 0.2 ms. With a dictionary of 64 KiB it takes 0.6 MB for
+/// objects of 6 KB, and 1.3 MB for large ones.
 pub(super) struct Compressor {
     context: CCtx<'static>,
 }

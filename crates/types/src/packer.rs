@@ -138,11 +138,18 @@ impl Packer {
         self.outcome.packed_bytes += self.builder.place(object, entry);
     }
 
-    /// Packs the remaining bodies and returns the totals.
+    /// Packs the remaining bodies and returns the totals since the last call. The packer can be used again, which saves
+    /// loading the dictionary.
     #[must_use]
-    pub fn finish(mut self) -> PackOutcome {
+    pub fn finish(&mut self) -> PackOutcome {
         self.builder.seal();
-        self.outcome
+        std::mem::take(&mut self.outcome)
+    }
+
+    /// Returns the dictionary.
+    #[must_use]
+    pub fn dictionary(&self) -> &Arc<Dictionary> {
+        &self.dictionary
     }
 }
 
@@ -209,6 +216,26 @@ mod tests {
         assert!(objects.iter().all(|object| object.plain().is_none()));
         // A second run packs nothing.
         assert_eq!(pack(&objects, &dictionary, &totals), PackOutcome::default());
+    }
+
+    #[test]
+    fn finished_packer_packs_further_objects() {
+        let (objects, totals) = (objects(1000), Arc::default());
+        let (before, dictionary) = (texts(&objects), trained(&objects[..400]));
+        let mut packer = Packer::new(&dictionary, &totals);
+        let outcomes: Vec<_> = objects
+            .chunks(300)
+            .map(|objects| {
+                for object in objects {
+                    packer.add(object);
+                }
+                packer.finish()
+            })
+            .collect();
+        assert!(outcomes.iter().map(|outcome| outcome.packed).eq([300, 300, 300, 100]));
+        assert_eq!(outcomes.iter().map(|outcome| outcome.packed_bytes).sum::<usize>(), totals.bytes());
+        assert!(objects.iter().all(|object| object.plain().is_none()), "an object waits for a later call");
+        assert_eq!((texts(&objects), packer.finish()), (before, PackOutcome::default()));
     }
 
     #[test]

@@ -129,10 +129,10 @@ impl CacheActor {
     fn start_round(
         &mut self,
         take: fn(&mut Uncompressed) -> Vec<Arc<StoredObject>>,
-        begin: fn(&Packing, Vec<Arc<StoredObject>>, &Uncompressed, &Snapshot) -> Round,
+        begin: fn(&mut Packing, Vec<Arc<StoredObject>>, &Uncompressed, &Snapshot) -> Round,
         ctx: &mut Context<Self>,
     ) {
-        let (packs, published) = (&self.packs, self.write_half.published().load());
+        let (packs, published) = (&mut self.packs, self.write_half.published().load());
         let round = self.write_half.write(|half| {
             half.packing = true;
             let aged = take(&mut half.uncompressed);
@@ -142,8 +142,8 @@ impl CacheActor {
         self.packing = Some(PressureSource::new());
         let work = self.io.spawn_blocking(move || round.run());
         ctx.spawn(work.into_actor(self).map(|outcome, act, ctx| {
-            act.packing_ended();
             act.packs.finished(outcome.ok());
+            act.packing_ended();
             act.pack(ctx);
             act.sweep(ctx);
         }));
@@ -173,9 +173,11 @@ impl CacheActor {
 
     fn packing_ended(&mut self) {
         self.packing = None;
+        let list_limit = self.packs.list_limit();
         self.write_half.write(|half| {
             half.packing = false;
             half.uncompressed.aged();
+            half.set_list_limit(list_limit);
         });
     }
 }
@@ -274,12 +276,10 @@ impl Handler<Apply> for CacheActor {
     type Result = MessageResult<Apply>;
 
     fn handle(&mut self, Apply { partition, lease, batch, version }: Apply, ctx: &mut Self::Context) -> Self::Result {
-        // The limit on uncompressed objects is shared by all clusters of the resource. A processor with a large batch waits
-        // if the limit is exceeded by half, one with a small batch only at three times the limit.
         let adds_little = is_small(&batch);
         let written = self.write_half.write(|half| {
             let written = half.apply(partition, lease, batch, version)?;
-            Some((written, if adds_little { half.uncompressed.is_full() } else { half.uncompressed.is_pressing() }))
+            Some((written, half.lags(partition, adds_little)))
         });
         let Some((WrittenBatch { outbox, objects, .. }, lags)) = written else { return MessageResult(None) };
         self.pack(ctx);

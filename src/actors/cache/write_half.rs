@@ -8,7 +8,7 @@
 //! to, and returned afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
 //! snapshot.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -39,6 +39,10 @@ pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) packing: bool,
     /// Memory step of each partition that does not keep everything.
     steps: BTreeMap<PartitionId, MemoryStep>,
+    /// Partitions whose first list is being read.
+    first_lists: BTreeSet<PartitionId>,
+    /// Limit on uncompressed objects while there are such partitions.
+    list_limit: usize,
     /// Snapshots retained for continue tokens.
     pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Uncompressed bytes, readable without the lock.
@@ -72,6 +76,8 @@ impl WriteHalf {
             idle_timer_runs,
             packing,
             steps,
+            first_lists: BTreeSet::new(),
+            list_limit: Uncompressed::SAMPLES_LIMIT,
             pinned,
             uncompressed_bytes,
             uncompressed_limit,
@@ -97,6 +103,7 @@ impl WriteHalf {
     pub(in crate::actors) fn forget(&mut self, partition: PartitionId) {
         self.leases.remove(&partition);
         self.steps.remove(&partition);
+        self.first_lists.remove(&partition);
         self.store.close(partition);
         self.tighten();
     }
@@ -104,11 +111,41 @@ impl WriteHalf {
     /// Lowers the limits on uncompressed objects and retained snapshots while any partition is short of memory.
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
-        let limit =
-            if tight { self.uncompressed_limit.min(Uncompressed::TIGHT_LIMIT) } else { self.uncompressed_limit };
-        self.uncompressed.set_limit(limit);
+        self.limit_uncompressed();
         self.pinned.lock().set_tight(tight);
         self.store.set_history_tight(tight);
+    }
+
+    /// Sets the limit on uncompressed objects while a first list is read.
+    pub(in crate::actors) fn set_list_limit(&mut self, limit: usize) {
+        self.list_limit = limit;
+        self.limit_uncompressed();
+    }
+
+    fn limit_uncompressed(&mut self) {
+        let most = if self.steps.is_empty() { usize::MAX } else { Uncompressed::TIGHT_LIMIT };
+        let list_limit = (!self.first_lists.is_empty()).then_some(self.list_limit);
+        self.uncompressed.set_limits(self.uncompressed_limit.min(most), list_limit);
+    }
+
+    /// Notes whether the first list of a partition is being read.
+    fn note_first_list(&mut self, partition: PartitionId, is_read: bool) {
+        let changed = if is_read { self.first_lists.insert(partition) } else { self.first_lists.remove(&partition) };
+        if changed {
+            self.limit_uncompressed();
+        }
+    }
+
+    /// Returns whether a processor must wait for compression after a batch.
+    ///
+    /// The limit is shared by all clusters of the resource. A processor with a large batch, or with one of a first list,
+    /// waits if the limit is exceeded by half, others only at three times the limit.
+    pub(in crate::actors) fn lags(&self, partition: PartitionId, is_small: bool) -> bool {
+        if is_small && !self.first_lists.contains(&partition) {
+            self.uncompressed.is_full()
+        } else {
+            self.uncompressed.is_pressing()
+        }
     }
 
     /// As [`Store::strip`]. Returns the key to continue after.
@@ -170,9 +207,12 @@ impl WriteHalf {
         }
         self.changed |= has_changes;
         self.publish_size();
+        let (objects, has_synced) = {
+            let snapshot = self.store.published().load();
+            snapshot.partition(partition).map_or((0, true), |written| (written.len() as u64, written.has_synced()))
+        };
+        self.note_first_list(partition, !has_synced);
         let maintain = has_changes && !self.idle_timer_runs || self.uncompressed.is_over() && !self.packing;
-        let snapshot = self.store.published().load();
-        let objects = snapshot.partition(partition).map_or(0, |partition| partition.len() as u64);
         Some(WrittenBatch { outbox, objects, maintain })
     }
 }
@@ -253,7 +293,7 @@ impl SharedWriteHalf {
         }
         let Some(mut slot) = self.slot.try_lock() else { return Direct::Deferred(batch, version) };
         match slot.take() {
-            Some(mut half) if !half.uncompressed.is_full() => {
+            Some(mut half) if !half.lags(partition, true) => {
                 let written = half.apply(partition, lease, batch, version);
                 *slot = Some(half);
                 Direct::Applied(written)
@@ -298,14 +338,18 @@ mod tests {
     const LEASE: Lease = Lease(1);
 
     fn opened() -> (SharedWriteHalf, PartitionId) {
-        let half = SharedWriteHalf::new(Store::new(pods()), usize::MAX / 2);
-        let id = open(&half);
+        opened_with(usize::MAX / 2)
+    }
+
+    fn opened_with(uncompressed_limit: usize) -> (SharedWriteHalf, PartitionId) {
+        let half = SharedWriteHalf::new(Store::new(pods()), uncompressed_limit);
+        let id = open(&half, "c");
         (half, id)
     }
 
-    fn open(half: &SharedWriteHalf) -> PartitionId {
+    fn open(half: &SharedWriteHalf, cluster: &str) -> PartitionId {
         half.write(|half| {
-            let id = half.store.open(origin("c"), InformerHealth::new(), Vec::new());
+            let id = half.store.open(origin(cluster), InformerHealth::new(), Vec::new());
             half.leases.insert(id, LEASE);
             id
         })
@@ -363,9 +407,41 @@ mod tests {
         half.write(|_| {
             assert_eq!(direct(&half, id, LEASE, "+b@2"), ["not now"], "the caller does not wait for the lock");
         });
-        half.write(|half| half.uncompressed = Uncompressed::new(0));
+        let (half, id) = opened_with(0);
         assert_eq!(direct(&half, id, LEASE, "+b@2"), ["+b@2"]);
         assert_eq!(direct(&half, id, LEASE, "+c@3"), ["not now"]);
+    }
+
+    #[test]
+    fn first_list_lowers_the_limit_for_its_partition_until_it_ends() {
+        let (half, listing) = opened();
+        let other = open(&half, "d");
+        let apply = |half: &mut WriteHalf, id, script| half.apply(id, LEASE, batch(script), None).unwrap();
+        half.write(|half| {
+            half.set_list_limit(0);
+            apply(half, other, "[ ]1");
+        });
+        assert_eq!(direct(&half, other, LEASE, "+a@2"), ["+a@2"]);
+        assert_eq!(direct(&half, listing, LEASE, "+b@2"), ["+b@2"]);
+        assert!(half.write(|half| half.uncompressed.is_over()));
+        assert_eq!(direct(&half, listing, LEASE, "+c@3"), ["not now"]);
+        assert_eq!(direct(&half, other, LEASE, "+d@3"), ["+d@3"], "changes of other clusters do not wait");
+        assert!(half.write(|half| half.lags(other, false)), "large batches do");
+        half.write(|half| {
+            apply(half, listing, "[ *b@2 ]4");
+            assert!(!half.uncompressed.is_over() && !half.lags(listing, false));
+        });
+        assert_eq!(direct(&half, listing, LEASE, "+c@5"), ["+c@5"]);
+    }
+
+    #[test]
+    fn closed_partition_reads_no_first_list() {
+        let (half, id) = opened();
+        half.write(|half| half.set_list_limit(0));
+        assert_eq!(direct(&half, id, LEASE, "+a@1"), ["+a@1"]);
+        assert!(half.write(|half| half.uncompressed.is_over()));
+        half.write(|half| half.forget(id));
+        assert!(!half.write(|half| half.uncompressed.is_over()));
     }
 
     #[test]

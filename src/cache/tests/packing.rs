@@ -178,9 +178,8 @@ fn builtin_dictionary_gives_way_to_a_better_one_when_idle() {
     assert_eq!((rig.packing.trainings(), rig.sweep()), (1, 0));
 }
 
-#[test]
-fn builtin_dictionary_stays_if_another_is_not_better() {
-    let mut rig = Rig::with(Packing::of(&pods().gvr));
+/// Returns objects that share nothing.
+fn noise(count: usize) -> Vec<Arc<StoredObject>> {
     let mut state = 1_u64;
     let mut letter = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -190,9 +189,56 @@ fn builtin_dictionary_stays_if_another_is_not_better() {
         let text: String = (0..2_000).map(|_| letter()).collect();
         with_text(&format!("noise-{i}"), format!(r#"{{"metadata":{{"name":"noise-{i}"}},"text":"{text}"}}"#))
     };
-    rig.add_objects((0..500).map(noise).collect());
+    (0..count).map(noise).collect()
+}
+
+#[test]
+fn builtin_dictionary_stays_if_another_is_not_better() {
+    let mut rig = Rig::with(Packing::of(&pods().gvr));
+    rig.add_objects(noise(500));
     rig.idle();
     assert_eq!((rig.packing.trainings(), rig.sweep()), (0, 0));
+}
+
+#[test]
+fn list_limit_has_room_for_samples_and_grows_with_the_store() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.packing.list_limit(), Uncompressed::SAMPLES_LIMIT);
+    rig.add('a', 100);
+    assert_eq!(rig.packing.list_limit(), Uncompressed::LIST_LIMIT);
+    let mut rig = Rig::with(Packing::with_builtin(dictionary()));
+    assert_eq!(rig.packing.list_limit(), Uncompressed::SAMPLES_LIMIT, "it may not suit");
+    rig.add('a', 100);
+    assert_eq!(rig.packing.list_limit(), Uncompressed::LIST_LIMIT);
+    let mut rig = Rig::with(Packing::of(&Gvr::new("", "v1", "secrets")));
+    assert_eq!(rig.packing.list_limit(), Uncompressed::LIST_LIMIT, "no dictionary is trained");
+    rig.add_objects(noise(2_000));
+    let live = rig.packing.totals().live();
+    assert!(live / 8 > Uncompressed::LIST_LIMIT, "{live}");
+    assert_eq!(rig.packing.list_limit(), live / 8);
+}
+
+#[test]
+fn first_list_trains_once_in_small_rounds() {
+    let mut rig = Rig::new();
+    let id = rig.store.published().load().partitions().next().unwrap().0;
+    let mut uncompressed = Uncompressed::new(usize::MAX);
+    for i in 0..12_000 {
+        let object = object('a', i);
+        uncompressed.add(Arc::clone(&object));
+        rig.texts.push((Arc::clone(&object), object.json_text().unwrap()));
+        let delta = Delta { kind: DeltaKind::Added, object: Arc::clone(&object) };
+        rig.store.apply(id, vec![Popped::Deltas(object.key().clone(), [delta].into_iter().collect())]);
+        uncompressed.set_limits(usize::MAX, Some(rig.packing.list_limit()));
+        if uncompressed.is_over() {
+            let aged = uncompressed.take_aged();
+            let round = rig.packing.round(aged, &uncompressed, &rig.store.published().load());
+            rig.packing.finished(Some(round.run()));
+            uncompressed.aged();
+        }
+    }
+    assert!(uncompressed.bytes() <= Uncompressed::LIST_LIMIT);
+    assert_eq!(rig.packing.trainings(), 1, "a dictionary was measured by its own samples");
 }
 
 #[test]

@@ -13,7 +13,8 @@ impl Samples {
 
     /// Collects the first [`Self::BYTES`]. The last sample may be cut.
     pub(super) fn collect<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Self {
-        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        // Growing would leave a third of the capacity unused.
+        let (mut bytes, mut ends) = (Vec::with_capacity(Self::BYTES), Vec::new());
         for sample in samples {
             let sample = sample.as_ref();
             // An empty sample has no offset of its own.
