@@ -44,6 +44,7 @@ pub mod rng;
 mod secret_variables;
 mod selector;
 mod selector_parse;
+mod shard;
 mod suggest;
 mod threads;
 mod traffic;
@@ -89,6 +90,7 @@ pub use printable::{
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use secret_variables::{is_secret_variable, mark_secret_variable};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
+pub use shard::{Shard, ShardName, ShardRule, ShardRules};
 pub use suggest::nearest_name;
 pub use threads::Threads;
 pub use traffic::{CloseCounts, ClusterTraffic, OpenCounts};
