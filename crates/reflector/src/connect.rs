@@ -168,6 +168,12 @@ pub trait Connection: Debug + Send + Sync + 'static {
         Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
     }
 
+    /// Returns whether this process watches a resource in a scope. Others may watch a part of the cluster's resources.
+    fn watches(&self, resource: &ApiResource, scope: &Scope) -> bool {
+        let _ = (resource, scope);
+        true
+    }
+
     /// Returns the list and watch of one resource and scope.
     fn lister_watcher(
         &self,

@@ -44,6 +44,7 @@ mod reconcile;
 mod server_probe;
 mod stop;
 mod view;
+mod watched;
 
 use failure_log::FailureLog;
 use reconcile::ClusterDiscovery;
@@ -162,7 +163,7 @@ impl ClusterActor {
         }
     }
 
-    /// Starts the informer of a request. With `moved_from`, it takes over the objects of that resource.
+    /// Starts the informer of a request, if this process watches it. With `moved_from`, it takes over the objects of that resource.
     fn start_informer(
         &mut self,
         key: &RequestKey,
@@ -170,6 +171,9 @@ impl ClusterActor {
         moved_from: Option<ApiResource>,
         ctx: &mut Context<Self>,
     ) {
+        if !self.watches(key, resource) {
+            return;
+        }
         let informer_key = informer_key_of(key, resource);
         let (Some(connection), Some(request)) = (&self.connection, self.requests.get(key)) else { return };
         request.health.set_timings(&self.timings);

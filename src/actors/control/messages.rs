@@ -142,6 +142,17 @@ pub struct SetClusterLabels {
     pub labels: ClusterLabels,
 }
 
+/// Starts and stops informers of a cluster, so that those run that its connection
+/// [watches](informer_hub_reflector::Connection::watches). Answered when the others have stopped.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
+pub struct ReviewClusterInformers(pub ClusterName);
+
+/// [`ReviewClusterInformers`] as sent by the registry to the cluster actor.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct ReviewInformers;
+
 /// [`SetClusterLabels`] as sent by the registry to the cluster actor.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]

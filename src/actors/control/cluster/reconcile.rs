@@ -243,6 +243,12 @@ impl ClusterActor {
     /// Moves the informer to another version of its resource, or to a resource that was defined again.
     fn move_to(&mut self, key: &RequestKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
+        if self.is_elsewhere(key) {
+            if let Some(request) = self.requests.get_mut(key) {
+                request.resolved = None;
+            }
+            return self.on_resolved(key, found.clone(), ctx);
+        }
         let to = informer_key_of(key, found);
         let same_informer: Vec<_> =
             self.requests.keys().filter(|key| self.informer_key(key).as_ref() == Some(&from)).cloned().collect();

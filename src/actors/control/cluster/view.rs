@@ -16,7 +16,8 @@ impl ClusterActor {
             (None, Some(_)) => ClusterState::Unreachable,
             (None, None) => ClusterState::Connecting,
         };
-        let informers = self.requests.iter().map(|(key, request)| self.informer_view(key, request)).collect();
+        let own = self.requests.iter().filter(|(key, _)| !self.is_elsewhere(key));
+        let informers = own.map(|(key, request)| self.informer_view(key, request)).collect();
         let (discovery, patterns) = (self.discovery.status(), self.discovery.shares());
         self.parts.view.store(Arc::new(ClusterView {
             state,

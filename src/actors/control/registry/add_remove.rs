@@ -1,4 +1,4 @@
-//! Adding and removing clusters at run time. With a state directory, a re-added cluster continues from its saved
+//! Adding and removing clusters, or a part of their informers, at run time. With a state directory, a re-added cluster continues from its saved
 //! partitions.
 
 use actix::prelude::*;
@@ -7,7 +7,9 @@ use futures::future::join_all;
 use crate::actors::checkpoint::restore_plan::RestorePlan;
 use crate::actors::checkpoint::store::SharedCheckpointStore;
 use crate::actors::control::checkpoint::{self, Reopened};
-use crate::actors::control::messages::{AddCluster, RemoveCluster, StopCluster, StopInformer};
+use crate::actors::control::messages::{
+    AddCluster, RemoveCluster, ReviewClusterInformers, ReviewInformers, StopCluster, StopInformer,
+};
 use crate::actors::control::registry::{INTENSITY, RegistryActor, RegistryError};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::Supervision;
@@ -85,6 +87,23 @@ impl Handler<AddCluster> for RegistryActor {
         }
         self.start_cluster(add, ctx);
         Box::pin(actix::fut::ready(Ok(())))
+    }
+}
+
+impl Handler<ReviewClusterInformers> for RegistryActor {
+    type Result = Outcome;
+
+    fn handle(&mut self, ReviewClusterInformers(name): ReviewClusterInformers, _: &mut Self::Context) -> Self::Result {
+        let Some(cluster) = self.clusters.get(&name) else {
+            return Box::pin(actix::fut::ready(Err(RegistryError::UnknownCluster(name))));
+        };
+        let reviewing = cluster.address.send(ReviewInformers);
+        let work = async move {
+            // If the cluster actor dies, its successor starts the informers that are watched then.
+            let _ = reviewing.await;
+            Ok(())
+        };
+        Box::pin(work.into_actor(self))
     }
 }
 
