@@ -1,25 +1,26 @@
 //! Collector of the hub: watches the clusters that this process owns in its fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Addr, MailboxError};
+use actix::{Addr, Handler, MailboxError, Message};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use rand::Rng;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::fleet_status::{FleetCluster, FleetStatus};
 use super::host::host_name;
-use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
-use crate::actors::{Env, RegistryActor};
+use crate::actors::messages::{AddCluster, RemoveCluster, ReviewClusterInformers, SetClusterLabels};
+use crate::actors::{Env, RegistryActor, RegistryError};
 use informer_hub_config::FleetConfig;
 use informer_hub_roles::{
     Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, Host, NatsBackend, NatsParams,
     Zone,
 };
-use informer_hub_types::{ClusterLabels, ClusterName, rng};
+use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, rng};
 
 /// Services of the fleet, and the parameters of its collector.
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ impl Collect {
         let mut params = CollectorParams::new(&nats.name, config.window_age);
         let prefer = config.prefer.clone();
         params.zone = config.zone.clone().map(|name| Zone { name, prefer });
+        params.shards = ShardRules::new(config.shards.clone());
         Self { backend: Arc::new(NatsBackend::new(nats)), params }
     }
 }
@@ -80,14 +82,14 @@ impl Collecting {
     /// Contends for a cluster.
     pub(super) fn add(&self, cluster: AddCluster) {
         let name = cluster.name.clone();
-        self.host.clusters.lock().insert(name.clone(), cluster);
-        self.collector.add(name);
+        self.host.clusters.lock().insert(name.clone(), HostedCluster { add: cluster, watched: Arc::default() });
+        self.collector.add(&name);
     }
 
     /// Changes the labels of a cluster: for its preferred zone, and for the next time that the hub owns it.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
-            known.labels.clone_from(&change.labels);
+            known.add.labels.clone_from(&change.labels);
         }
     }
 
@@ -104,23 +106,24 @@ impl Collecting {
 
     /// Returns the status of the process in its fleet.
     pub(super) fn status(&self) -> FleetStatus {
-        let CollectorStatus { name, answered, error, clusters, acquired, lost, moved, queued_bytes, oldest_append } =
+        let CollectorStatus { name, answered, error, shards, acquired, lost, moved, queued_bytes, oldest_append } =
             self.collector.status();
         FleetStatus {
             process: name,
             role: "collect",
             connected: answered && error.is_none(),
             last_error: error,
-            owned: clusters.values().filter(|owner| owner.is_own).count(),
+            owned: shards.values().filter(|owner| owner.is_own).count(),
             acquired,
             lost,
             moved,
             queued_bytes,
             oldest_append_seconds: oldest_append.as_secs_f64(),
-            clusters: clusters
+            clusters: shards
                 .into_iter()
-                .map(|(name, owner)| FleetCluster {
-                    name,
+                .map(|(shard, owner)| FleetCluster {
+                    name: shard.cluster,
+                    shard: shard.name.map(|name| name.as_str().to_owned()),
                     owner: Some(owner.collector).filter(|owner| !owner.is_empty()),
                     epoch: owner.epoch,
                     own: owner.is_own,
@@ -132,9 +135,9 @@ impl Collecting {
         }
     }
 
-    /// Returns the owned clusters.
-    pub(super) fn owned(&self) -> Vec<ClusterName> {
-        self.collector.owned()
+    /// Returns the clusters that this process owns, wholly or in part.
+    pub(super) fn owned(&self) -> BTreeSet<ClusterName> {
+        self.collector.owned().into_iter().map(|shard| shard.cluster).collect()
     }
 }
 
@@ -147,32 +150,75 @@ impl fmt::Debug for Collecting {
 /// Adds owned clusters to the registry.
 struct RegistryHost {
     registry: Addr<RegistryActor>,
-    clusters: Mutex<BTreeMap<ClusterName, AddCluster>>,
+    clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,
+}
+
+/// Cluster that the hub may watch.
+struct HostedCluster {
+    add: AddCluster,
+    /// Shards that the hub watches. Locked while the registry adds or removes the cluster.
+    watched: Watched,
+}
+
+type Watched = Arc<AsyncMutex<BTreeSet<Shard>>>;
+
+impl RegistryHost {
+    fn watched(&self, cluster: &ClusterName) -> Option<Watched> {
+        self.clusters.lock().get(cluster).map(|known| Arc::clone(&known.watched))
+    }
+
+    fn to_add(&self, cluster: &ClusterName) -> Option<AddCluster> {
+        self.clusters.lock().get(cluster).map(|known| known.add.clone())
+    }
+}
+
+/// Sends a message to the registry.
+async fn tell<M>(registry: &Addr<RegistryActor>, message: M) -> Result<(), String>
+where
+    M: Message<Result = Result<(), RegistryError>> + Send + 'static,
+    RegistryActor: Handler<M>,
+{
+    match registry.send(message).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(MailboxError::Closed | MailboxError::Timeout) => Err("the hub is shutting down".to_owned()),
+    }
 }
 
 impl Host for RegistryHost {
-    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
-        let known = self.clusters.lock().get(cluster).cloned();
-        let registry = self.registry.clone();
+    fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
+        let (shard, registry) = (shard.clone(), self.registry.clone());
+        let known = self.watched(&shard.cluster).zip(self.to_add(&shard.cluster));
         Box::pin(async move {
-            let Some(known) = known else { return Err("it is no longer configured".to_owned()) };
-            let added = registry.send(AddCluster { connector: wrap(Arc::clone(&known.connector)), ..known }).await;
-            match added {
-                Ok(added) => added.map_err(|error| error.to_string()),
-                Err(MailboxError::Closed | MailboxError::Timeout) => Err("the hub is shutting down".to_owned()),
+            let Some((watched, add)) = known else { return Err("it is no longer configured".to_owned()) };
+            let mut watched = watched.lock().await;
+            let result = if watched.is_empty() {
+                tell(&registry, AddCluster { connector: wrap(Arc::clone(&add.connector)), ..add }).await
+            } else {
+                tell(&registry, ReviewClusterInformers(shard.cluster.clone())).await
+            };
+            if result.is_ok() {
+                watched.insert(shard);
             }
+            result
         })
     }
 
-    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()> {
-        let removing = self.registry.send(RemoveCluster(cluster.clone()));
+    fn stop(&self, shard: &Shard) -> BoxFuture<'static, ()> {
+        let (shard, registry, watched) = (shard.clone(), self.registry.clone(), self.watched(&shard.cluster));
         Box::pin(async move {
-            // It may have been removed already, or the registry has ended.
-            let _ = removing.await;
+            let Some(watched) = watched else { return };
+            let mut watched = watched.lock().await;
+            watched.remove(&shard);
+            // The cluster may have been removed already, or the registry has ended.
+            let _ = if watched.is_empty() {
+                tell(&registry, RemoveCluster(shard.cluster)).await
+            } else {
+                tell(&registry, ReviewClusterInformers(shard.cluster)).await
+            };
         })
     }
 
     fn labels(&self, cluster: &ClusterName) -> ClusterLabels {
-        self.clusters.lock().get(cluster).map(|known| known.labels.clone()).unwrap_or_default()
+        self.clusters.lock().get(cluster).map(|known| known.add.labels.clone()).unwrap_or_default()
     }
 }

@@ -33,7 +33,7 @@ pub struct FleetStatus {
     pub queued_bytes: u64,
     /// Time for which the oldest of them has waited, in seconds.
     pub oldest_append_seconds: f64,
-    /// Clusters of the configuration and its sources, by name.
+    /// Clusters of the configuration and its sources, by name. One that is divided is there once for each of its shards.
     pub clusters: Vec<FleetCluster>,
 }
 
@@ -44,6 +44,9 @@ pub struct FleetStatus {
 pub struct FleetCluster {
     /// Name of the cluster.
     pub name: ClusterName,
+    /// Name of the shard of the cluster; absent for the rest of the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
     /// Process that owns it; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -84,7 +87,8 @@ impl FleetStatus {
         out.count(Id::FleetQueued, LabelSet::NONE, self.queued_bytes);
         out.put(Id::FleetOldest, LabelSet::NONE, self.oldest_append_seconds);
         for cluster in self.clusters.iter().filter(|cluster| cluster.own) {
-            let labels = out.labels(&[("cluster", cluster.name.as_str())]);
+            let shard = cluster.shard.as_deref().unwrap_or_default();
+            let labels = out.labels(&[("cluster", cluster.name.as_str()), ("shard", shard)]);
             out.count(Id::FleetEpoch, labels, cluster.epoch);
             out.count(Id::FleetWeight, labels, cluster.weight);
         }
@@ -119,6 +123,7 @@ mod tests {
     fn cluster(name: &str, owner: Option<&str>, is_stale: bool) -> FleetCluster {
         FleetCluster {
             name: ClusterName::new(name).unwrap(),
+            shard: None,
             owner: owner.map(str::to_owned),
             epoch: 1,
             own: false,

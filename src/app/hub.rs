@@ -186,7 +186,7 @@ impl Hub {
     #[doc(hidden)]
     #[must_use]
     pub fn collected(&self) -> Option<Vec<ClusterName>> {
-        self.running.collecting.get().map(|collecting| collecting.owned())
+        self.running.collecting.get().map(|collecting| collecting.owned().into_iter().collect())
     }
 
     /// Returns the actor system of the hub.

@@ -14,8 +14,8 @@ use crate::actors::Env;
 use informer_hub_config::{FleetConfig, FleetRole};
 use informer_hub_lease::ElectionParams;
 use informer_hub_reflector::Connector;
-use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedCluster};
-use informer_hub_types::ClusterName;
+use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedShard};
+use informer_hub_types::{ClusterName, Shard, ShardRules};
 
 /// Time for which a list waits until the lease has been read.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,7 +38,8 @@ impl Serve {
     /// Returns the parameters of a process of a configured fleet.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
-        let params = ReplicaParams::new(&nats.name);
+        let shards = ShardRules::new(config.shards.clone());
+        let params = ReplicaParams { shards, ..ReplicaParams::new(&nats.name) };
         let election = config.roles.contains(&FleetRole::Deliver).then(ElectionParams::default);
         Self { backend: Arc::new(NatsBackend::new(nats)), params, election }
     }
@@ -77,9 +78,10 @@ impl Serving {
 
     /// Returns the status of the process in its fleet.
     pub(super) fn status(&self) -> FleetStatus {
-        let ReplicaStatus { name, answered, error, clusters } = self.0.status();
-        let cluster = |(name, known): (ClusterName, ServedCluster)| FleetCluster {
-            name,
+        let ReplicaStatus { name, answered, error, shards } = self.0.status();
+        let cluster = |(shard, known): (Shard, ServedShard)| FleetCluster {
+            name: shard.cluster,
+            shard: shard.name.map(|name| name.as_str().to_owned()),
             owner: Some(known.collector).filter(|owner| !owner.is_empty()),
             epoch: known.epoch,
             own: false,
@@ -92,7 +94,7 @@ impl Serving {
             role: "serve",
             connected: answered && error.is_none(),
             last_error: error,
-            clusters: clusters.into_iter().map(cluster).collect(),
+            clusters: shards.into_iter().map(cluster).collect(),
             ..FleetStatus::default()
         }
     }

@@ -13,7 +13,7 @@ use informer_hub_roles::simulated::{SimulatedBackend, SimulatedFleet};
 use informer_hub_roles::{Backend, CollectorParams};
 use informer_hub_sim::{Churn, GroundTruth, SimCluster};
 use informer_hub_types::rng::SeededRng;
-use informer_hub_types::{ClusterName, ObjectKey};
+use informer_hub_types::{ObjectKey, ShardRules};
 use tokio::runtime::Handle;
 
 use crate::fleet::{config, eventually, pods, quick, small};
@@ -49,8 +49,18 @@ impl Process {
         clusters: &BTreeMap<String, SimCluster>,
         resources: &[&str],
     ) -> Self {
+        Self::start_divided(name, services, clusters, resources, ShardRules::default()).await
+    }
+
+    pub(crate) async fn start_divided(
+        name: &str,
+        services: &SimulatedFleet,
+        clusters: &BTreeMap<String, SimCluster>,
+        resources: &[&str],
+        shards: ShardRules,
+    ) -> Self {
         let backend = Arc::new(services.connect());
-        let mut params = CollectorParams::new(name, Duration::from_secs(3600));
+        let mut params = CollectorParams { shards, ..CollectorParams::new(name, Duration::from_secs(3600)) };
         (params.lease, params.renewal, params.checkpoint) = (LEASE, LEASE / 7, LEASE / 2);
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let collect = Collect { backend: shared, params };
@@ -69,8 +79,14 @@ impl Process {
         answer.items.iter().map(|object| (object.key().clone(), version(object.resource_version()))).collect()
     }
 
-    async fn fleet(&self) -> FleetStatus {
+    pub(crate) async fn fleet(&self) -> FleetStatus {
         self.hub.report().await.unwrap().fleet.unwrap()
+    }
+
+    /// Returns the resources of the informers by name.
+    pub(crate) async fn watched(&self) -> Vec<String> {
+        let clusters = self.hub.report().await.unwrap().hub.clusters;
+        clusters.into_iter().flat_map(|cluster| cluster.informers).map(|informer| informer.resource).collect()
     }
 
     pub(crate) async fn end(self) {
@@ -176,7 +192,7 @@ async fn cluster_is_watched_by_one_collector_and_handed_over_without_a_list() {
     assert_eq!(lists(&clusters), listed, "the takeover lists nothing");
     assert_eq!(log(&services).2, 1);
     second.end().await;
-    let owner = services.owner(&ClusterName::new("c0").unwrap()).unwrap();
+    let owner = services.owner(&"c0".parse().unwrap()).unwrap();
     assert!(owner.collector.is_empty(), "released: {owner:?}");
 }
 

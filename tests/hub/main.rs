@@ -25,6 +25,7 @@ mod relist;
 mod reload;
 mod restart;
 mod serve;
+mod shards;
 mod standby;
 mod subscriptions;
 mod unavailable;

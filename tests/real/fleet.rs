@@ -35,23 +35,33 @@ pub(crate) fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> Stri
 }
 
 /// Hub process of the fleet, and its folder.
-struct Process {
-    workdir: Workdir,
-    hub: Running,
+pub(crate) struct Process {
+    pub(crate) workdir: Workdir,
+    pub(crate) hub: Running,
 }
 
 impl Process {
     fn start(nats: &Server, clusters: &[RealCluster]) -> Self {
+        Self::start_with(nats, clusters, "")
+    }
+
+    /// Starts a process with further lines of configuration.
+    pub(crate) fn start_with(nats: &Server, clusters: &[RealCluster], lines: &str) -> Self {
         let workdir = Workdir::new();
-        workdir.write("hub.toml", &config(workdir.listen(), &nats.url(), clusters));
+        workdir.write("hub.toml", &(config(workdir.listen(), &nats.url(), clusters) + lines));
         let hub = workdir.hub();
         Self { workdir, hub }
     }
 
     /// Starts a serving replica, with credentials of another user than the collectors'.
     fn replica(nats: &Server, clusters: &[RealCluster]) -> Self {
+        Self::replica_with(nats, clusters, "")
+    }
+
+    /// Starts a serving replica with further lines of configuration.
+    pub(crate) fn replica_with(nats: &Server, clusters: &[RealCluster], lines: &str) -> Self {
         let workdir = Workdir::new();
-        let mut text = config(workdir.listen(), &nats.url(), clusters).replace("\"collect\"", "\"serve\"");
+        let mut text = (config(workdir.listen(), &nats.url(), clusters) + lines).replace("\"collect\"", "\"serve\"");
         for cluster in clusters {
             let [all, limited] =
                 [cluster.kubeconfig(), cluster.limited_kubeconfig()].map(|it| it.display().to_string());
@@ -66,9 +76,13 @@ impl Process {
         shows_objects(&self.workdir, cluster, &pods()).await;
     }
 
-    async fn fleet(&self) -> Value {
+    pub(crate) async fn status(&self) -> Value {
         let (_, status) = self.workdir.get("/v1/status").await;
-        serde_json::from_str::<Value>(&status).unwrap_or_default()["fleet"].take()
+        serde_json::from_str(&status).unwrap_or_default()
+    }
+
+    pub(crate) async fn fleet(&self) -> Value {
+        self.status().await["fleet"].take()
     }
 
     async fn owned(&self) -> Vec<String> {
@@ -77,7 +91,7 @@ impl Process {
         clusters.iter().filter(|one| one["own"] == true).map(|one| one["name"].as_str().unwrap().to_owned()).collect()
     }
 
-    async fn owns(&self, count: usize) {
+    pub(crate) async fn owns(&self, count: usize) {
         let is_owner = becomes_true(WAIT_DEADLINE, async || self.owned().await.len() == count).await;
         assert!(is_owner, "it owns no {count} clusters: {}", self.fleet().await);
     }
@@ -100,7 +114,7 @@ pub(crate) async fn shows_objects(workdir: &Workdir, cluster: &RealCluster, reso
 }
 
 /// Reads the log of the fleet from its begin.
-struct LogReader {
+pub(crate) struct LogReader {
     log: JetStreamLog,
 }
 
@@ -128,12 +142,12 @@ pub(crate) fn log_params(replicas: usize) -> LogParams {
 }
 
 impl LogReader {
-    async fn open(nats: &Server) -> Self {
+    pub(crate) async fn open(nats: &Server) -> Self {
         Self { log: JetStreamLog::open(nats.connect().await, log_params(1)).await.unwrap() }
     }
 
     /// Reads what the log has now.
-    async fn read(&self) -> Contents {
+    pub(crate) async fn read(&self) -> Contents {
         let (mut reader, mut contents) = (Reader::new(), Contents::default());
         let mut tail = self.log.tail(0, Subjects::new(FLEET).unwrap().all()).await.unwrap();
         // At the end of the log, the tail waits for further entries.

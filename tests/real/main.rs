@@ -69,5 +69,6 @@ mod rights;
     reason = "an example is a program: main is not used, and each has its own common"
 )]
 mod sample_controller;
+mod shards;
 mod testbed;
 mod workdir;

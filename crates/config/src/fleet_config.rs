@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use super::files::labels;
 use super::rules::nats_urls;
+use super::shards::shards;
 use super::table::Table;
-use super::{ClusterLabels, Secret};
+use super::{ClusterLabels, ResourceConfig, Secret};
+use informer_hub_types::ShardRule;
 
 /// Bounds of `window.age`. A collector must be able to take over before the log has lost the changes since a checkpoint.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
@@ -53,6 +55,8 @@ pub struct FleetConfig {
     pub zone: Option<String>,
     /// Labels of the clusters that prefer collectors in the zone.
     pub prefer: ClusterLabels,
+    /// Rules that divide clusters among collectors.
+    pub shards: Vec<ShardRule>,
 }
 
 impl FleetConfig {
@@ -60,8 +64,9 @@ impl FleetConfig {
     #[must_use]
     pub fn new(name: &str, nats: Vec<String>, roles: Vec<FleetRole>) -> Self {
         let (replicas, window_age, window_bytes) = (1, Duration::from_secs(3600), 8 << 30);
-        let (credentials, zone, prefer) = Default::default();
-        Self { nats, credentials, name: name.to_owned(), roles, replicas, window_age, window_bytes, zone, prefer }
+        let (credentials, zone, prefer, shards) = Default::default();
+        let name = name.to_owned();
+        Self { nats, credentials, name, roles, replicas, window_age, window_bytes, zone, prefer, shards }
     }
 }
 
@@ -71,7 +76,7 @@ pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig
     let (Some(old), Some(new)) = (old, new) else {
         return if old == new { Vec::new() } else { vec!["fleet"] };
     };
-    let FleetConfig { nats, credentials, name, roles, replicas, window_age, window_bytes, zone, prefer } = old;
+    let FleetConfig { nats, credentials, name, roles, replicas, window_age, window_bytes, zone, prefer, shards } = old;
     let keys = [
         ("fleet.nats", *nats != new.nats),
         ("fleet.credentials", *credentials != new.credentials),
@@ -82,12 +87,13 @@ pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig
         ("fleet.window.bytes", *window_bytes != new.window_bytes),
         ("fleet.zone", *zone != new.zone),
         ("fleet.prefer", *prefer != new.prefer),
+        ("fleet.shards", *shards != new.shards),
     ];
     keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
 }
 
 /// Reads `[fleet]`.
-pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
+pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> FleetConfig {
     let shapes = [("nats", "nats = [\"nats://…\"]"), ("name", "name = \"prod\""), ("roles", "roles = [\"collect\"]")];
     for (key, shape) in shapes {
         if table.lacks(&[key]) && !table.has(key) {
@@ -124,10 +130,12 @@ pub(super) fn fleet(mut table: Table<'_>) -> FleetConfig {
         window.finish();
     }
     let (zone, prefer) = zone(&mut table);
+    let shards = table.table("shards").map(|table| shards(table, resources)).unwrap_or_default();
     table.finish();
     FleetConfig {
         zone,
         prefer,
+        shards,
         credentials,
         replicas: replicas.unwrap_or(default.replicas),
         window_age: age.unwrap_or(default.window_age),

@@ -32,6 +32,7 @@ mod resources;
 mod rules;
 pub mod schema;
 mod service_config;
+mod shards;
 mod show;
 mod sink_files;
 mod sinks;

@@ -145,7 +145,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
         certificates: hub.service.requests_certificates(),
     };
     let readers = readers_table.map(|table| readers::readers(table, known, issuers)).unwrap_or_default();
-    let fleet = fleet_table.map(fleet_config::fleet);
+    let fleet = fleet_table.map(|table| fleet_config::fleet(table, &resources));
     if let Some(fleet) = &fleet {
         let delivers = fleet.roles.contains(&FleetRole::Deliver);
         check_unused_in_fleet(checker, &hub, !sinks.is_empty() && !delivers, ha.is_some());

@@ -48,6 +48,12 @@ pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
+/// Returns whether a text can match names of clusters, in which `*` is any text.
+pub(super) fn is_cluster_pattern(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'*');
+    text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '*') && text.bytes().all(legal)
+}
+
 /// Whether a text is a valid namespace name (a DNS label of RFC 1123).
 pub(super) fn is_namespace(text: &str) -> bool {
     let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());

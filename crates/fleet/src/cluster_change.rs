@@ -1,7 +1,7 @@
 //! Changes of the buckets of owners and documents.
 
 use bytes::Bytes;
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 use crate::ownership::Ownership;
 use crate::wire::DecodeError;
@@ -9,13 +9,13 @@ use crate::wire::DecodeError;
 /// Item of a watch of the owners or the documents of all clusters.
 ///
 /// A watch begins with each entry that exists. Then the bucket's `…Complete` follows, then each change. Entries may repeat,
-/// and a later `…Complete` is a change that concerns no cluster.
+/// and a later `…Complete` is a change that concerns no shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterChange {
     /// Entry of an owner.
     Owner {
-        /// The cluster.
-        cluster: ClusterName,
+        /// The shard.
+        shard: Shard,
         /// Revision of the bucket with this change.
         revision: u64,
         /// The ownership; `None` if the entry is removed.
@@ -23,8 +23,8 @@ pub enum ClusterChange {
     },
     /// Entry of a document.
     Document {
-        /// The cluster.
-        cluster: ClusterName,
+        /// The shard.
+        shard: Shard,
         /// Revision of the bucket with this change.
         revision: u64,
         /// The document in its [binary form](crate::ClusterDocument::decode); `None` if the entry is removed.

@@ -1,20 +1,20 @@
-//! Ownership of a cluster.
+//! Ownership of a shard.
 
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 /// Entry of the bucket of owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
-    /// The cluster.
-    pub cluster: ClusterName,
+    /// The shard of a cluster.
+    pub shard: Shard,
     /// Its owner; empty if the last one has released it.
     pub collector: String,
-    /// Collector for which the last owner has released the cluster; empty if any may claim it.
+    /// Collector for which the last owner has released the shard; empty if any may claim it.
     pub next: String,
     /// Epoch for [`Writer::open`](crate::Writer::open).
     pub epoch: u64,
     /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
     pub revision: u64,
-    /// Cost of the cluster, of its objects and events, as its last owner has measured it; zero if unknown.
+    /// Cost of the shard, of its objects and events, as its last owner has measured it; zero if unknown.
     pub weight: u64,
 }

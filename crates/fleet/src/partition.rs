@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fmt::Write as _;
 
-use informer_hub_types::{ClusterName, Gvr, check_name};
+use informer_hub_types::{ClusterName, Gvr, Shard, ShardName, check_name};
 
 /// Part of the log with an order of its own: the objects of one informer, thus of one resource in one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -81,11 +81,25 @@ impl Subjects {
         subject
     }
 
-    /// Returns the cluster of a filter of [`Subjects::of_cluster`] without its last token.
+    /// Returns the subject of a shard, below which none is stored: it is the key of entries about the shard.
     #[must_use]
-    pub fn cluster(&self, subject: &str) -> Option<ClusterName> {
+    pub fn of_shard(&self, shard: &Shard) -> String {
+        let mut subject = format!("{}.log.", self.fleet);
+        escape(shard.cluster.as_str(), &mut subject);
+        if let Some(name) = &shard.name {
+            subject.push('.');
+            subject.push_str(name.as_str());
+        }
+        subject
+    }
+
+    /// Returns the shard of a subject of [`Subjects::of_shard`].
+    #[must_use]
+    pub fn shard(&self, subject: &str) -> Option<Shard> {
         let rest = subject.strip_prefix(&self.fleet)?.strip_prefix(".log.")?;
-        ClusterName::new(unescape(rest)?).ok()
+        let (cluster, name) = rest.split_once('.').map_or((rest, None), |(cluster, name)| (cluster, Some(name)));
+        let cluster = ClusterName::new(unescape(cluster)?).ok()?;
+        Some(Shard { cluster, name: name.map(ShardName::new).transpose().ok()? })
     }
 
     /// Returns the partition of a subject; `None` if it is not a subject of this fleet's log.
@@ -179,6 +193,19 @@ mod tests {
     fn names_that_break_subjects_or_buckets_are_invalid() {
         for name in ["", "a.b", "a b", "*", ">", "-a", "é"] {
             assert_eq!(Subjects::new(name), Err(InvalidFleetName(name.to_owned())));
+        }
+    }
+
+    #[test]
+    fn subject_of_a_shard_reads_back() {
+        let subjects = Subjects::new("prod").unwrap();
+        for (shard, subject) in [("eu.1", "prod.log.eu%2E1"), ("eu/pods", "prod.log.eu.pods")] {
+            let shard = shard.parse().unwrap();
+            assert_eq!(subjects.of_shard(&shard), subject);
+            assert_eq!(subjects.shard(subject), Some(shard));
+        }
+        for foreign in ["prod2.log.eu", "prod.log", "prod.log.eu.", "prod.log.eu.a.b", "prod.log.eu.A"] {
+            assert_eq!(subjects.shard(foreign), None, "{foreign}");
         }
     }
 

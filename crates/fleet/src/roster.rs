@@ -1,12 +1,12 @@
 //! Roster of a fleet: its live collectors, what the operator has set, and the move in progress.
 //!
 //! Each item is an entry of a bucket with a revision. A collector renews its own, so that the others see by their own clocks
-//! that it is alive. The one [`RosterItem::Move`] is a token: a collector moves a cluster while it holds it.
+//! that it is alive. The one [`RosterItem::Move`] is a token: a collector moves a shard while it holds it.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 use crate::partition::escape;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
@@ -24,16 +24,16 @@ pub struct Member {
     pub zone: String,
     /// Labels of the clusters that the zone is preferred for.
     pub prefer: BTreeMap<String, String>,
-    /// Fingerprint of the names of the clusters that it contends for. Collectors share clusters only with equal ones: an
+    /// Fingerprint of the names of the shards that it contends for. Collectors share clusters only with equal ones: an
     /// agent does not receive the clusters of others.
     pub contends_for: u64,
 }
 
-/// Move of a cluster that is in progress.
+/// Move of a shard that is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveInProgress {
-    /// The cluster.
-    pub cluster: ClusterName,
+    /// The shard of a cluster.
+    pub shard: Shard,
     /// Collector that gives it away, and holds the token.
     pub from: String,
     /// Collector that receives it.
@@ -47,14 +47,14 @@ pub enum RosterItem {
     Member(Member),
     /// A collector whose clusters must move to others.
     Drain(String),
-    /// A cluster whose collector the operator has chosen.
+    /// A shard whose collector the operator has chosen.
     Pin {
-        /// The cluster.
-        cluster: ClusterName,
+        /// The shard of a cluster.
+        shard: Shard,
         /// The collector.
         collector: String,
     },
-    /// The token; `None` if no cluster moves.
+    /// The token; `None` if nothing moves.
     Move(Option<MoveInProgress>),
 }
 
@@ -74,9 +74,9 @@ impl RosterItem {
     #[must_use]
     pub fn key(&self) -> String {
         let (kind, name) = match self {
-            Self::Member(member) => ("member.", member.name.as_str()),
-            Self::Drain(collector) => ("drain.", collector.as_str()),
-            Self::Pin { cluster, .. } => ("pin.", cluster.as_str()),
+            Self::Member(member) => ("member.", &member.name),
+            Self::Drain(collector) => ("drain.", collector),
+            Self::Pin { shard, .. } => ("pin.", &shard.to_string()),
             Self::Move(_) => return "move".to_owned(),
         };
         let mut key = kind.to_owned();
@@ -104,15 +104,15 @@ impl RosterItem {
                 out.push(1);
                 put_bytes(&mut out, collector.as_bytes());
             }
-            Self::Pin { cluster, collector } => {
+            Self::Pin { shard, collector } => {
                 out.push(2);
-                put_bytes(&mut out, cluster.as_str().as_bytes());
+                put_bytes(&mut out, shard.to_string().as_bytes());
                 put_bytes(&mut out, collector.as_bytes());
             }
             Self::Move(None) => out.push(3),
-            Self::Move(Some(MoveInProgress { cluster, from, to })) => {
+            Self::Move(Some(MoveInProgress { shard, from, to })) => {
                 out.push(4);
-                for text in [cluster.as_str(), from, to] {
+                for text in [&shard.to_string(), from, to] {
                     put_bytes(&mut out, text.as_bytes());
                 }
             }
@@ -140,22 +140,22 @@ impl RosterItem {
             }
             1 => Ok(Self::Drain(take_text(&mut value, "collector")?)),
             2 => {
-                let cluster = take_cluster(&mut value)?;
-                Ok(Self::Pin { cluster, collector: take_text(&mut value, "collector")? })
+                let shard = take_shard(&mut value)?;
+                Ok(Self::Pin { shard, collector: take_text(&mut value, "collector")? })
             }
             3 => Ok(Self::Move(None)),
             4 => {
-                let cluster = take_cluster(&mut value)?;
+                let shard = take_shard(&mut value)?;
                 let (from, to) = (take_text(&mut value, "from")?, take_text(&mut value, "to")?);
-                Ok(Self::Move(Some(MoveInProgress { cluster, from, to })))
+                Ok(Self::Move(Some(MoveInProgress { shard, from, to })))
             }
             _ => Err(DecodeError::Invalid("kind of a roster item")),
         }
     }
 }
 
-fn take_cluster(value: &mut Bytes) -> Result<ClusterName, DecodeError> {
-    ClusterName::new(take_text(value, "cluster")?).map_err(|_| DecodeError::Invalid("cluster"))
+fn take_shard(value: &mut Bytes) -> Result<Shard, DecodeError> {
+    take_text(value, "shard")?.parse().map_err(|_| DecodeError::Invalid("shard"))
 }
 
 #[cfg(test)]
@@ -164,13 +164,13 @@ mod tests {
 
     use super::*;
 
-    fn cluster(name: &str) -> ClusterName {
-        ClusterName::new(name).unwrap()
+    fn shard(name: &str) -> Shard {
+        name.parse().unwrap()
     }
 
     fn items() -> Vec<RosterItem> {
         let prefer = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
-        let moving = MoveInProgress { cluster: cluster("c.1"), from: "a".to_owned(), to: "b".to_owned() };
+        let moving = MoveInProgress { shard: shard("c.1/pods"), from: "a".to_owned(), to: "b".to_owned() };
         vec![
             RosterItem::Member(Member {
                 name: "host.example-1".to_owned(),
@@ -180,7 +180,7 @@ mod tests {
             }),
             RosterItem::Member(Member::default()),
             RosterItem::Drain("host.example-1".to_owned()),
-            RosterItem::Pin { cluster: cluster("c.1"), collector: "a".to_owned() },
+            RosterItem::Pin { shard: shard("c.1"), collector: "a".to_owned() },
             RosterItem::Move(None),
             RosterItem::Move(Some(moving)),
         ]

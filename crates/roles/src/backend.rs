@@ -8,7 +8,7 @@ use futures::stream::BoxStream;
 
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence};
 use informer_hub_lease as lease;
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 pub(crate) use super::answer::{Answered, BackendError};
 use super::cluster_buckets::ClusterBuckets;
@@ -39,14 +39,14 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns the sequence of the last retained entry of all partitions; `None` if there is none.
     fn end(&self) -> Answered<Option<Sequence>>;
 
-    /// Returns the ownership of a cluster.
-    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>>;
+    /// Returns the ownership of a shard.
+    fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
-    /// Makes `collector` the owner of a cluster, under an epoch above `newest` and that of `seen`. Returns `None` if the
+    /// Makes `collector` the owner of a shard, under an epoch above `newest` and that of `seen`. Returns `None` if the
     /// ownership is no longer `seen`.
     fn claim(
         &self,
-        cluster: &ClusterName,
+        shard: &Shard,
         collector: &str,
         seen: Option<&Ownership>,
         newest: u64,
@@ -61,17 +61,12 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Gives an ownership up, for its `next` or for any collector. Returns whether it was still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
-    /// Returns the document about a cluster, and its revision.
-    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>>;
+    /// Returns the document about the cluster of a shard, by its collector, and its revision.
+    fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
-    /// Stores the document about a cluster, after the revision that the caller has seen. Returns the new revision, or `None`
+    /// Stores the document about the cluster of a shard, by its collector, after the revision that the caller has seen. Returns the new revision, or `None`
     /// if the document has changed.
-    fn save_document(
-        &self,
-        cluster: &ClusterName,
-        document: ClusterDocument,
-        seen: Option<u64>,
-    ) -> Answered<Option<u64>>;
+    fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>>;
 
     /// Returns the newest checkpoint of a partition, or the newest one before a sequence.
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>>;

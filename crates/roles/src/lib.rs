@@ -48,10 +48,10 @@ mod simulation_tests;
 pub use answer::{Answered, BackendError};
 pub use backend::{Backend, TailStream};
 pub use cluster_buckets::{ClusterBuckets, ClusterChangeStream};
-pub use collect::{ClusterOwner, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, Zone};
+pub use collect::{Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, ShardOwner, Zone};
 pub use informer_hub_fleet::Ownership;
 pub use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};
 #[cfg(feature = "nats")]
 pub use nats::{Credentials, FleetRoster, NatsBackend, NatsParams, NatsProblem};
 pub use roster_store::RosterStore;
-pub use serve::{Cursor, Replica, ReplicaParams, ReplicaStatus, ServedCluster, Stale};
+pub use serve::{Cursor, Replica, ReplicaParams, ReplicaStatus, ServedShard, Stale};

@@ -20,7 +20,7 @@ use informer_hub_fleet::jetstream::{
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
-use informer_hub_types::{ClusterName, jittered_backoff, with_causes};
+use informer_hub_types::{Shard, jittered_backoff, with_causes};
 use tokio::sync::{Mutex, OnceCell};
 
 pub use steering::FleetRoster;
@@ -337,21 +337,21 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move { Ok(services.log.retained().await?.end()) })
     }
 
-    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
-        let cluster = cluster.clone();
-        self.perform(move |services| async move { services.owners.get(&cluster).await })
+    fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>> {
+        let shard = shard.clone();
+        self.perform(move |services| async move { services.owners.get(&shard).await })
     }
 
     fn claim(
         &self,
-        cluster: &ClusterName,
+        shard: &Shard,
         collector: &str,
         seen: Option<&Ownership>,
         newest: u64,
     ) -> Answered<Option<Ownership>> {
-        let (cluster, collector, seen) = (cluster.clone(), collector.to_owned(), seen.cloned());
+        let (shard, collector, seen) = (shard.clone(), collector.to_owned(), seen.cloned());
         self.perform(
-            move |services| async move { services.owners.claim(&cluster, &collector, seen.as_ref(), newest).await },
+            move |services| async move { services.owners.claim(&shard, &collector, seen.as_ref(), newest).await },
         )
     }
 
@@ -370,19 +370,14 @@ impl Backend for NatsBackend {
         self.perform(move |services| async move { services.owners.release(&own).await })
     }
 
-    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>> {
-        let cluster = cluster.clone();
-        self.perform(move |services| async move { services.documents.get(&cluster).await })
+    fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>> {
+        let shard = shard.clone();
+        self.perform(move |services| async move { services.documents.get(&shard).await })
     }
 
-    fn save_document(
-        &self,
-        cluster: &ClusterName,
-        document: ClusterDocument,
-        seen: Option<u64>,
-    ) -> Answered<Option<u64>> {
-        let cluster = cluster.clone();
-        self.perform(move |services| async move { services.documents.put(&cluster, &document, seen).await })
+    fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>> {
+        let shard = shard.clone();
+        self.perform(move |services| async move { services.documents.put(&shard, &document, seen).await })
     }
 
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>> {

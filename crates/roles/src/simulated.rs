@@ -22,7 +22,7 @@ use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partiti
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ClusterName, rng};
+use informer_hub_types::{Shard, rng};
 use parking_lot::Mutex;
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
@@ -39,8 +39,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct SimulatedFleet(Arc<FleetState>);
 
-/// Entries of clusters, and the last revision.
-type Bucket<T> = (HashMap<ClusterName, T>, u64);
+/// Entries of shards, and the last revision.
+type Bucket<T> = (HashMap<Shard, T>, u64);
 
 struct FleetState {
     log: SimulatedLog,
@@ -149,10 +149,10 @@ impl SimulatedFleet {
         *self.0.deleted.lock() += 1;
     }
 
-    /// Returns the ownership of a cluster.
+    /// Returns the ownership of a shard.
     #[must_use]
-    pub fn owner(&self, cluster: &ClusterName) -> Option<Ownership> {
-        self.0.owners.lock().0.get(cluster).cloned()
+    pub fn owner(&self, shard: &Shard) -> Option<Ownership> {
+        self.0.owners.lock().0.get(shard).cloned()
     }
 
     /// Writes an item of the roster.
@@ -288,22 +288,22 @@ impl Backend for SimulatedBackend {
         self.perform(|fleet| fleet.log.retained().end())
     }
 
-    fn owner(&self, cluster: &ClusterName) -> Answered<Option<Ownership>> {
-        let cluster = cluster.clone();
-        self.perform(move |fleet| fleet.owners.lock().0.get(&cluster).cloned())
+    fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>> {
+        let shard = shard.clone();
+        self.perform(move |fleet| fleet.owners.lock().0.get(&shard).cloned())
     }
 
     fn claim(
         &self,
-        cluster: &ClusterName,
+        shard: &Shard,
         collector: &str,
         seen: Option<&Ownership>,
         newest: u64,
     ) -> Answered<Option<Ownership>> {
         let epoch = seen.map_or(0, |seen| seen.epoch).max(newest) + 1;
         let (weight, revision) = (seen.map_or(0, |seen| seen.weight), seen.map(|seen| seen.revision));
-        let (cluster, collector, next) = (cluster.clone(), collector.to_owned(), String::new());
-        self.write(Ownership { cluster, collector, next, epoch, revision: 0, weight }, revision)
+        let (shard, collector, next) = (shard.clone(), collector.to_owned(), String::new());
+        self.write(Ownership { shard, collector, next, epoch, revision: 0, weight }, revision)
     }
 
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>> {
@@ -319,31 +319,26 @@ impl Backend for SimulatedBackend {
         Box::pin(async move { released.await.map(|released| released.is_some()) })
     }
 
-    fn document(&self, cluster: &ClusterName) -> Answered<Option<(u64, ClusterDocument)>> {
-        let cluster = cluster.clone();
-        let read = self.perform(move |fleet| fleet.documents.lock().0.get(&cluster).cloned());
+    fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>> {
+        let shard = shard.clone();
+        let read = self.perform(move |fleet| fleet.documents.lock().0.get(&shard).cloned());
         Box::pin(async move {
             let decode = |(revision, bytes)| ClusterDocument::decode(&bytes).map(|document| (revision, document));
             read.await?.map(decode).transpose().map_err(|error| BackendError(error.to_string()))
         })
     }
 
-    fn save_document(
-        &self,
-        cluster: &ClusterName,
-        document: ClusterDocument,
-        seen: Option<u64>,
-    ) -> Answered<Option<u64>> {
-        let cluster = cluster.clone();
+    fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>> {
+        let shard = shard.clone();
         let encoded = document.encode();
         let written = self.perform(move |fleet| {
             let (documents, last) = &mut *fleet.documents.lock();
-            if documents.get(&cluster).map(|(revision, _)| *revision) != seen {
+            if documents.get(&shard).map(|(revision, _)| *revision) != seen {
                 return Ok(None);
             }
             let encoded = encoded?;
             *last += 1;
-            documents.insert(cluster, (*last, encoded));
+            documents.insert(shard, (*last, encoded));
             Ok(Some(*last))
         });
         Box::pin(async move {
@@ -400,12 +395,12 @@ impl SimulatedBackend {
     fn write(&self, own: Ownership, expected: Option<u64>) -> Answered<Option<Ownership>> {
         self.perform(move |fleet| {
             let (owners, last) = &mut *fleet.owners.lock();
-            if owners.get(&own.cluster).map(|found| found.revision) != expected {
+            if owners.get(&own.shard).map(|found| found.revision) != expected {
                 return None;
             }
             *last += 1;
             let own = Ownership { revision: *last, ..own };
-            owners.insert(own.cluster.clone(), own.clone());
+            owners.insert(own.shard.clone(), own.clone());
             Some(own)
         })
     }

@@ -18,7 +18,7 @@ use informer_hub_fleet::roster::RosterItem;
 use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{Header, Partition, Record, ResetReason, unpack};
 use informer_hub_types::rng::{SeededRng, rng};
-use informer_hub_types::{ClusterName, Threads, clock};
+use informer_hub_types::{Shard, ShardName, ShardRules, Threads, clock};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::runtime::Builder;
@@ -27,7 +27,7 @@ use crate::backend::Backend;
 use crate::restore::restore;
 use crate::simulated::{SimulatedBackend, SimulatedFleet};
 use crate::{CollectorParams, ReplicaParams};
-use cluster::{Change, SimulatedCluster};
+use cluster::{Change, SimulatedCluster, divided};
 use process::Process;
 use replica::ServingProcess;
 
@@ -51,7 +51,9 @@ struct Totals {
 struct World {
     rng: StdRng,
     fleet: SimulatedFleet,
-    clusters: BTreeMap<ClusterName, Arc<SimulatedCluster>>,
+    /// Objects of each shard.
+    clusters: BTreeMap<Shard, Arc<SimulatedCluster>>,
+    rules: ShardRules,
     processes: Vec<(Process, Arc<SimulatedBackend>)>,
     replicas: Vec<(ServingProcess, Arc<SimulatedBackend>)>,
     started: usize,
@@ -72,7 +74,8 @@ impl World {
             delay: Duration::from_millis(if rng.random_bool(0.5) { 5 } else { 300 }),
         };
         let clusters = rng.random_range(1..4);
-        let mut world = Self { forgets: rng.random_bool(0.4), ..Self::with(faults, clusters, 0.1) };
+        let rules = if rng.random_bool(0.5) { divided() } else { ShardRules::default() };
+        let mut world = Self { forgets: rng.random_bool(0.4), ..Self::with(faults, clusters, 0.1, rules) };
         for _ in 0..COLLECTORS {
             world.join();
         }
@@ -84,12 +87,15 @@ impl World {
     }
 
     /// Returns a fleet without collectors, whose clusters fail with this probability.
-    fn with(faults: Faults, clusters: usize, failures: f64) -> Self {
-        let cluster = |at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(failures)));
+    fn with(faults: Faults, clusters: usize, failures: f64, rules: ShardRules) -> Self {
+        let names = (0..clusters).map(|at| format!("c{at}").parse().unwrap());
+        let shards: Vec<_> = names.flat_map(|name| rules.shards_of(&name)).collect();
+        let cluster = |shard| (shard, Arc::new(SimulatedCluster::new(failures)));
         Self {
             rng: rng(),
             fleet: SimulatedFleet::new(faults),
-            clusters: (0..clusters).map(cluster).collect(),
+            clusters: shards.into_iter().map(cluster).collect(),
+            rules,
             processes: Vec::new(),
             replicas: Vec::new(),
             started: 0,
@@ -112,9 +118,9 @@ impl World {
     fn steer(&mut self) {
         let collector = self.processes[self.rng.random_range(0..self.processes.len())].0.name.clone();
         let at = self.rng.random_range(0..self.clusters.len());
-        let Some(cluster) = self.clusters.keys().nth(at).cloned() else { return };
+        let Some(shard) = self.clusters.keys().nth(at).cloned() else { return };
         match self.rng.random_range(0..5) {
-            0..3 => self.set(RosterItem::Pin { cluster, collector }),
+            0..3 => self.set(RosterItem::Pin { shard, collector }),
             3 => self.set(RosterItem::Drain(collector)),
             _ => self.fleet.clear_roster(),
         }
@@ -124,6 +130,7 @@ impl World {
         self.started += 1;
         let mut params = CollectorParams::new(&format!("collector-{}", self.started), Duration::from_secs(3600));
         params.checkpoint = Duration::from_secs(3);
+        params.shards = self.rules.clone();
         (params.writer.queue_bytes, params.writer.window) = (2000, 4);
         let backend = Arc::new(self.fleet.connect());
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
@@ -133,7 +140,8 @@ impl World {
     fn start_replica(&self) -> (ServingProcess, Arc<SimulatedBackend>) {
         let backend = Arc::new(self.fleet.connect());
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
-        (ServingProcess::start(ReplicaParams::new("replica"), shared, self.clusters.keys()), backend)
+        let params = ReplicaParams { shards: self.rules.clone(), ..ReplicaParams::new("replica") };
+        (ServingProcess::start(params, shared, self.clusters.keys()), backend)
     }
 
     fn disturb_replicas(&mut self) {
@@ -229,7 +237,7 @@ impl World {
                 .log()
                 .history()
                 .into_iter()
-                .find_map(|entry| (entry.partition.cluster == *name).then_some(entry.partition))
+                .find_map(|entry| (shard_of(&entry.partition) == *name).then_some(entry.partition))
             else {
                 return Some(format!("{name} has no entry"));
             };
@@ -300,7 +308,7 @@ impl World {
         }
         self.totals.restarts += restarts.values().sum::<u64>();
         for (partition, restarts) in restarts {
-            let cluster = &self.clusters[&partition.cluster];
+            let cluster = &self.clusters[&shard_of(&partition)];
             if restarts == 1 {
                 let expected: Vec<_> = cluster.changes_after(listed[&partition]);
                 assert_eq!(changes.remove(&partition).unwrap_or_default(), expected, "changes of {partition}");
@@ -308,6 +316,12 @@ impl World {
             }
         }
     }
+}
+
+/// Returns the shard that a partition is in: each has one resource.
+fn shard_of(partition: &Partition) -> Shard {
+    let name = (partition.resource.resource == "secrets").then(|| ShardName::new("secrets").unwrap());
+    Shard { cluster: partition.cluster.clone(), name }
 }
 
 fn simulate(seed: u64, totals: &mut Totals) {
@@ -341,7 +355,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
 #[test]
 fn change_waits_for_the_log_also_after_its_watch_was_given_up() {
     rebalance::run(8, async || {
-        let mut world = World::with(Faults::NONE, 1, 0.0);
+        let mut world = World::with(Faults::NONE, 1, 0.0, ShardRules::default());
         world.join();
         world.step().await;
         world.settle().await;

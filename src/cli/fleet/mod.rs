@@ -43,7 +43,7 @@ enum Command {
         prod-eu --auto -c hub.toml\n\nThe cluster stays while the process of the collector runs and does not drain."
     )]
     Move {
-        /// The cluster
+        /// The cluster as shown by `fleet status`: with its shard if it is divided, as in prod-eu/pods
         cluster: String,
         /// The collector as shown by `fleet status`, or the beginning of its name
         #[arg(required_unless_present = "auto")]

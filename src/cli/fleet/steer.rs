@@ -46,7 +46,7 @@ impl Fleet {
         let view = self.observe().await?;
         let (found, to) = (view.cluster(cluster)?, view.collector(collector)?);
         view.ensure_receives(found, to)?;
-        self.roster.put(&RosterItem::Pin { cluster: found.name.clone(), collector: to.name.clone() }).await?;
+        self.roster.put(&RosterItem::Pin { shard: found.shard.clone(), collector: to.name.clone() }).await?;
         if found.owner.as_ref() == Some(&to.name) {
             return show(&format!("{cluster} stays on {}", to.name));
         }
@@ -54,7 +54,7 @@ impl Fleet {
         let deadline = Deadline::new(timeout, &problem);
         loop {
             let owners = self.roster.owners().await?;
-            if owners.iter().any(|own| own.cluster == found.name && own.collector == to.name) {
+            if owners.iter().any(|own| own.shard == found.shard && own.collector == to.name) {
                 let from = found.owner.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
                 return show(&format!("{cluster} has moved{from} to {}, and stays there", to.name));
             }
@@ -69,7 +69,7 @@ impl Fleet {
         let Some(collector) = found.pinned_to.clone() else {
             return show(&format!("{cluster} is not pinned"));
         };
-        self.roster.remove(&RosterItem::Pin { cluster: found.name.clone(), collector }).await?;
+        self.roster.remove(&RosterItem::Pin { shard: found.shard.clone(), collector }).await?;
         show(&format!("{cluster} is no longer pinned"))
     }
 
@@ -82,9 +82,9 @@ impl Fleet {
         }
         self.roster.put(&RosterItem::Drain(from.name.clone())).await?;
         let owned = view.clusters.iter().filter(|own| own.owner.as_ref() == Some(&from.name));
-        let owned: BTreeSet<_> = owned.map(|own| own.name.clone()).collect();
+        let owned: BTreeSet<_> = owned.map(|own| own.shard.clone()).collect();
         let is_left =
-            |own: &&Ownership| own.collector == from.name || (own.collector.is_empty() && owned.contains(&own.cluster));
+            |own: &&Ownership| own.collector == from.name || (own.collector.is_empty() && owned.contains(&own.shard));
         let deadline = Deadline::new(timeout, &format!("{} drains, but still has clusters", from.name));
         let mut last = None;
         loop {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cli::fit::{Fitted, note};
 use crate::cli::print::{grouped, span};
 use informer_hub_roles::{Member, MoveInProgress, Ownership, RosterEntry, RosterItem};
-use informer_hub_types::{ClusterName, clock, first_names, nearest_name};
+use informer_hub_types::{Shard, clock, first_names, nearest_name};
 
 /// Differences of letters up to which a name is suggested.
 const NEAR: usize = 3;
@@ -43,7 +43,10 @@ pub(super) struct CollectorView {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterView {
-    pub(super) name: ClusterName,
+    /// The cluster, or `cluster/shard` if it is divided.
+    pub(super) name: String,
+    #[serde(skip)]
+    pub(super) shard: Shard,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) owner: Option<String>,
     pub(super) epoch: u64,
@@ -58,7 +61,7 @@ pub(super) struct ClusterView {
 #[derive(Default)]
 struct Settings<'r> {
     drains: BTreeSet<&'r str>,
-    pins: BTreeMap<&'r ClusterName, &'r str>,
+    pins: BTreeMap<&'r Shard, &'r str>,
     moving: Option<&'r MoveInProgress>,
 }
 
@@ -68,7 +71,7 @@ impl<'r> Settings<'r> {
         for entry in roster {
             match &entry.item {
                 RosterItem::Drain(collector) => _ = settings.drains.insert(collector),
-                RosterItem::Pin { cluster, collector } => _ = settings.pins.insert(cluster, collector),
+                RosterItem::Pin { shard, collector } => _ = settings.pins.insert(shard, collector),
                 RosterItem::Move(held) => settings.moving = held.as_ref(),
                 RosterItem::Member(_) => {}
             }
@@ -77,14 +80,15 @@ impl<'r> Settings<'r> {
     }
 
     fn cluster(&self, own: &Ownership) -> ClusterView {
-        let held = self.moving.filter(|held| held.cluster == own.cluster && held.to != own.collector);
+        let held = self.moving.filter(|held| held.shard == own.shard && held.to != own.collector);
         let released = Some(&own.next).filter(|next| own.collector.is_empty() && !next.is_empty());
         ClusterView {
-            name: own.cluster.clone(),
+            name: own.shard.to_string(),
+            shard: own.shard.clone(),
             owner: Some(own.collector.clone()).filter(|owner| !owner.is_empty()),
             epoch: own.epoch,
             weight: own.weight,
-            pinned_to: self.pins.get(&own.cluster).map(|collector| (*collector).to_owned()),
+            pinned_to: self.pins.get(&own.shard).map(|collector| (*collector).to_owned()),
             moving_to: released.or(held.map(|held| &held.to)).cloned(),
         }
     }
@@ -216,7 +220,7 @@ impl ClusterView {
             self.pinned_to.as_ref().map(|to| if is_there { "pinned".to_owned() } else { format!("pinned to {to}") });
         let notes: Vec<_> = [free, moving, pinned].into_iter().flatten().collect();
         let owner = self.owner.clone().unwrap_or_default();
-        vec![self.name.to_string(), owner, self.epoch.to_string(), grouped(self.weight), notes.join(", ")]
+        vec![self.name.clone(), owner, self.epoch.to_string(), grouped(self.weight), notes.join(", ")]
     }
 }
 
@@ -234,9 +238,9 @@ mod tests {
     use super::*;
 
     fn own(cluster: &str, collector: &str, next: &str, weight: u64) -> Ownership {
-        let cluster = ClusterName::new(cluster).unwrap();
+        let shard = cluster.parse().unwrap();
         let (collector, next) = (collector.to_owned(), next.to_owned());
-        Ownership { cluster, collector, next, epoch: 3, revision: 9, weight }
+        Ownership { shard, collector, next, epoch: 3, revision: 9, weight }
     }
 
     fn view() -> FleetOverview {
@@ -249,15 +253,15 @@ mod tests {
             let (prefer, contends_for) = (BTreeMap::new(), contends_for(name));
             RosterItem::Member(Member { name: name.to_owned(), zone: zone.to_owned(), prefer, contends_for })
         };
-        let cluster = |name: &str| ClusterName::new(name).unwrap();
+        let shard = |name: &str| name.parse().unwrap();
         let items = [
             member("hub-0-17-aa", "eu-west"),
             member("hub-0-18-bb", ""),
             member("hub-1-17-cc", ""),
             RosterItem::Drain("hub-1-17-cc".to_owned()),
-            RosterItem::Pin { cluster: cluster("prod-eu"), collector: "hub-0-17-aa".to_owned() },
+            RosterItem::Pin { shard: shard("prod-eu"), collector: "hub-0-17-aa".to_owned() },
             RosterItem::Move(Some(MoveInProgress {
-                cluster: cluster("prod-us"),
+                shard: shard("prod-us/pods"),
                 from: "hub-1-17-cc".to_owned(),
                 to: "hub-0-17-aa".to_owned(),
             })),
@@ -267,7 +271,7 @@ mod tests {
             items.into_iter().map(|item| RosterEntry { item, revision: 1, written_millis: now - 12_300 }).collect();
         let owners = [
             own("prod-eu", "hub-0-17-aa", "", 12_000),
-            own("prod-us", "hub-1-17-cc", "", 300),
+            own("prod-us/pods", "hub-1-17-cc", "", 300),
             own("test", "", "hub-0-17-aa", 0),
         ];
         FleetOverview::new(&entries, &owners, &["hub-0-17-aa", "hub-1-17-cc"].map(str::to_owned).into())
@@ -283,7 +287,7 @@ mod tests {
             "hub-0-18-bb 0 0 not seen for 12s".to_owned(),
             "hub-1-17-cc 1 300 draining".to_owned(),
             format!("prod-eu hub-0-17-aa 3 {twelve} pinned"),
-            "prod-us hub-1-17-cc 3 300 moving to hub-0-17-aa".to_owned(),
+            "prod-us/pods hub-1-17-cc 3 300 moving to hub-0-17-aa".to_owned(),
             "test 3 0 no owner, moving to hub-0-17-aa".to_owned(),
         ] {
             assert!(lines.contains(&line), "{line}\n{text}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::node::{bytes, default, duration, human, labels, list, pattern, secret, size, table, text};
+use super::node::{bytes, default, duration, human, labels, list, named, pattern, secret, size, table, text};
 use crate::FleetConfig;
 use crate::fleet_config::{ROLES, WINDOW_AGE, WINDOW_BYTES};
 
@@ -44,6 +44,7 @@ pub(super) fn fleet() -> Value {
             ("window", default(window, json!({}))),
             ("zone", text("Zone of the process. Requires prefer.")),
             ("prefer", prefer),
+            ("shards", shards()),
         ],
     );
     fleet["dependentRequired"] = json!({ "zone": ["prefer"], "prefer": ["zone"] });
@@ -51,4 +52,25 @@ pub(super) fn fleet() -> Value {
     fleet
 }
 
+/// `[fleet.shards]`.
+fn shards() -> Value {
+    let cluster = json!({ "type": "string", "pattern": CLUSTERS });
+    let clusters =
+        list("Names of the clusters that are divided, in which * is any text. Unset: all clusters.", 1, &cluster);
+    let resource = json!({ "type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" });
+    let resources = list("Resources of the shard, as kubectl names them.", 1, &resource);
+    let namespaces = super::namespaces(
+        "Namespaces of the shard, which [resources] lists too. Unset: all informers of the resources.",
+    );
+    let mut shard = table(
+        "Resources of clusters that a collector watches apart from the rest of the cluster.",
+        vec![("clusters", clusters), ("resources", resources), ("namespaces", namespaces)],
+    );
+    shard["required"] = json!(["resources"]);
+    let description = "Shards of clusters that are too much for one collector. A resource belongs to the first shard by name, \
+                       after those with namespaces; what belongs to none stays together.";
+    named(description, super::NAMESPACE, &shard)
+}
+
+const CLUSTERS: &str = "^[A-Za-z0-9*][A-Za-z0-9._*-]*$";
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$";

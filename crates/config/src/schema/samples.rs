@@ -31,7 +31,7 @@ const FILES: [&str; 15] = [
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
 /// Further lines that a key requires, besides the required keys of its table.
-const BESIDE: [(&str, &str); 25] = [
+const BESIDE: [(&str, &str); 28] = [
     ("ha.lease.cluster", "namespace = \"hub\""),
     ("ha.lease.name", "namespace = \"hub\""),
     ("hub.audit.keep", "path = \"audit.log\""),
@@ -57,6 +57,9 @@ const BESIDE: [(&str, &str); 25] = [
     ("sinks.*.on_filter_error", "filter = \"true\""),
     ("sinks.*.password", "user = \"hub\""),
     ("sinks.*.user", "password = { env = \"NATS_PASSWORD\" }"),
+    ("sinks.*.rate_limit.burst", "events_per_second = 10\n"),
+    ("fleet.shards.*.clusters", "resources = [\"pods\"]\n"),
+    ("fleet.shards.*.namespaces", "resources = [\"pods\"]\n"),
 ];
 
 /// Returns a valid configuration with or without a value for a key. `of` is the type to which the key belongs.
@@ -69,9 +72,6 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     if value.is_some() {
         lines += beside;
     }
-    if value.is_some() && key.path == "sinks.*.rate_limit.burst" {
-        lines += "events_per_second = 10\n";
-    }
     let is_provider = parent.ends_with(".providers.*");
     if value.is_some() && is_provider && name != "command" {
         lines += "command = \"credentials\"\n";
@@ -79,7 +79,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let of = if is_provider { Some("cluster-profiles") } else { of };
     let top = parent.split('.').next().expect("a path has a first step");
     let at = |table: &str, always: &str| {
-        let header = parent.replacen(".*", &format!(".{}", table.split('.').nth(1).unwrap_or_default()), 1);
+        let header = parent.replacen(".*", &format!(".{}", table.split('.').nth(1).unwrap_or("a")), 1);
         let header = header.replace(".*", ".b");
         let own = value.is_some() && top == table.split('.').next().unwrap_or_default();
         match own {
@@ -93,7 +93,11 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let server = if top == "clusters" && reaches { "" } else { "server = \"https://eu\"\n" };
     let labels = if name == "labels" && value.is_some() { "" } else { "labels = { tier = \"prod\" }\n" };
     let named = if key.path == "resources.*.resource" { "resources.apps" } else { "resources.pods" };
-    let named_needs = if named == "resources.apps" && value.is_none() { "resource = \"pods\"\n" } else { "" };
+    let named_needs = match (key.path.as_str(), value) {
+        ("resources.*.resource", None) => "resource = \"pods\"\n",
+        ("fleet.shards.*.namespaces", Some(_)) => "namespaces = [\"shop\"]\n",
+        _ => "",
+    };
     let hub = if key.path == "hub.auth.allow_unauthenticated" { "listen = \"127.0.0.1:0\"\n" } else { "" };
     let kind = of.filter(|_| top == "sinks").unwrap_or("webhook");
     let needs = match (kind, name) {

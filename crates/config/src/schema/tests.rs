@@ -48,6 +48,7 @@ const BEYOND: &[&str] = &[
     "has no effect in a fleet",
     "has no effect without the role deliver",
     "has collect beside another role",
+    "no entry of [resources] watches",
 ];
 
 /// Returns the schema errors of a text; empty if it is valid or not TOML.

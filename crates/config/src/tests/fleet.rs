@@ -1,6 +1,7 @@
 //! Tests of `[fleet]`.
 
 use super::*;
+use informer_hub_types::{ShardName, ShardRule};
 
 const FLEET: &str = "[fleet]\nnats = [\"nats://a\", \"tls://b:4222\"]\nname = \"prod\"\nroles = [\"collect\"]\n";
 
@@ -38,6 +39,45 @@ fn keys_are_read() {
     let changed =
         ["fleet.credentials", "fleet.replicas", "fleet.window.age", "fleet.window.bytes", "fleet.zone", "fleet.prefer"];
     assert_eq!(fleet_keys_to_restart(Some(&default), Some(&expected)), changed);
+}
+
+#[test]
+fn shards_are_read() {
+    let rule = |name: &str, clusters: &[&str], namespaces: &[&str]| ShardRule {
+        name: ShardName::new(name).unwrap(),
+        clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
+        resources: vec!["pods".parse().unwrap()],
+        namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let found =
+        fleet("shards.all = { resources = [\"pods\"] }\nshards.b = { resources = [\"pods\"], clusters = [\"c*\"] }\n");
+    assert_eq!(found.shards, [rule("all", &[], &[]), rule("b", &["c*"], &[])]);
+    let default = FleetConfig { shards: Vec::new(), ..found.clone() };
+    assert_eq!(fleet_keys_to_restart(Some(&default), Some(&found)), ["fleet.shards"]);
+    let text = format!(
+        "{BASE}namespaces = [\"shop\"]\n{FLEET}shards.a = {{ resources = [\"po\"], namespaces = [\"shop\"] }}\n"
+    );
+    let namespaced = Config::from_toml(&text).unwrap().fleet.unwrap();
+    assert_eq!(namespaced.shards[0].namespaces, ["shop"]);
+}
+
+#[test]
+fn shards_are_checked() {
+    for (shard, words) in [
+        ("a = {}", "fleet.shards.a: has no resources; write resources = [\"pods\"]"),
+        ("a = { resources = [] }", "fleet.shards.a.resources: is empty"),
+        ("a = { resources = [\"podz\"] }", "fleet.shards.a.resources[0]: no entry of [resources] watches podz"),
+        (
+            "a = { resources = [\"pods\"], namespaces = [\"x\"] }",
+            "no entry of [resources] watches pods in namespace \"x\" by itself",
+        ),
+        ("a = { resources = [\"pods\"], clusters = [] }", "fleet.shards.a.clusters: selects no cluster"),
+        ("a = { resources = [\"pods\"], clusters = [\"?\"] }", "\"?\" is not a name of clusters"),
+        ("A = { resources = [\"pods\"] }", "shard name \"A\" is not valid"),
+        ("a = { resource = [\"pods\"], resources = [\"pods\"] }", "fleet.shards.a.resource: unknown key"),
+    ] {
+        only_in_fleet(&format!("shards.{shard}"), 1, words);
+    }
 }
 
 #[test]

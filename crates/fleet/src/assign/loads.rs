@@ -3,18 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::rendezvous::{name_hash, score};
-use super::{Balance, ClusterLoad, Collector};
+use super::{Balance, Collector, ShardLoad};
 
 /// Units of a relative load in one share: 1,000,000 is a balanced collector.
 const SHARE: u64 = 1_000_000;
 
-/// Assignment with the loads that follow from it. Clusters and collectors are indices.
+/// Assignment with the loads that follow from it. Shards and collectors are indices.
 pub(super) struct Loads<'a> {
-    clusters: &'a [ClusterLoad],
+    shards: &'a [ShardLoad],
     collectors: &'a [Collector],
     hashes: Vec<u64>,
     assigned: Vec<Option<usize>>,
-    /// Clusters of each collector that may move, by weight.
+    /// Shards of each collector that may move, by weight.
     owned: Vec<BTreeSet<(u64, usize)>>,
     sums: Vec<u128>,
     /// Live collectors that are not draining, by relative load.
@@ -39,7 +39,7 @@ fn total(numbers: impl Iterator<Item = u64>) -> f64 {
 }
 
 impl<'a> Loads<'a> {
-    pub(super) fn new(clusters: &'a [ClusterLoad], collectors: &'a [Collector], balance: Balance) -> Self {
+    pub(super) fn new(shards: &'a [ShardLoad], collectors: &'a [Collector], balance: Balance) -> Self {
         let tolerance = balance.tolerance.clamp(0.0, 0.99);
         #[expect(
             clippy::cast_possible_truncation,
@@ -50,14 +50,14 @@ impl<'a> Loads<'a> {
         let slack = |part: f64| (tolerance * part * SHARE as f64) as u64;
         let live: Vec<_> = (0..collectors.len()).filter(|at| !collectors[*at].draining).collect();
         Self {
-            clusters,
+            shards,
             collectors,
             hashes: collectors.iter().map(|collector| name_hash(&collector.name)).collect(),
-            assigned: vec![None; clusters.len()],
+            assigned: vec![None; shards.len()],
             owned: vec![BTreeSet::new(); collectors.len()],
             sums: vec![0; collectors.len()],
             by_load: live.iter().map(|at| (0, *at)).collect(),
-            total_weight: total(clusters.iter().map(|load| load.weight)),
+            total_weight: total(shards.iter().map(|load| load.weight)),
             total_capacity: total(live.iter().map(|at| collectors[*at].capacity)),
             // Slightly within, so that rounding does not exceed the tolerance.
             low: SHARE - slack(0.98),
@@ -68,56 +68,56 @@ impl<'a> Loads<'a> {
         }
     }
 
-    pub(super) fn weight(&self, cluster: usize) -> u64 {
-        self.clusters[cluster].weight.max(1)
+    pub(super) fn weight(&self, shard: usize) -> u64 {
+        self.shards[shard].weight.max(1)
     }
 
-    pub(super) fn collector(&self, cluster: usize) -> Option<usize> {
-        self.assigned[cluster]
+    pub(super) fn collector(&self, shard: usize) -> Option<usize> {
+        self.assigned[shard]
     }
 
-    /// Assigns a cluster that never moves.
-    pub(super) fn pin(&mut self, cluster: usize, collector: usize) {
-        self.assigned[cluster] = Some(collector);
-        self.set_load(collector, self.sums[collector] + u128::from(self.weight(cluster)));
+    /// Assigns a shard that never moves.
+    pub(super) fn pin(&mut self, shard: usize, collector: usize) {
+        self.assigned[shard] = Some(collector);
+        self.set_load(collector, self.sums[collector] + u128::from(self.weight(shard)));
     }
 
-    /// Assigns a cluster, or moves it.
-    pub(super) fn add(&mut self, cluster: usize, collector: usize) {
-        let weight = self.weight(cluster);
-        if let Some(from) = self.assigned[cluster].replace(collector) {
-            self.owned[from].remove(&(weight, cluster));
+    /// Assigns a shard, or moves it.
+    pub(super) fn add(&mut self, shard: usize, collector: usize) {
+        let weight = self.weight(shard);
+        if let Some(from) = self.assigned[shard].replace(collector) {
+            self.owned[from].remove(&(weight, shard));
             self.set_load(from, self.sums[from] - u128::from(weight));
         }
-        self.owned[collector].insert((weight, cluster));
+        self.owned[collector].insert((weight, shard));
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a cluster to the collector with the highest score that has room, at best in the preferred zone.
-    pub(super) fn place(&mut self, cluster: usize) {
-        let (weight, hash) = (self.weight(cluster), name_hash(self.clusters[cluster].cluster.as_str()));
+    /// Assigns a shard to the collector with the highest score that has room, at best in the preferred zone.
+    pub(super) fn place(&mut self, shard: usize) {
+        let (weight, hash) = (self.weight(shard), name_hash(&self.shards[shard].shard.to_string()));
         let mut best: Option<(bool, f64, usize)> = None;
         for (at, collector) in self.collectors.iter().enumerate() {
             if collector.draining || self.relative(at, self.sums[at] + u128::from(weight)) > self.target_high {
                 continue;
             }
-            let candidate = (self.prefers(cluster, at), score(hash, self.hashes[at], collector.capacity.max(1)), at);
+            let candidate = (self.prefers(shard, at), score(hash, self.hashes[at], collector.capacity.max(1)), at);
             if best.is_none_or(|best| (candidate.0, candidate.1) > (best.0, best.1)) {
                 best = Some(candidate);
             }
         }
         let least = || self.by_load.first().map(|(_, at)| *at);
         if let Some(collector) = best.map(|(_, _, at)| at).or_else(least) {
-            self.add(cluster, collector);
+            self.add(shard, collector);
         }
     }
 
-    /// Moves clusters while a collector is out of balance and a move helps.
+    /// Moves shards while a collector is out of balance and a move helps.
     pub(super) fn rebalance(&mut self) {
         // Each move lowers a higher load below it, so this ends; the bound guards against a mistake in that.
-        for _ in 0..self.clusters.len().saturating_mul(16) {
-            let Some((cluster, to)) = self.relief().or_else(|| self.supply()) else { return };
-            self.add(cluster, to);
+        for _ in 0..self.shards.len().saturating_mul(16) {
+            let Some((shard, to)) = self.relief().or_else(|| self.supply()) else { return };
+            self.add(shard, to);
         }
     }
 
@@ -141,13 +141,13 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns the best cluster to move between two collectors: into its zone, then as heavy as both can use.
+    /// Returns the best shard to move between two collectors: into its zone, then as heavy as both can use.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;
         let mut best: Option<((bool, bool, u64), usize)> = None;
-        for (weight, cluster) in &self.owned[from] {
-            let (here, there) = (self.prefers(*cluster, from), self.prefers(*cluster, to));
+        for (weight, shard) in &self.owned[from] {
+            let (here, there) = (self.prefers(*shard, from), self.prefers(*shard, to));
             let weight_of = u128::from(*weight);
             let (left, grown) =
                 (self.relative(from, self.sums[from] - weight_of), self.relative(to, self.sums[to] + weight_of));
@@ -158,14 +158,14 @@ impl<'a> Loads<'a> {
             // One that fits badly is better the lighter it is.
             let rank = (there && !here, fits, if fits { *weight } else { u64::MAX - *weight });
             if best.is_none_or(|(other, _)| rank > other) {
-                best = Some((rank, *cluster));
+                best = Some((rank, *shard));
             }
         }
-        best.map(|(_, cluster)| (cluster, to))
+        best.map(|(_, shard)| (shard, to))
     }
 
-    fn prefers(&self, cluster: usize, collector: usize) -> bool {
-        self.clusters[cluster].zone.as_ref().is_some_and(|zone| self.collectors[collector].zone.as_ref() == Some(zone))
+    fn prefers(&self, shard: usize, collector: usize) -> bool {
+        self.shards[shard].zone.as_ref().is_some_and(|zone| self.collectors[collector].zone.as_ref() == Some(zone))
     }
 
     /// Returns a load in relation to the collector's share.

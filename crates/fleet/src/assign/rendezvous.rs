@@ -1,6 +1,6 @@
-//! Weighted rendezvous hashing: each pair of cluster and collector has a score, and the highest score wins.
+//! Weighted rendezvous hashing: each pair of shard and collector has a score, and the highest score wins.
 //!
-//! A collector's share of wins is its capacity's share. If it is removed, only its own clusters change.
+//! A collector's share of wins is its capacity's share. If it is removed, only its own shards change.
 
 /// Returns a hash of a name that is equal in every process and version.
 pub(super) fn name_hash(name: &str) -> u64 {
@@ -12,9 +12,9 @@ pub(super) fn name_hash(name: &str) -> u64 {
 }
 
 /// Returns the score of a pair, given the hashes of both names.
-pub(super) fn score(cluster: u64, collector: u64, capacity: u64) -> f64 {
+pub(super) fn score(shard: u64, collector: u64, capacity: u64) -> f64 {
     // 53 bits, so that the number is exact and lies within (0, 1).
-    let bits = mix(cluster ^ collector.rotate_left(32)) >> 11;
+    let bits = mix(shard ^ collector.rotate_left(32)) >> 11;
     #[expect(clippy::cast_precision_loss, reason = "53 bits are exact, and capacities need not be")]
     let (unit, capacity) = ((bits as f64 + 0.5) / (1_u64 << 53) as f64, capacity as f64);
     -capacity / unit.ln()

@@ -2,7 +2,7 @@
 
 use async_nats::jetstream::kv::{Entry, Store, Watch};
 use futures::stream::{self, BoxStream, StreamExt};
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 use super::{NatsError, subject_of};
 use crate::cluster_change::ClusterChange;
@@ -60,15 +60,15 @@ pub(super) async fn follow_clusters(
     subjects: &Subjects,
     contents: &'static str,
     complete: fn(u64) -> ClusterChange,
-    entry: fn(ClusterName, Entry) -> ClusterChange,
+    entry: fn(Shard, Entry) -> ClusterChange,
 ) -> Result<ClusterChanges, NatsError> {
     let (watch, subjects) = (BucketWatch::open(store, contents).await?, subjects.clone());
     let changes = stream::try_unfold((watch, subjects), move |(mut watch, subjects)| async move {
         while let Some(change) = watch.next().await? {
             let change = match change {
                 BucketChange::Complete(revision) => complete(revision),
-                BucketChange::Entry(changed) => match subjects.cluster(&subject_of(&changed.key)) {
-                    Some(cluster) => entry(cluster, changed),
+                BucketChange::Entry(changed) => match subjects.shard(&subject_of(&changed.key)) {
+                    Some(shard) => entry(shard, changed),
                     None if watch.complete.1 => complete(changed.revision),
                     None => continue,
                 },

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use async_nats::jetstream::kv::{Entry, Operation, Store};
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 use super::bucket_watch::{ClusterChanges, follow_clusters, last_revision};
-use super::{NatsError, cluster_key, context, open_bucket, write_entry};
+use super::{NatsError, context, open_bucket, shard_key, write_entry};
 use crate::cluster_change::ClusterChange;
 use crate::cluster_document::ClusterDocument;
 use crate::partition::Subjects;
@@ -35,9 +35,9 @@ impl Documents {
     }
 
     /// Returns the document about a cluster, and its revision.
-    pub async fn get(&self, cluster: &ClusterName) -> Result<Option<(u64, ClusterDocument)>, NatsError> {
-        let what = format!("document of cluster {cluster}");
-        let entry = self.store.entry(cluster_key(&self.subjects, cluster)).await;
+    pub async fn get(&self, shard: &Shard) -> Result<Option<(u64, ClusterDocument)>, NatsError> {
+        let what = format!("document of {shard}");
+        let entry = self.store.entry(shard_key(&self.subjects, shard)).await;
         let entry = entry.map_err(NatsError::request(format!("read the {what}")))?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
         let document = ClusterDocument::decode(&entry.value).map_err(|source| NatsError::Decode { what, source })?;
@@ -58,13 +58,13 @@ impl Documents {
     /// if the document has changed.
     pub async fn put(
         &self,
-        cluster: &ClusterName,
+        shard: &Shard,
         document: &ClusterDocument,
         seen: Option<u64>,
     ) -> Result<Option<u64>, NatsError> {
-        let action = format!("write the document of cluster {cluster}");
+        let action = format!("write the document of {shard}");
         let value = document.encode().map_err(NatsError::request(action.clone()))?;
-        write_entry(&self.store, cluster_key(&self.subjects, cluster), value, seen, action).await
+        write_entry(&self.store, shard_key(&self.subjects, shard), value, seen, action).await
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-clusters", subjects.fleet())
 }
 
-fn change(cluster: ClusterName, entry: Entry) -> ClusterChange {
+fn change(shard: Shard, entry: Entry) -> ClusterChange {
     let Entry { revision, operation, value, .. } = entry;
-    ClusterChange::Document { cluster, revision, document: (operation == Operation::Put).then_some(value) }
+    ClusterChange::Document { shard, revision, document: (operation == Operation::Put).then_some(value) }
 }

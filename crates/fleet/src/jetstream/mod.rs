@@ -29,7 +29,7 @@ use async_nats::jetstream::context::{ContextBuilder, GetStreamErrorKind};
 use async_nats::jetstream::kv::{CreateErrorKind, UpdateErrorKind};
 use async_nats::jetstream::{Context, ErrorCode, kv};
 use bytes::Bytes;
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 pub use bucket_watch::ClusterChanges;
 pub use buckets::Buckets;
@@ -106,10 +106,9 @@ fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> C
         .build(client)
 }
 
-/// Returns the key of a cluster in a bucket.
-fn cluster_key(subjects: &Subjects, cluster: &ClusterName) -> String {
-    let filter = subjects.of_cluster(cluster);
-    key_of(filter.trim_end_matches(".>"))
+/// Returns the key of a shard in a bucket.
+fn shard_key(subjects: &Subjects, shard: &Shard) -> String {
+    key_of(&subjects.of_shard(shard))
 }
 
 /// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry. Returns

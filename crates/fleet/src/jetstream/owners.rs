@@ -1,4 +1,4 @@
-//! Bucket of owners: which collector holds which cluster, under which epoch.
+//! Bucket of owners: which collector holds which shard, under which epoch.
 //!
 //! Every change compares the revision of the entry that the caller has seen. The epoch is a part of the value instead of the
 //! bucket's revision: the owner of a cluster keeps its epoch if the bucket is deleted and created again.
@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_nats::jetstream::kv::{Entry, Operation, Store};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 
 use super::bucket_watch::{ClusterChanges, follow_clusters, last_revision};
-use super::{NatsError, cluster_key, context, find_bucket, open_bucket, subject_of, write_entry};
+use super::{NatsError, context, find_bucket, open_bucket, shard_key, subject_of, write_entry};
 use crate::cluster_change::ClusterChange;
 use crate::ownership::Ownership;
 use crate::partition::Subjects;
@@ -24,7 +24,7 @@ const CONTENTS: &str = "owners";
 /// Entries that are read at once.
 const READS: usize = 32;
 
-/// Claims clusters for collectors in a key-value bucket of JetStream.
+/// Claims shards of clusters for collectors in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]
 pub struct Owners {
     store: Store,
@@ -53,30 +53,29 @@ impl Owners {
         Ok(store.map(|store| Self { store, subjects }))
     }
 
-    /// Returns the entry of a cluster.
-    pub async fn get(&self, cluster: &ClusterName) -> Result<Option<Ownership>, NatsError> {
-        let entry = self.store.entry(cluster_key(&self.subjects, cluster)).await;
-        let entry = entry.map_err(NatsError::request(format!("read the owner of cluster {cluster}")))?;
+    /// Returns the entry of a shard.
+    pub async fn get(&self, shard: &Shard) -> Result<Option<Ownership>, NatsError> {
+        let entry = self.store.entry(shard_key(&self.subjects, shard)).await;
+        let entry = entry.map_err(NatsError::request(format!("read the owner of {shard}")))?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
-        let decoded = decode(cluster, entry.revision, entry.value);
-        let decoded =
-            decoded.map_err(|source| NatsError::Decode { what: format!("owner of cluster {cluster}"), source });
+        let decoded = decode(shard, entry.revision, entry.value);
+        let decoded = decoded.map_err(|source| NatsError::Decode { what: format!("owner of {shard}"), source });
         decoded.map(Some)
     }
 
-    /// Makes `collector` the owner of a cluster, after the entry that the caller has seen. `newest` is the newest epoch that
+    /// Makes `collector` the owner of a shard, after the entry that the caller has seen. `newest` is the newest epoch that
     /// the caller knows from the log. Returns `None` if the entry has changed.
     pub async fn claim(
         &self,
-        cluster: &ClusterName,
+        shard: &Shard,
         collector: &str,
         seen: Option<&Ownership>,
         newest: u64,
     ) -> Result<Option<Ownership>, NatsError> {
         let epoch = seen.map_or(0, |seen| seen.epoch).max(newest).saturating_add(1);
         let (weight, revision) = (seen.map_or(0, |seen| seen.weight), seen.map(|seen| seen.revision));
-        let (cluster, collector, next) = (cluster.clone(), collector.to_owned(), String::new());
-        self.write(Ownership { cluster, collector, next, epoch, revision: 0, weight }, revision).await
+        let (shard, collector, next) = (shard.clone(), collector.to_owned(), String::new());
+        self.write(Ownership { shard, collector, next, epoch, revision: 0, weight }, revision).await
     }
 
     /// Renews an ownership: same epoch, new revision. Returns `None` if it is lost.
@@ -96,20 +95,20 @@ impl Owners {
         self.write(released, Some(own.revision)).await.map(|released| released.is_some())
     }
 
-    /// Returns the entries of all clusters that ever had an owner.
+    /// Returns the entries of all shards that ever had an owner.
     pub async fn all(&self) -> Result<Vec<Ownership>, NatsError> {
         let action = || "read the owners of the clusters".to_owned();
         let keys = self.store.keys().await.map_err(NatsError::request(action()))?;
         let keys: Vec<String> = keys.try_collect().await.map_err(NatsError::request(action()))?;
         let mut reading = Vec::new();
-        for cluster in keys.iter().filter_map(|key| self.subjects.cluster(&subject_of(key))) {
-            reading.push(async move { self.get(&cluster).await });
+        for shard in keys.iter().filter_map(|key| self.subjects.shard(&subject_of(key))) {
+            reading.push(async move { self.get(&shard).await });
         }
         let read: Vec<Option<Ownership>> = stream::iter(reading).buffered(READS).try_collect().await?;
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Follows the entries of all clusters. The stream ends, or fails, if it has to be opened again.
+    /// Follows the entries of all shards. The stream ends, or fails, if it has to be opened again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
@@ -120,8 +119,8 @@ impl Owners {
     }
 
     async fn write(&self, own: Ownership, revision: Option<u64>) -> Result<Option<Ownership>, NatsError> {
-        let action = format!("write the owner of cluster {}", own.cluster);
-        let key = cluster_key(&self.subjects, &own.cluster);
+        let action = format!("write the owner of {}", own.shard);
+        let key = shard_key(&self.subjects, &own.shard);
         let Some(written) = write_entry(&self.store, key, encode(&own).into(), revision, action).await? else {
             return Ok(None);
         };
@@ -133,10 +132,10 @@ pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-owners", subjects.fleet())
 }
 
-fn change(cluster: ClusterName, entry: Entry) -> ClusterChange {
+fn change(shard: Shard, entry: Entry) -> ClusterChange {
     let Entry { revision, operation, value, .. } = entry;
-    let owner = (operation == Operation::Put).then(|| decode(&cluster, revision, value)).transpose();
-    ClusterChange::Owner { cluster, revision, owner }
+    let owner = (operation == Operation::Put).then(|| decode(&shard, revision, value)).transpose();
+    ClusterChange::Owner { shard, revision, owner }
 }
 
 fn encode(own: &Ownership) -> Vec<u8> {
@@ -149,7 +148,7 @@ fn encode(own: &Ownership) -> Vec<u8> {
 }
 
 /// Decodes an entry. Those of earlier versions end after the collector, and those versions ignore the rest.
-fn decode(cluster: &ClusterName, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
+fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {
         return Err(DecodeError::Newer { found, known: FORMAT });
@@ -160,5 +159,5 @@ fn decode(cluster: &ClusterName, revision: u64, mut value: Bytes) -> Result<Owne
     if !value.is_empty() {
         (weight, next) = (take_integer(&mut value, "weight")?, take_text(&mut value, "next collector")?);
     }
-    Ok(Ownership { cluster: cluster.clone(), collector, next, epoch, revision, weight })
+    Ok(Ownership { shard: shard.clone(), collector, next, epoch, revision, weight })
 }

@@ -7,16 +7,19 @@ use futures::future::BoxFuture;
 use informer_hub_reflector::{
     Connection, Connector, Discovered, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
 };
-use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, View};
+use informer_hub_types::{ApiResource, ClusterName, ClusterTraffic, ResourceRef, Scope, Shard, View};
 
+use super::Shared;
+use super::knowledge::Knowledge;
 use super::session::Session;
 use super::source::CollectingSource;
 use crate::selection;
 
-/// Wraps the connector of a cluster.
+/// Wraps the connector of a cluster. Each informer writes under the session of its shard.
 pub(super) struct CollectingConnector {
     pub(super) inner: Arc<dyn Connector>,
-    pub(super) session: Arc<Session>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) cluster: ClusterName,
 }
 
 impl fmt::Debug for CollectingConnector {
@@ -27,17 +30,46 @@ impl fmt::Debug for CollectingConnector {
 
 impl Connector for CollectingConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
-        let (connecting, session) = (self.inner.connect(), Arc::clone(&self.session));
+        let connecting = self.inner.connect();
+        let owned = OwnedCluster { shared: Arc::clone(&self.shared), cluster: self.cluster.clone() };
         Box::pin(async move {
             let inner = connecting.await?;
-            Ok(Arc::new(CollectingConnection { inner, session }) as Arc<dyn Connection>)
+            Ok(Arc::new(CollectingConnection { inner, owned }) as Arc<dyn Connection>)
         })
     }
 }
 
 struct CollectingConnection {
     inner: Arc<dyn Connection>,
-    session: Arc<Session>,
+    owned: OwnedCluster,
+}
+
+/// Cluster of which this collector owns one shard or more.
+#[derive(Clone)]
+struct OwnedCluster {
+    shared: Arc<Shared>,
+    cluster: ClusterName,
+}
+
+impl OwnedCluster {
+    fn shard_of(&self, resource: &ApiResource, scope: &Scope) -> Shard {
+        self.shared.params.shards.shard_of(&self.cluster, resource, scope.namespace.as_deref())
+    }
+
+    /// Returns the session under which an informer writes.
+    fn session_of(&self, resource: &ApiResource, scope: &Scope) -> Arc<Session> {
+        let shard = self.shard_of(resource, scope);
+        let session = self.shared.sessions.lock().get(&shard).cloned();
+        // Lost since the informer was started: under a session that never owned the shard, the log accepts nothing.
+        session.unwrap_or_else(|| Arc::new(Session::new(Arc::clone(&self.shared), shard, 0)))
+    }
+
+    /// Notes a fact about the cluster for each of its shards.
+    fn note(&self, note: impl Fn(&Knowledge)) {
+        let sessions = self.shared.sessions.lock();
+        let of_cluster = sessions.iter().filter(|(shard, _)| shard.cluster == self.cluster);
+        of_cluster.for_each(|(_, session)| note(&session.knowledge));
+    }
 }
 
 impl fmt::Debug for CollectingConnection {
@@ -48,8 +80,8 @@ impl fmt::Debug for CollectingConnection {
 
 impl Connection for CollectingConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        let (asking, session) = (self.inner.server(), Arc::clone(&self.session));
-        Box::pin(async move { asking.await.inspect(|server| session.knowledge.note_server(server)) })
+        let (asking, owned) = (self.inner.server(), self.owned.clone());
+        Box::pin(async move { asking.await.inspect(|server| owned.note(|known| known.note_server(server))) })
     }
 
     fn traffic(&self) -> Option<ClusterTraffic> {
@@ -57,20 +89,20 @@ impl Connection for CollectingConnection {
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        let (asking, session) = (self.inner.resolve(resource.clone()), Arc::clone(&self.session));
+        let (asking, owned) = (self.inner.resolve(resource.clone()), self.owned.clone());
         Box::pin(async move {
             let found = asking.await;
-            session.knowledge.note_resolved(&resource, &found);
+            owned.note(|known| known.note_resolved(&resource, &found));
             found
         })
     }
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
-        let (asking, session) = (self.inner.catalogue(known), Arc::clone(&self.session));
+        let (asking, owned) = (self.inner.catalogue(known), self.owned.clone());
         Box::pin(async move {
             let found = asking.await?;
             if let Some(found) = &found {
-                session.knowledge.note_catalogue(&found.catalogue);
+                owned.note(|known| known.note_catalogue(&found.catalogue));
             }
             Ok(found)
         })
@@ -84,6 +116,10 @@ impl Connection for CollectingConnection {
         self.inner.review(path, body)
     }
 
+    fn watches(&self, resource: &ApiResource, scope: &Scope) -> bool {
+        self.owned.shared.sessions.lock().contains_key(&self.owned.shard_of(resource, scope))
+    }
+
     fn lister_watcher(
         &self,
         resource: &ApiResource,
@@ -95,8 +131,8 @@ impl Connection for CollectingConnection {
             // The result of a subscriber's own transform, under a name that no other process knows.
             return inner;
         }
-        let partition = selection::partition(&self.session.cluster, resource, scope, options);
+        let partition = selection::partition(&self.owned.cluster, resource, scope, options);
         let decoder = selection::decoder(resource, options);
-        Arc::new(CollectingSource::new(inner, Arc::clone(&self.session), partition, decoder))
+        Arc::new(CollectingSource::new(inner, self.owned.session_of(resource, scope), partition, decoder))
     }
 }

@@ -25,9 +25,10 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn save(shared: &Shared, session: &Session) {
-    let cluster = &session.cluster;
-    match knowledge::save_changes(&*shared.backend, cluster, session.epoch(), &session.knowledge).await {
+    match knowledge::save_changes(&*shared.backend, &session.shard, session.epoch(), &session.knowledge).await {
         Ok(newest) => session.note_epoch(newest),
-        Err(error) => tracing::debug!(%cluster, %error, "cannot store the document of the cluster, trying again"),
+        Err(error) => {
+            tracing::debug!(cluster = %session.shard, %error, "cannot store the document of the cluster, trying again");
+        }
     }
 }

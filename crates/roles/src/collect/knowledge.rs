@@ -1,4 +1,4 @@
-//! Document about an owned cluster: server, resources and failures, for replicas that do not ask the apiserver.
+//! Document about the cluster of an owned shard: server, resources and failures, for replicas that do not ask the apiserver.
 //!
 //! It continues that of the owner before, so a takeover makes no resource unknown. It is stored when it has changed.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use informer_hub_fleet::{ClusterDocument, FailureKind, Partition, SourceFailure};
 use informer_hub_reflector::{ErrorClass, ResolveError, Server, SourceError};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, Catalogue, ClusterName, ResourceLookup, ResourceRef};
+use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourceRef, Shard};
 use parking_lot::Mutex;
 
 use crate::backend::{Backend, BackendError};
@@ -59,6 +59,16 @@ impl Knowledge {
 
     pub(super) fn note_catalogue(&self, catalogue: &Arc<Catalogue>) {
         self.0.lock().catalogue = Some(Arc::clone(catalogue));
+    }
+
+    /// Adopts what another shard of the cluster has found out about it.
+    pub(super) fn adopt(&self, other: &Self) {
+        let (server, resolved, catalogue) = {
+            let other = other.0.lock();
+            (other.server.clone(), other.resolved.clone(), other.catalogue.clone())
+        };
+        let mut state = self.0.lock();
+        (state.server, state.resolved, state.catalogue) = (server, resolved, catalogue);
     }
 
     /// Notes the result of a request of an informer.
@@ -137,7 +147,7 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 /// epoch.
 pub(super) async fn save_changes(
     backend: &dyn Backend,
-    cluster: &ClusterName,
+    shard: &Shard,
     epoch: u64,
     knowledge: &Knowledge,
 ) -> Result<u64, BackendError> {
@@ -146,7 +156,7 @@ pub(super) async fn save_changes(
     let stored = if let Some(known) = known.filter(|known| known.at.elapsed() < REREAD) {
         known
     } else {
-        let found = backend.document(cluster).await?;
+        let found = backend.document(shard).await?;
         let (revision, document) = found.map(|(revision, document)| (Some(revision), document)).unwrap_or_default();
         Stored { revision, document, at: clock::now() }
     };
@@ -157,7 +167,7 @@ pub(super) async fn save_changes(
     let stored = if document == stored.document {
         Some(stored)
     } else {
-        let written = backend.save_document(cluster, document.clone(), stored.revision).await?;
+        let written = backend.save_document(shard, document.clone(), stored.revision).await?;
         written.map(|revision| Stored { revision: Some(revision), document, at: clock::now() })
     };
     knowledge.0.lock().stored = stored;
@@ -177,7 +187,7 @@ mod tests {
     }
 
     fn partition() -> Partition {
-        Partition { cluster: ClusterName::new("c").unwrap(), resource: pods().gvr, selection: 7 }
+        Partition { cluster: "c".parse().unwrap(), resource: pods().gvr, selection: 7 }
     }
 
     fn failed(class: ErrorClass, message: &str) -> SourceError {
@@ -187,29 +197,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn former_owner_does_not_replace_the_document_and_the_new_one_continues_it() {
         let backend = SimulatedFleet::new(Faults::NONE).connect();
-        let cluster = &partition().cluster;
+        let shard = &Shard::rest_of(partition().cluster);
         let (first, second) = (Knowledge::default(), Knowledge::default());
         first.note_server(&Server { address: "https://a".into(), version: None });
         first.note_resolved(&"pods".parse().unwrap(), &Ok(pods()));
-        save_changes(&backend, cluster, 1, &first).await.unwrap();
+        save_changes(&backend, shard, 1, &first).await.unwrap();
         second.note_server(&Server { address: "https://b".into(), version: None });
-        save_changes(&backend, cluster, 2, &second).await.unwrap();
+        save_changes(&backend, shard, 2, &second).await.unwrap();
         first.note_server(&Server { address: "https://c".into(), version: None });
         // The first attempt finds that the document has changed, the second one that its epoch is newer.
         for _ in 0..3 {
-            save_changes(&backend, cluster, 1, &first).await.unwrap();
+            save_changes(&backend, shard, 1, &first).await.unwrap();
         }
-        let (revision, document) = backend.document(cluster).await.unwrap().unwrap();
+        let (revision, document) = backend.document(shard).await.unwrap().unwrap();
         assert_eq!((document.epoch, document.address.as_str(), revision), (2, "https://b", 2));
         assert_eq!(document.resolved.get(&"pods".parse().unwrap()), Some(&pods()));
-        save_changes(&backend, cluster, 2, &second).await.unwrap();
-        assert_eq!(backend.document(cluster).await.unwrap().unwrap().0, 2, "unchanged, so not stored again");
+        save_changes(&backend, shard, 2, &second).await.unwrap();
+        assert_eq!(backend.document(shard).await.unwrap().unwrap().0, 2, "unchanged, so not stored again");
         second.note_resolved(
             &"pods".parse().unwrap(),
             &Err(ResolveError::NotFound { resource: String::new(), nearest: None }),
         );
-        save_changes(&backend, cluster, 2, &second).await.unwrap();
-        assert!(backend.document(cluster).await.unwrap().unwrap().1.resolved.is_empty());
+        save_changes(&backend, shard, 2, &second).await.unwrap();
+        assert!(backend.document(shard).await.unwrap().unwrap().1.resolved.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,14 @@
-//! Collector: owns clusters, and writes their changes to the log.
+//! Collector: owns clusters, or shards of them, and writes their changes to the log.
 //!
 //! # Contract
-//! - A cluster is watched by its owner. An ownership is renewed; a collector takes a cluster over whose ownership has not
-//!   changed for [`CollectorParams::lease`], by its own clock.
+//! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one shard.
+//!   An ownership is renewed; a collector takes a shard over whose ownership has not changed for
+//!   [`CollectorParams::lease`], by its own clock.
 //! - No clock decides what the log stores: each append is fenced by an epoch.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.
-//! - Collectors share the clusters by weight ([`balance`]): one moves at a time, by an ordered release for its receiver.
+//! - Collectors share them by weight ([`balance`]): one shard moves at a time, by an ordered release for its receiver.
 //! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
 //!   objects of its own.
 
@@ -36,7 +37,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join, join_all};
 use informer_hub_fleet::WriterParams;
 use informer_hub_reflector::Connector;
-use informer_hub_types::{ClusterLabels, ClusterName, Threads, clock};
+use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, Threads, clock};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ use super::backend::Backend;
 use ownership::Contender;
 use status::Ownerships;
 
-pub use status::{ClusterOwner, CollectorStatus};
+pub use status::{CollectorStatus, ShardOwner};
 
 /// Parameters of a [`Collector`].
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ pub struct CollectorParams {
     pub writer: WriterParams,
     /// Zone of the collector, for clusters that prefer one.
     pub zone: Option<Zone>,
+    /// Rules by which clusters are divided, the same in each process of the fleet.
+    pub shards: ShardRules,
 }
 
 /// Zone of collectors.
@@ -88,17 +91,19 @@ impl CollectorParams {
             keep_alive: max_age / 4,
             writer: WriterParams { collector: name.to_owned(), ..WriterParams::default() },
             zone: None,
+            shards: ShardRules::default(),
         }
     }
 }
 
 /// Hub that watches the clusters of a collector.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to watch a cluster. The hub wraps its connector by `wrap`.
-    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
+    /// Starts to watch a shard. If no other shard of the cluster is watched, the hub wraps the cluster's connector by `wrap`;
+    /// else it starts the informers that the connection [watches](informer_hub_reflector::Connection::watches) now too.
+    fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
-    /// Stops watching a cluster. Completes when no request to it is running.
-    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()>;
+    /// Stops watching a shard. Completes when no request for it is running.
+    fn stop(&self, shard: &Shard) -> BoxFuture<'static, ()>;
 
     /// Returns the labels of a cluster.
     fn labels(&self, cluster: &ClusterName) -> ClusterLabels;
@@ -111,23 +116,23 @@ pub type ConnectorWrap = Box<dyn FnOnce(Arc<dyn Connector>) -> Arc<dyn Connector
 pub struct Collector {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
-    contenders: Mutex<BTreeMap<ClusterName, Running>>,
+    contenders: Mutex<BTreeMap<Shard, Running>>,
     /// Tasks that write checkpoints and documents.
     writing: [JoinHandle<()>; 2],
     balance: JoinHandle<()>,
 }
 
-/// Parts that the sessions of all clusters share.
+/// Parts that all sessions share.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) params: CollectorParams,
     pub(crate) appender: Appender,
     pub(crate) io: Threads,
-    /// Owned clusters by name.
-    pub(crate) sessions: Mutex<BTreeMap<ClusterName, Arc<session::Session>>>,
+    /// Sessions of the owned shards.
+    pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// Collectors that the assignment gives clusters without an owner to.
-    orphans: Mutex<BTreeMap<ClusterName, String>>,
+    /// Collectors that the assignment gives shards without an owner to.
+    orphans: Mutex<BTreeMap<Shard, String>>,
 }
 
 struct Running {
@@ -147,32 +152,43 @@ impl Collector {
         Self { shared, host, contenders: Mutex::default(), writing, balance }
     }
 
-    /// Contends for a cluster, and watches it while this collector owns it.
-    pub fn add(&self, cluster: ClusterName) {
+    /// Contends for the shards of a cluster, and watches those that this collector owns.
+    pub fn add(&self, cluster: &ClusterName) {
         let mut contenders = self.contenders.lock();
-        if contenders.contains_key(&cluster) {
-            return;
+        for shard in self.shared.params.shards.shards_of(cluster) {
+            if contenders.contains_key(&shard) {
+                continue;
+            }
+            self.shared.ownerships.add(&shard);
+            let end = CancellationToken::new();
+            let contender =
+                Contender::new(Arc::clone(&self.shared), Arc::clone(&self.host), shard.clone(), end.clone());
+            let task = self.shared.io.spawn(contender.run());
+            contenders.insert(shard, Running { end, task });
         }
-        self.shared.ownerships.add(&cluster);
-        let end = CancellationToken::new();
-        let contender = Contender::new(Arc::clone(&self.shared), Arc::clone(&self.host), cluster.clone(), end.clone());
-        let task = self.shared.io.spawn(contender.run());
-        contenders.insert(cluster, Running { end, task });
     }
 
     /// Stops watching a cluster and releases it.
     pub async fn remove(&self, cluster: &ClusterName) {
-        let running = self.contenders.lock().remove(cluster);
-        if let Some(Running { end, task }) = running {
-            end.cancel();
-            let _ = task.await;
-            self.shared.ownerships.forget(cluster);
+        let removed: BTreeMap<Shard, Running> = {
+            let mut contenders = self.contenders.lock();
+            let (removed, kept) =
+                std::mem::take(&mut *contenders).into_iter().partition(|(shard, _)| shard.cluster == *cluster);
+            *contenders = kept;
+            removed
+        };
+        for running in removed.values() {
+            running.end.cancel();
+        }
+        for (shard, running) in removed {
+            let _ = running.task.await;
+            self.shared.ownerships.forget(&shard);
         }
     }
 
-    /// Returns the owned clusters.
+    /// Returns the owned shards.
     #[must_use]
-    pub fn owned(&self) -> Vec<ClusterName> {
+    pub fn owned(&self) -> Vec<Shard> {
         self.shared.sessions.lock().keys().cloned().collect()
     }
 

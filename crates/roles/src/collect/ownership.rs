@@ -1,4 +1,4 @@
-//! Ownership of one cluster: contends for it, holds it, gives it up.
+//! Ownership of one shard of a cluster: contends for it, holds it, gives it up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use informer_hub_fleet::Ownership;
 use informer_hub_reflector::Connector;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ClusterName, rng};
+use informer_hub_types::{Shard, rng};
 use tokio_util::sync::CancellationToken;
 
 use super::connector::CollectingConnector;
 use super::session::Session;
 use super::{Host, Shared};
 
-/// Delay of a claim for each cluster that the collector owns already, so that collectors with few clusters claim first.
-const DELAY_PER_CLUSTER: Duration = Duration::from_millis(50);
+/// Delay of a claim for each shard that the collector owns already, so that collectors with few shards claim first.
+const DELAY_PER_SHARD: Duration = Duration::from_millis(50);
 /// Longest such delay, and the random part of it.
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
-/// Attempts to release a cluster.
+/// Attempts to release a shard.
 const RELEASES: usize = 3;
 
-/// Contends for one cluster, in a task of its own.
+/// Contends for one shard, in a task of its own.
 pub(super) struct Contender {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
-    cluster: ClusterName,
+    shard: Shard,
     end: CancellationToken,
     /// Newest epoch that is known.
     newest: u64,
@@ -37,7 +37,7 @@ pub(super) struct Contender {
 /// End of a session.
 #[derive(PartialEq, Eq)]
 enum Held {
-    /// The cluster is no longer this collector's.
+    /// The shard is no longer this collector's.
     Lost,
     /// The collector gives it up.
     Ended,
@@ -46,8 +46,8 @@ enum Held {
 }
 
 impl Contender {
-    pub(super) fn new(shared: Arc<Shared>, host: Arc<dyn Host>, cluster: ClusterName, end: CancellationToken) -> Self {
-        Self { shared, host, cluster, end, newest: 0, used: 0 }
+    pub(super) fn new(shared: Arc<Shared>, host: Arc<dyn Host>, of: Shard, end: CancellationToken) -> Self {
+        Self { shared, host, shard: of, end, newest: 0, used: 0 }
     }
 
     pub(super) async fn run(mut self) {
@@ -60,12 +60,11 @@ impl Contender {
             };
             self.used = own.epoch;
             self.shared.ownerships.note_acquired(&own);
-            let session = Arc::new(Session::new(Arc::clone(&self.shared), self.cluster.clone(), own.epoch));
-            self.shared.sessions.lock().insert(self.cluster.clone(), Arc::clone(&session));
+            let session = self.begin_session(own.epoch);
             let (own, held) = self.hold(own, &session).await;
-            self.shared.sessions.lock().remove(&self.cluster);
+            self.shared.sessions.lock().remove(&self.shard);
             self.newest = session.newer_epoch().unwrap_or(self.newest).max(self.newest);
-            self.host.stop(&self.cluster).await;
+            self.host.stop(&self.shard).await;
             match held {
                 Held::Ended => {
                     session.end().await;
@@ -74,44 +73,55 @@ impl Contender {
                 }
                 Held::Moved(next) => self.hand_over(own, next, &session).await,
                 Held::Lost => {
-                    self.shared.ownerships.note_lost(&self.cluster);
+                    self.shared.ownerships.note_lost(&self.shard);
                     session.abandon().await;
                 }
             }
         }
     }
 
-    /// Releases the cluster for another collector. Changes that the log does not store in time are dropped: the watch of
+    fn begin_session(&self, epoch: u64) -> Arc<Session> {
+        let session = Arc::new(Session::new(Arc::clone(&self.shared), self.shard.clone(), epoch));
+        let mut sessions = self.shared.sessions.lock();
+        // The connection to the cluster may be open for another shard.
+        if let Some((_, other)) = sessions.iter().find(|(shard, _)| shard.cluster == self.shard.cluster) {
+            session.knowledge.adopt(&other.knowledge);
+        }
+        sessions.insert(self.shard.clone(), Arc::clone(&session));
+        session
+    }
+
+    /// Releases the shard for another collector. Changes that the log does not store in time are dropped: the watch of
     /// the successor repeats them.
     async fn hand_over(&self, own: Ownership, next: String, session: &Session) {
         if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;
         }
-        tracing::info!(cluster = %self.cluster, to = next, "handing the cluster over");
+        tracing::info!(cluster = %self.shard, to = next, "handing the cluster over");
         self.release(&Ownership { next, ..own }).await;
-        self.shared.ownerships.note_moved(&self.cluster);
+        self.shared.ownerships.note_moved(&self.shard);
     }
 
-    /// Releases the cluster. An ownership that cannot be released expires.
+    /// Releases the shard. An ownership that cannot be released expires.
     async fn release(&self, own: &Ownership) {
         for attempt in 1..=RELEASES {
             // If the answer to the attempt before was lost, the ownership has changed, which is no error.
             let Err(error) = self.shared.backend.release(own).await else { return };
             if attempt == RELEASES {
-                tracing::warn!(cluster = %self.cluster, %error, "cannot release the cluster, its lease will expire");
+                tracing::warn!(cluster = %self.shard, %error, "cannot release the cluster, its lease will expire");
             }
         }
     }
 
-    /// Waits until the cluster is free, and claims it.
+    /// Waits until the shard is free, and claims it.
     async fn acquire(&mut self) -> Ownership {
         let mut seen: Option<(Ownership, Instant)> = None;
         loop {
-            let found = self.shared.backend.owner(&self.cluster).await;
+            let found = self.shared.backend.owner(&self.shard).await;
             match found {
                 Ok(found) => {
                     self.note_answer();
-                    self.shared.ownerships.note_owner(&self.cluster, found.as_ref());
+                    self.shared.ownerships.note_owner(&self.shard, found.as_ref());
                     if let Some(own) = found.clone().filter(|found| self.is_own(found) && found.epoch > self.used) {
                         // The answer to the claim was lost.
                         return own;
@@ -145,7 +155,7 @@ impl Contender {
             tokio::time::sleep(self.delay()).await;
         }
         let newest = self.newest.max(self.used);
-        match self.shared.backend.claim(&self.cluster, &self.shared.params.name, seen, newest).await {
+        match self.shared.backend.claim(&self.shard, &self.shared.params.name, seen, newest).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.note_failure(&error);
@@ -154,26 +164,26 @@ impl Contender {
         }
     }
 
-    /// Returns the delay of a claim: the collector that the assignment gives the cluster to claims first, otherwise one with
-    /// few clusters.
+    /// Returns the delay of a claim: the collector that the assignment gives the shard to claims first, otherwise one with
+    /// few shards.
     fn delay(&self) -> Duration {
         let jitter = JITTER.mul_f64(rng::unit());
         let owned = u32::try_from(self.shared.sessions.lock().len()).unwrap_or(u32::MAX);
-        let by_count = DELAY_PER_CLUSTER.saturating_mul(owned).min(LONGEST_DELAY) + jitter;
-        match self.shared.orphans.lock().get(&self.cluster) {
+        let by_count = DELAY_PER_SHARD.saturating_mul(owned).min(LONGEST_DELAY) + jitter;
+        match self.shared.orphans.lock().get(&self.shard) {
             Some(collector) if *collector == self.shared.params.name => jitter,
             Some(_) => self.shared.params.renewal * 2 + by_count,
             None => by_count,
         }
     }
 
-    /// Watches the cluster and renews the ownership until it ends.
+    /// Watches the shard and renews the ownership until it ends.
     async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
-        tracing::info!(cluster = %self.cluster, epoch = own.epoch, "collecting the cluster");
-        let session_of = Arc::clone(session);
-        let wrap = move |inner| Arc::new(CollectingConnector { inner, session: session_of }) as Arc<dyn Connector>;
-        if let Err(error) = self.host.start(&self.cluster, Box::new(wrap)).await {
-            tracing::error!(cluster = %self.cluster, error, "cannot watch the cluster, trying again");
+        tracing::info!(cluster = %self.shard, epoch = own.epoch, "collecting the cluster");
+        let (shared, cluster) = (Arc::clone(&self.shared), self.shard.cluster.clone());
+        let wrap = move |inner| Arc::new(CollectingConnector { inner, shared, cluster }) as Arc<dyn Connector>;
+        if let Err(error) = self.host.start(&self.shard, Box::new(wrap)).await {
+            tracing::error!(cluster = %self.shard, error, "cannot watch the cluster, trying again");
         }
         loop {
             tokio::select! {
@@ -183,7 +193,7 @@ impl Contender {
                 () = tokio::time::sleep(self.shared.params.renewal) => {}
             }
             if let Some(epoch) = session.newer_epoch() {
-                tracing::warn!(cluster = %self.cluster, epoch, "the log of the cluster has a newer epoch");
+                tracing::warn!(cluster = %self.shard, epoch, "the log of the cluster has a newer epoch");
                 return (own, Held::Lost);
             }
             own.weight = session.load.lock().measure(own.weight, clock::now());
@@ -194,10 +204,10 @@ impl Contender {
                     own = renewed;
                 }
                 Ok(None) => {
-                    tracing::warn!(cluster = %self.cluster, "another collector has taken the cluster over");
+                    tracing::warn!(cluster = %self.shard, "another collector has taken the cluster over");
                     return (own, Held::Lost);
                 }
-                // Without an answer, the cluster is collected until the log refuses an entry.
+                // Without an answer, the shard is collected until the log refuses an entry.
                 Err(error) => self.note_failure(&error),
             }
         }
@@ -207,7 +217,7 @@ impl Contender {
         if let Some(renewed) = self.shared.backend.renew(own).await? {
             return Ok(Some(renewed));
         }
-        match self.shared.backend.owner(&self.cluster).await? {
+        match self.shared.backend.owner(&self.shard).await? {
             // The answer to an earlier renewal was lost.
             Some(found) => Ok(Some(found).filter(|found| self.is_own(found) && found.epoch == own.epoch)),
             // The entry was deleted. If another collector has used a newer epoch, the log refuses this one.
@@ -215,7 +225,7 @@ impl Contender {
         }
     }
 
-    /// Returns whether any collector may claim the cluster, or this one. One that is released for another collector is not
+    /// Returns whether any collector may claim the shard, or this one. One that is released for another collector is not
     /// free before its entry expires.
     fn is_free(&self, found: &Ownership) -> bool {
         let is_released = found.collector.is_empty() && (found.next.is_empty() || self.is_next(found));
@@ -231,10 +241,10 @@ impl Contender {
     }
 
     fn note_failure(&self, error: &crate::BackendError) {
-        self.shared.ownerships.note_failure(&self.cluster, error);
+        self.shared.ownerships.note_failure(&self.shard, error);
     }
 
     fn note_answer(&self) {
-        self.shared.ownerships.note_answer(&self.cluster);
+        self.shared.ownerships.note_answer(&self.shard);
     }
 }

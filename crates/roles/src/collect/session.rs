@@ -1,4 +1,4 @@
-//! Session: the time for which a collector owns a cluster under one epoch.
+//! Session: the time for which a collector owns a shard of a cluster under one epoch.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -8,7 +8,7 @@ use futures::future::join_all;
 use informer_hub_fleet::writer::FenceReason;
 use informer_hub_fleet::{Partition, Sequence};
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{ClusterName, clock};
+use informer_hub_types::{Shard, clock};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -17,9 +17,9 @@ use super::knowledge::Knowledge;
 use super::weight::Load;
 use crate::appender::AppendError;
 
-/// Openings of partitions within one epoch of a cluster.
+/// Openings of partitions within one epoch of a shard.
 ///
-/// Each opening needs an epoch of its own, so the epoch of a partition is the cluster's epoch and a number.
+/// Each opening needs an epoch of its own, so the epoch of a partition is the shard's epoch and a number.
 const OPENINGS: u64 = 1 << 20;
 
 /// Partition that is open in a session.
@@ -37,55 +37,55 @@ pub(super) struct OpenPartition {
 /// See the [module documentation](self).
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
-    pub(super) cluster: ClusterName,
+    pub(super) shard: Shard,
     epoch: u64,
     openings: AtomicU64,
-    /// Newest epoch of the cluster in the log or its document, if another collector has used a newer one.
+    /// Newest epoch of the shard in the log or its document, if another collector has used a newer one.
     newest: AtomicU64,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
     pub(super) load: Mutex<Load>,
     /// When the session began.
     pub(super) began: Instant,
-    /// Collector to hand the cluster over to.
+    /// Collector to hand the shard over to.
     next: OnceLock<String>,
     moving: CancellationToken,
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, cluster: ClusterName, epoch: u64) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, of: Shard, epoch: u64) -> Self {
         let (openings, newest, open, knowledge) = Default::default();
         let (began, next, moving) = (clock::now(), OnceLock::new(), CancellationToken::new());
         let load = Mutex::new(Load::new(began));
-        Self { shared, cluster, epoch, openings, newest, open, knowledge, load, began, next, moving }
+        Self { shared, shard: of, epoch, openings, newest, open, knowledge, load, began, next, moving }
     }
 
-    /// Returns the epoch of the cluster.
+    /// Returns the epoch of the shard.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Ends the session, and releases the cluster for another collector.
+    /// Ends the session, and releases the shard for another collector.
     pub(super) fn hand_over(&self, to: &str) {
         if self.next.set(to.to_owned()).is_ok() {
             self.moving.cancel();
         }
     }
 
-    /// Waits until the cluster is to be handed over. Returns the collector that receives it.
+    /// Waits until the shard is to be handed over. Returns the collector that receives it.
     pub(super) async fn handed_over(&self) -> String {
         self.moving.cancelled().await;
         self.next.get().cloned().unwrap_or_default()
     }
 
-    /// Claims a partition, and verifies that the cluster is still owned. Returns the epoch and the sequence of the claim.
+    /// Claims a partition, and verifies that the shard is still owned. Returns the epoch and the sequence of the claim.
     pub(super) async fn open(&self, partition: &Partition) -> Result<(u64, Sequence), AppendError> {
         let number = self.openings.fetch_add(1, SeqCst) % OPENINGS;
         let epoch = self.epoch.saturating_mul(OPENINGS).saturating_add(number);
         let claimed = self.shared.appender.open(partition.clone(), epoch).await;
         let sequence = claimed.inspect_err(|error| self.note_fence(error))?;
         // If the log has lost all entries of the partition, a late claim succeeds although there was a newer one.
-        let owner = self.shared.backend.owner(&self.cluster).await.ok().flatten();
+        let owner = self.shared.backend.owner(&self.shard).await.ok().flatten();
         let is_own = owner.is_some_and(|owner| owner.collector == self.shared.params.name && owner.epoch == self.epoch);
         if !is_own {
             self.shared.appender.abandon(partition.clone(), epoch).await;
@@ -142,12 +142,12 @@ impl Session {
         }
     }
 
-    /// Records an epoch of the cluster that was used.
+    /// Records an epoch of the shard that was used.
     pub(super) fn note_epoch(&self, epoch: u64) {
         self.newest.fetch_max(epoch, SeqCst);
     }
 
-    /// Returns a newer epoch of the cluster, if one was used.
+    /// Returns a newer epoch of the shard, if one was used.
     pub(super) fn newer_epoch(&self) -> Option<u64> {
         Some(self.newest.load(SeqCst)).filter(|newest| *newest > self.epoch)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer_hub_fleet::Ownership;
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 use parking_lot::Mutex;
 
 use crate::BackendError;
@@ -19,7 +19,7 @@ pub struct CollectorStatus {
     /// Last error of the services; `None` if the last request for each cluster succeeded.
     pub error: Option<String>,
     /// Clusters that the collector contends for, by name.
-    pub clusters: BTreeMap<ClusterName, ClusterOwner>,
+    pub shards: BTreeMap<Shard, ShardOwner>,
     /// Times that the collector became the owner of a cluster.
     pub acquired: u64,
     /// Times that it lost a cluster to another collector.
@@ -34,7 +34,7 @@ pub struct CollectorStatus {
 
 /// Owner of a cluster, as a collector knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterOwner {
+pub struct ShardOwner {
     /// Name of the owner; empty if there is none.
     pub collector: String,
     /// Newest epoch.
@@ -51,9 +51,9 @@ pub(super) struct Ownerships(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    clusters: BTreeMap<ClusterName, ClusterOwner>,
+    shards: BTreeMap<Shard, ShardOwner>,
     /// Errors of the last requests that failed.
-    errors: BTreeMap<ClusterName, String>,
+    errors: BTreeMap<Shard, String>,
     answered: bool,
     acquired: u64,
     lost: u64,
@@ -62,82 +62,82 @@ struct Known {
 
 impl Ownerships {
     /// Adds a cluster whose owner is unknown.
-    pub(super) fn add(&self, cluster: &ClusterName) {
-        self.0.lock().clusters.entry(cluster.clone()).or_default();
+    pub(super) fn add(&self, shard: &Shard) {
+        self.0.lock().shards.entry(shard.clone()).or_default();
     }
 
     /// Notes an answer about a cluster. Logs that the services answer again.
-    pub(super) fn note_answer(&self, cluster: &ClusterName) {
+    pub(super) fn note_answer(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.answered = true;
-        if known.errors.remove(cluster).is_some() && known.errors.is_empty() {
+        if known.errors.remove(shard).is_some() && known.errors.is_empty() {
             tracing::info!("the services of the fleet answer again");
         }
     }
 
     /// Notes a failed request. Logs the first failure, and the first one of a further cluster only at debug level.
-    pub(super) fn note_failure(&self, cluster: &ClusterName, error: &BackendError) {
+    pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
-            tracing::warn!(%cluster, %error, "cannot read or renew the owner of the cluster, trying again");
-        } else if !known.errors.contains_key(cluster) {
-            tracing::debug!(%cluster, %error, "cannot read or renew the owner of the cluster, trying again");
+            tracing::warn!(cluster = %shard, %error, "cannot read or renew the owner of the cluster, trying again");
+        } else if !known.errors.contains_key(shard) {
+            tracing::debug!(cluster = %shard, %error, "cannot read or renew the owner of the cluster, trying again");
         }
-        known.errors.insert(cluster.clone(), error.to_string());
+        known.errors.insert(shard.clone(), error.to_string());
     }
 
     /// Notes the owner of a cluster that another collector owns, or none.
-    pub(super) fn note_owner(&self, cluster: &ClusterName, found: Option<&Ownership>) {
-        let owner = found.map(|found| ClusterOwner {
+    pub(super) fn note_owner(&self, shard: &Shard, found: Option<&Ownership>) {
+        let owner = found.map(|found| ShardOwner {
             collector: found.collector.clone(),
             epoch: found.epoch,
             is_own: false,
             weight: found.weight,
         });
-        self.0.lock().clusters.insert(cluster.clone(), owner.unwrap_or_default());
+        self.0.lock().shards.insert(shard.clone(), owner.unwrap_or_default());
     }
 
     pub(super) fn note_acquired(&self, own: &Ownership) {
         let mut known = self.0.lock();
         known.acquired += 1;
         let (collector, epoch) = (own.collector.clone(), own.epoch);
-        known.clusters.insert(own.cluster.clone(), ClusterOwner { collector, epoch, is_own: true, weight: own.weight });
+        known.shards.insert(own.shard.clone(), ShardOwner { collector, epoch, is_own: true, weight: own.weight });
     }
 
     /// Notes the measured weight of an owned cluster.
     pub(super) fn note_weight(&self, own: &Ownership) {
-        if let Some(owner) = self.0.lock().clusters.get_mut(&own.cluster) {
+        if let Some(owner) = self.0.lock().shards.get_mut(&own.shard) {
             owner.weight = own.weight;
         }
     }
 
     /// Notes that an owned cluster has been handed over.
-    pub(super) fn note_moved(&self, cluster: &ClusterName) {
+    pub(super) fn note_moved(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.moved += 1;
-        if let Some(owner) = known.clusters.get_mut(cluster) {
+        if let Some(owner) = known.shards.get_mut(shard) {
             (owner.is_own, owner.collector) = (false, String::new());
         }
     }
 
     /// Returns the owners of the clusters that the collector contends for.
-    pub(super) fn clusters(&self) -> BTreeMap<ClusterName, ClusterOwner> {
-        self.0.lock().clusters.clone()
+    pub(super) fn shards(&self) -> BTreeMap<Shard, ShardOwner> {
+        self.0.lock().shards.clone()
     }
 
-    pub(super) fn note_lost(&self, cluster: &ClusterName) {
+    pub(super) fn note_lost(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.lost += 1;
-        if let Some(owner) = known.clusters.get_mut(cluster) {
+        if let Some(owner) = known.shards.get_mut(shard) {
             (owner.is_own, owner.collector) = (false, String::new());
         }
     }
 
     /// Forgets a cluster that the collector no longer contends for.
-    pub(super) fn forget(&self, cluster: &ClusterName) {
+    pub(super) fn forget(&self, shard: &Shard) {
         let mut known = self.0.lock();
-        known.clusters.remove(cluster);
-        known.errors.remove(cluster);
+        known.shards.remove(shard);
+        known.errors.remove(shard);
     }
 
     /// Returns the status, without what only the appender and the sessions know.
@@ -147,7 +147,7 @@ impl Ownerships {
             name: name.to_owned(),
             answered: known.answered,
             error: known.errors.values().next().cloned(),
-            clusters: known.clusters.clone(),
+            shards: known.shards.clone(),
             acquired: known.acquired,
             lost: known.lost,
             moved: known.moved,

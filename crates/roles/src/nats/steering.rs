@@ -33,10 +33,10 @@ impl FleetRoster {
         self.roster.entries().await.map_err(|error| problem(&error))
     }
 
-    /// Returns the ownerships of all clusters that ever had an owner, by name.
+    /// Returns the ownerships of all shards that ever had an owner, by name.
     pub async fn owners(&self) -> Result<Vec<Ownership>, NatsProblem> {
         let mut owners = self.owners.all().await.map_err(|error| problem(&error))?;
-        owners.sort_by(|a, b| a.cluster.cmp(&b.cluster));
+        owners.sort_by(|a, b| a.shard.cmp(&b.shard));
         Ok(owners)
     }
 

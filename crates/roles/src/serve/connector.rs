@@ -4,16 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{BoxFuture, select_ok};
 use informer_hub_fleet::ClusterDocument;
 use informer_hub_reflector::{
     Connection, Connector, Discovered, InformerOptions, ListerWatcher, ResolveError, Server, SourceError,
 };
-use informer_hub_types::{ApiResource, ResourceLookup, ResourceRef, Scope};
+use informer_hub_types::{ApiResource, ClusterName, ResourceLookup, ResourceRef, Scope};
 use tokio::sync::OnceCell;
 
 use super::Shared;
-use super::feed::Feed;
+use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::selection;
 
@@ -22,34 +23,46 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Connector of one cluster of a replica.
 pub(super) struct ServingConnector {
-    shared: Arc<Shared>,
-    feed: Arc<Feed>,
+    served: Served,
     inner: Arc<dyn Connector>,
 }
 
+/// Cluster that a replica serves.
+#[derive(Clone)]
+struct Served {
+    shared: Arc<Shared>,
+    cluster: ClusterName,
+    /// Feeds of the cluster's shards.
+    feeds: Arc<[Arc<Feed>]>,
+}
+
 impl ServingConnector {
-    pub(super) fn new(shared: Arc<Shared>, feed: Arc<Feed>, inner: Arc<dyn Connector>) -> Self {
-        Self { shared, feed, inner }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        cluster: ClusterName,
+        feeds: Arc<[Arc<Feed>]>,
+        inner: Arc<dyn Connector>,
+    ) -> Self {
+        Self { served: Served { shared, cluster, feeds }, inner }
     }
 }
 
 impl fmt::Debug for ServingConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServingConnector").field("cluster", &self.feed.cluster).finish_non_exhaustive()
+        f.debug_struct("ServingConnector").field("cluster", &self.served.cluster).finish_non_exhaustive()
     }
 }
 
 impl Connector for ServingConnector {
     fn connect(&self) -> BoxFuture<'static, Result<Arc<dyn Connection>, SourceError>> {
-        let (shared, feed, inner) = (Arc::clone(&self.shared), Arc::clone(&self.feed), Arc::clone(&self.inner));
-        let connection = ServingConnection { shared, feed, inner, reviewer: Arc::default() };
+        let (served, inner) = (self.served.clone(), Arc::clone(&self.inner));
+        let connection = ServingConnection { served, inner, reviewer: Arc::default() };
         Box::pin(async move { Ok(Arc::new(connection) as Arc<dyn Connection>) })
     }
 }
 
 struct ServingConnection {
-    shared: Arc<Shared>,
-    feed: Arc<Feed>,
+    served: Served,
     inner: Arc<dyn Connector>,
     /// Connection to the apiserver, opened for the first review.
     reviewer: Arc<OnceCell<Arc<dyn Connection>>>,
@@ -57,7 +70,7 @@ struct ServingConnection {
 
 impl fmt::Debug for ServingConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServingConnection").field("cluster", &self.feed.cluster).finish_non_exhaustive()
+        f.debug_struct("ServingConnection").field("cluster", &self.served.cluster).finish_non_exhaustive()
     }
 }
 
@@ -68,10 +81,14 @@ impl ServingConnection {
         what: String,
         find: impl Fn(&ClusterDocument) -> Option<T> + Send + Sync + 'static,
     ) -> BoxFuture<'static, Result<T, SourceError>> {
-        let feed = Arc::clone(&self.feed);
+        let Served { cluster, feeds, .. } = self.served.clone();
         Box::pin(async move {
-            let found = feed.wait(PATIENCE, |known| known.document.as_deref().and_then(&find)).await;
-            found.ok_or_else(|| feed.missing(&format!("no collector has found {what} of cluster {} yet", feed.cluster)))
+            // The collector of each shard describes the whole cluster.
+            let find = |known: &Known| known.document.as_deref().and_then(&find);
+            let waits = feeds.iter().map(|feed| async { feed.wait(PATIENCE, find).await.ok_or(()) }.boxed());
+            let found = select_ok(waits).await;
+            let missing = || format!("no collector has found {what} of cluster {cluster} yet");
+            found.map(|(found, _)| found).map_err(|()| feeds[0].missing(&missing()))
         })
     }
 }
@@ -124,8 +141,11 @@ impl Connection for ServingConnection {
         scope: &Scope,
         options: &InformerOptions,
     ) -> Arc<dyn ListerWatcher> {
-        let partition = selection::partition(&self.feed.cluster, resource, scope, options);
+        let Served { shared, cluster, feeds } = &self.served;
+        let shard = shared.params.shards.shard_of(cluster, resource, scope.namespace.as_deref());
+        let feed = feeds.iter().find(|feed| feed.shard == shard).unwrap_or(&feeds[0]);
+        let partition = selection::partition(cluster, resource, scope, options);
         let decoder = selection::decoder(resource, options);
-        Arc::new(ServingSource::new(Arc::clone(&self.shared), Arc::clone(&self.feed), partition, decoder))
+        Arc::new(ServingSource::new(Arc::clone(shared), Arc::clone(feed), partition, decoder))
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use informer_hub_fleet::ClusterChange;
-use informer_hub_types::{ClusterName, Threads, clock, jittered_backoff, rng};
+use informer_hub_types::{Shard, Threads, clock, jittered_backoff, rng};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -39,7 +39,7 @@ struct Inner {
     backend: Arc<dyn Backend>,
     poll: Duration,
     stale: Duration,
-    feeds: Mutex<BTreeMap<ClusterName, Weak<Feed>>>,
+    feeds: Mutex<BTreeMap<Shard, Weak<Feed>>>,
     progress: Mutex<Progress>,
     errors: Mutex<Errors>,
     /// Notified if the buckets have to be read anew.
@@ -63,20 +63,20 @@ impl Directory {
         Self { inner, task }
     }
 
-    /// Returns the feed of a cluster, which is followed until it is dropped.
-    pub(super) fn feed(&self, cluster: &ClusterName) -> Arc<Feed> {
+    /// Returns the feed of a shard, which is followed until it is dropped.
+    pub(super) fn feed(&self, shard: &Shard) -> Arc<Feed> {
         let mut feeds = self.inner.feeds.lock();
-        if let Some(feed) = feeds.get(cluster).and_then(Weak::upgrade) {
+        if let Some(feed) = feeds.get(shard).and_then(Weak::upgrade) {
             return feed;
         }
-        let feed = Arc::new(Feed::new(cluster.clone(), self.inner.stale));
+        let feed = Arc::new(Feed::new(shard.clone(), self.inner.stale));
         feed.note_services(self.inner.errors.lock().first().cloned());
-        feeds.insert(cluster.clone(), Arc::downgrade(&feed));
+        feeds.insert(shard.clone(), Arc::downgrade(&feed));
         self.inner.reread.notify_one();
         feed
     }
 
-    /// Returns the feeds by cluster.
+    /// Returns the feeds by shard.
     pub(super) fn feeds(&self) -> Vec<Arc<Feed>> {
         self.inner.feeds()
     }
@@ -95,8 +95,8 @@ impl Inner {
         feeds.values().filter_map(Weak::upgrade).collect()
     }
 
-    fn feed(&self, cluster: &ClusterName) -> Option<Arc<Feed>> {
-        self.feeds.lock().get(cluster).and_then(Weak::upgrade)
+    fn feed(&self, shard: &Shard) -> Option<Arc<Feed>> {
+        self.feeds.lock().get(shard).and_then(Weak::upgrade)
     }
 
     /// Keeps a watch open, from the first cluster on.
@@ -148,21 +148,21 @@ impl Inner {
         }
     }
 
-    /// Passes a change to the feed of its cluster. `owned` has the clusters with an owner's entry until all are known.
-    fn apply(&self, change: ClusterChange, owned: &mut BTreeSet<ClusterName>) {
+    /// Passes a change to the feed of its shard. `owned` has the shards with an owner's entry until all are known.
+    fn apply(&self, change: ClusterChange, owned: &mut BTreeSet<Shard>) {
         match change {
-            ClusterChange::Owner { cluster, owner, .. } => {
-                let Some(feed) = self.feed(&cluster) else { return };
+            ClusterChange::Owner { shard, owner, .. } => {
+                let Some(feed) = self.feed(&shard) else { return };
                 feed.note_owner(owner);
-                owned.insert(cluster);
+                owned.insert(shard);
             }
-            ClusterChange::Document { cluster, document: Some(document), .. } => {
-                if let Some(feed) = self.feed(&cluster) {
+            ClusterChange::Document { shard, document: Some(document), .. } => {
+                if let Some(feed) = self.feed(&shard) {
                     feed.note_document(&document);
                 }
             }
             ClusterChange::OwnersComplete(_) => {
-                self.feeds().iter().for_each(|feed| feed.note_complete(owned.contains(&feed.cluster)));
+                self.feeds().iter().for_each(|feed| feed.note_complete(owned.contains(&feed.shard)));
             }
             ClusterChange::Document { document: None, .. } | ClusterChange::DocumentsComplete(_) => {}
         }

@@ -7,7 +7,7 @@ use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{ClusterDocument, Ownership};
 use informer_hub_reflector::Connector;
 use informer_hub_types::rng::SeededRng;
-use informer_hub_types::{ClusterName, Threads};
+use informer_hub_types::{Shard, Threads};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
@@ -38,22 +38,22 @@ impl Served {
         let collector = fleet.connect();
         let mut owned = Vec::new();
         for at in 0..clusters {
-            let cluster = ClusterName::new(format!("c{at}")).unwrap();
-            owned.push(collector.claim(&cluster, "a", None, 0).await.unwrap().unwrap());
+            let shard = format!("c{at}").parse().unwrap();
+            owned.push(collector.claim(&shard, "a", None, 0).await.unwrap().unwrap());
             let document = ClusterDocument { address: format!("https://c{at}"), ..ClusterDocument::default() };
-            collector.save_document(&cluster, document, None).await.unwrap().unwrap();
+            collector.save_document(&shard, document, None).await.unwrap().unwrap();
         }
         let backend = Arc::new(fleet.connect());
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let replica = Replica::start(shared, ReplicaParams::new("replica"), &Threads::current());
-        let connector = |own: &Ownership| replica.connector(&own.cluster, Arc::new(Unreachable));
+        let connector = |own: &Ownership| replica.connector(&own.shard.cluster, Arc::new(Unreachable));
         let connectors = owned.iter().map(connector).collect();
         Self { fleet, owned, backend, replica, connectors }
     }
 
     fn stale(&self) -> Vec<String> {
-        let clusters = self.replica.status().clusters.into_values();
-        clusters.filter_map(|cluster| cluster.stale).map(|stale| stale.reason).collect()
+        let shards = self.replica.status().shards.into_values();
+        shards.filter_map(|shard| shard.stale).map(|stale| stale.reason).collect()
     }
 
     /// Lets virtual time pass while the collector renews its clusters.
@@ -77,8 +77,8 @@ fn requests_do_not_grow_with_the_clusters() {
             let before = served.backend.requests();
             served.pass(120).await;
             let status = served.replica.status();
-            assert!(status.clusters.values().all(|cluster| cluster.collector == "a" && cluster.stale.is_none()));
-            assert_eq!(status.clusters.len(), served.connectors.len());
+            assert!(status.shards.values().all(|shard| shard.collector == "a" && shard.stale.is_none()));
+            assert_eq!(status.shards.len(), served.connectors.len());
             served.backend.requests() - before
         })
     };
@@ -126,10 +126,10 @@ fn collector_without_a_sign_of_life_makes_its_clusters_stale() {
         assert!(stale[0].starts_with("collector a shows no sign of life since"), "{stale:?}");
         assert!(stale[1].starts_with("no collector watches the cluster since"), "{stale:?}");
         let collector = served.fleet.connect();
-        served.owned.push(collector.claim(&dead.cluster, "b", Some(&dead), 0).await.unwrap().unwrap());
+        served.owned.push(collector.claim(&dead.shard, "b", Some(&dead), 0).await.unwrap().unwrap());
         served.pass(1).await;
         assert_eq!(served.stale().len(), 1);
-        assert_eq!(served.replica.status().clusters[&dead.cluster].collector, "b");
+        assert_eq!(served.replica.status().shards[&dead.shard].collector, "b");
     });
 }
 
@@ -153,14 +153,14 @@ fn added_cluster_is_known_at_once_and_a_dropped_one_is_forgotten() {
     run(async || {
         let mut served = Served::start(2).await;
         served.pass(5).await;
-        let cluster = ClusterName::new("late").unwrap();
-        served.owned.push(served.fleet.connect().claim(&cluster, "a", None, 0).await.unwrap().unwrap());
+        let shard: Shard = "late".parse().unwrap();
+        served.owned.push(served.fleet.connect().claim(&shard, "a", None, 0).await.unwrap().unwrap());
         served.pass(5).await;
-        let connector = served.replica.connector(&cluster, Arc::new(Unreachable));
+        let connector = served.replica.connector(&shard.cluster, Arc::new(Unreachable));
         served.pass(1).await;
-        assert_eq!(served.replica.status().clusters[&cluster].collector, "a");
+        assert_eq!(served.replica.status().shards[&shard].collector, "a");
         drop(connector);
         served.connectors.pop();
-        assert_eq!(served.replica.status().clusters.len(), 1);
+        assert_eq!(served.replica.status().shards.len(), 1);
     });
 }

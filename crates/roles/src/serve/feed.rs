@@ -1,4 +1,4 @@
-//! Owner of a cluster, document of its collector, and since when the cluster is stale.
+//! Owner of a shard of a cluster, document of its collector, and since when it is stale.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use informer_hub_fleet::{ClusterDocument, DecodeError, FailureKind, Ownership, Partition};
 use informer_hub_reflector::{ErrorClass, SourceError};
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 use informer_hub_types::clock::{self, Instant};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Cluster as a replica knows it.
+/// Shard of a cluster as a replica knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServedCluster {
+pub struct ServedShard {
     /// Name of the owner; empty if there is none.
     pub collector: String,
     /// Newest epoch.
@@ -23,7 +23,7 @@ pub struct ServedCluster {
     pub stale: Option<Stale>,
 }
 
-/// Reason why the objects of a cluster may be outdated.
+/// Reason why the objects of a shard may be outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
     /// Time of the last sign of a collector, by the clock of this process.
@@ -37,23 +37,23 @@ pub struct Stale {
 pub(super) struct Known {
     /// Whether the services have answered.
     pub(super) answered: bool,
-    /// Error of the services, or of an entry of the cluster.
+    /// Error of the services, or of an entry of the shard.
     pub(super) error: Option<String>,
     pub(super) document: Option<Arc<ClusterDocument>>,
     owner: Option<Ownership>,
     stale: Option<Stale>,
 }
 
-/// Owner and document of a cluster, as the watch of the buckets delivers them.
+/// Owner and document of a shard, as the watch of the buckets delivers them.
 pub(super) struct Feed {
-    pub(super) cluster: ClusterName,
-    /// Time without a sign of a collector after which the cluster is stale.
+    pub(super) shard: Shard,
+    /// Time without a sign of a collector after which the shard is stale.
     limit: Duration,
     signs: Mutex<Signs>,
     known: watch::Sender<Known>,
 }
 
-/// Facts by which the cluster is stale or not.
+/// Facts by which the shard is stale or not.
 struct Signs {
     alive: Alive,
     /// Error of the services, of the owner's entry, and of the document.
@@ -78,9 +78,9 @@ impl Alive {
 }
 
 impl Feed {
-    pub(super) fn new(cluster: ClusterName, limit: Duration) -> Self {
+    pub(super) fn new(shard: Shard, limit: Duration) -> Self {
         let signs = Signs { alive: Alive::now(None), errors: Default::default() };
-        Self { cluster, limit, signs: Mutex::new(signs), known: watch::Sender::default() }
+        Self { shard, limit, signs: Mutex::new(signs), known: watch::Sender::default() }
     }
 
     /// Accepts the entry of the owner.
@@ -89,7 +89,7 @@ impl Feed {
             let owner = match owner {
                 Ok(owner) => owner,
                 Err(error) => {
-                    signs.errors[OWNER] = Some(format!("cannot decode the owner of cluster {}: {error}", self.cluster));
+                    signs.errors[OWNER] = Some(format!("cannot decode the owner of {}: {error}", self.shard));
                     return;
                 }
             };
@@ -112,13 +112,13 @@ impl Feed {
                 }
             }
             Err(error) => {
-                let what = format!("cannot decode the document of cluster {}: {error}", self.cluster);
+                let what = format!("cannot decode the document of {}: {error}", self.shard);
                 signs.errors[DOCUMENT] = Some(what);
             }
         });
     }
 
-    /// Notes that the owners of all clusters are known. `has_owner` is whether one of this cluster is among them.
+    /// Notes that the owners of all shards are known. `has_owner` is whether one of this shard is among them.
     pub(super) fn note_complete(&self, has_owner: bool) {
         if !has_owner {
             self.note_owner(Ok(None));
@@ -126,7 +126,7 @@ impl Feed {
         self.update(|_, known| known.answered = true);
     }
 
-    /// Notes whether the services answer, and whether the cluster has become stale.
+    /// Notes whether the services answer, and whether the shard has become stale.
     pub(super) fn note_services(&self, error: Option<String>) {
         self.update(|signs, _| signs.errors[SERVICES] = error);
     }
@@ -138,7 +138,7 @@ impl Feed {
         next.error = signs.errors.iter().flatten().next().cloned();
         let is_stale = clock::now().duration_since(signs.alive.at) >= self.limit;
         next.stale = is_stale.then(|| stale(&next, &signs.alive));
-        note(&self.cluster, &self.known, next);
+        note(&self.shard, &self.known, next);
     }
 
     pub(super) fn known(&self) -> Known {
@@ -163,7 +163,7 @@ impl Feed {
         tokio::time::timeout(limit, finding).await.ok().flatten()
     }
 
-    /// Returns an error that says what is missing, and why the cluster is stale if it is. A watch that ends with it resumes
+    /// Returns an error that says what is missing, and why the shard is stale if it is. A watch that ends with it resumes
     /// from its version, since the class does not count as a failure of the watch.
     pub(super) fn missing(&self, what: &str) -> SourceError {
         let stale = self.known.borrow().stale.as_ref().map(|stale| format!("; {}", stale.reason));
@@ -172,10 +172,10 @@ impl Feed {
 }
 
 impl Known {
-    pub(super) fn served(&self) -> ServedCluster {
+    pub(super) fn served(&self) -> ServedShard {
         let (collector, epoch) =
             self.owner.as_ref().map(|owner| (owner.collector.clone(), owner.epoch)).unwrap_or_default();
-        ServedCluster { collector, epoch, stale: self.stale.clone() }
+        ServedShard { collector, epoch, stale: self.stale.clone() }
     }
 
     /// Returns the failure that the collector reports about a partition.
@@ -212,11 +212,11 @@ fn stale(known: &Known, alive: &Alive) -> Stale {
     Stale { since, reason }
 }
 
-fn note(cluster: &ClusterName, known: &watch::Sender<Known>, next: Known) {
+fn note(shard: &Shard, known: &watch::Sender<Known>, next: Known) {
     known.send_if_modified(|known| {
         match (&known.stale, &next.stale) {
-            (None, Some(stale)) => tracing::warn!(%cluster, reason = stale.reason, "the cluster is stale"),
-            (Some(_), None) => tracing::info!(%cluster, "the cluster is current again"),
+            (None, Some(stale)) => tracing::warn!(cluster = %shard, reason = stale.reason, "the cluster is stale"),
+            (Some(_), None) => tracing::info!(cluster = %shard, "the cluster is current again"),
             _ => {}
         }
         // A renewal alone concerns no informer.

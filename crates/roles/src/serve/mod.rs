@@ -11,7 +11,7 @@
 //! # Layout
 //! - [`live`]: the tail, and its queues.
 //! - [`directory`]: one watch of the owners and documents of all clusters; [`progress`]: how far it has read.
-//! - [`feed`]: owner of a cluster, document of its collector, and what follows about staleness.
+//! - [`feed`]: owner of a shard, document of its collector, and what follows about staleness.
 //! - [`source`]: list and watch of one resource.
 //! - [`connector`]: discovery from the document.
 //! - [`cursor`]: where a process that delivers begins.
@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use informer_hub_fleet::Partition;
 use informer_hub_reflector::Connector;
-use informer_hub_types::{ClusterName, Threads};
+use informer_hub_types::{ClusterName, Shard, ShardRules, Threads};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
@@ -43,7 +43,7 @@ use directory::Directory;
 use live::Live;
 
 pub use cursor::Cursor;
-pub use feed::{ServedCluster, Stale};
+pub use feed::{ServedShard, Stale};
 
 /// Restores at once. Each has the changes of a partition since its checkpoint in memory.
 const RESTORES: usize = 16;
@@ -61,6 +61,8 @@ pub struct ReplicaParams {
     pub patience: Duration,
     /// Where the process begins to read, if it delivers; `None` begins at the newest state.
     pub cursor: Option<Cursor>,
+    /// Rules by which clusters are divided, the same in each process of the fleet.
+    pub shards: ShardRules,
 }
 
 impl ReplicaParams {
@@ -68,7 +70,14 @@ impl ReplicaParams {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let seconds = Duration::from_secs;
-        Self { name: name.to_owned(), poll: seconds(2), stale: seconds(10), patience: seconds(20), cursor: None }
+        Self {
+            name: name.to_owned(),
+            poll: seconds(2),
+            stale: seconds(10),
+            patience: seconds(20),
+            cursor: None,
+            shards: ShardRules::default(),
+        }
     }
 }
 
@@ -98,8 +107,8 @@ pub struct ReplicaStatus {
     pub answered: bool,
     /// Last error of the services; `None` if the last request succeeded, and owners, documents and log are followed.
     pub error: Option<String>,
-    /// Clusters by name.
-    pub clusters: BTreeMap<ClusterName, ServedCluster>,
+    /// Shards of the clusters.
+    pub shards: BTreeMap<Shard, ServedShard>,
 }
 
 impl Replica {
@@ -123,19 +132,21 @@ impl Replica {
     /// The cluster is followed until the connector and its connections are dropped.
     #[must_use]
     pub fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
-        Arc::new(ServingConnector::new(Arc::clone(&self.shared), self.directory.feed(cluster), inner))
+        let shards = self.shared.params.shards.shards_of(cluster);
+        let feeds = shards.iter().map(|shard| self.directory.feed(shard)).collect();
+        Arc::new(ServingConnector::new(Arc::clone(&self.shared), cluster.clone(), feeds, inner))
     }
 
     /// Returns the status.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         let feeds = self.directory.feeds();
-        let known: BTreeMap<_, _> = feeds.iter().map(|feed| (feed.cluster.clone(), feed.known())).collect();
+        let known: BTreeMap<_, _> = feeds.iter().map(|feed| (feed.shard.clone(), feed.known())).collect();
         ReplicaStatus {
             name: self.shared.params.name.clone(),
             answered: known.values().any(|known| known.answered),
             error: known.values().find_map(|known| known.error.clone()).or_else(|| self.shared.live.error()),
-            clusters: known.iter().map(|(name, known)| (name.clone(), known.served())).collect(),
+            shards: known.iter().map(|(shard, known)| (shard.clone(), known.served())).collect(),
         }
     }
 }

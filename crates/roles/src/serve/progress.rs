@@ -72,8 +72,8 @@ mod tests {
     fn watch_is_behind_if_it_lacks_what_an_earlier_request_has_found() {
         let mut progress = complete(5, 5);
         assert!(!progress.is_behind(progress.read(), revisions(9, 5)), "the changes may still arrive");
-        let cluster = "c".parse().unwrap();
-        progress.note(&ClusterChange::Owner { cluster, revision: 9, owner: Ok(None) });
+        let shard = "c".parse().unwrap();
+        progress.note(&ClusterChange::Owner { shard, revision: 9, owner: Ok(None) });
         assert!(!progress.is_behind(progress.read(), revisions(12, 5)));
         assert!(progress.is_behind(progress.read(), revisions(12, 5)));
         let mut progress = complete(5, 5);

@@ -37,15 +37,15 @@ impl FleetState {
         let mut owners: Vec<_> = owners.0.values().filter(|own| own.revision > read.owners).cloned().collect();
         owners.sort_by_key(|own| own.revision);
         let owners = owners.into_iter().map(|own| {
-            let (cluster, revision) = (own.cluster.clone(), own.revision);
-            ClusterChange::Owner { cluster, revision, owner: Ok(Some(own)) }
+            let (shard, revision) = (own.shard.clone(), own.revision);
+            ClusterChange::Owner { shard, revision, owner: Ok(Some(own)) }
         });
         let documents = self.documents.lock();
         let newer = documents.0.iter().filter(|(_, (revision, _))| *revision > read.documents);
-        let mut newer: Vec<_> = newer.map(|(cluster, found)| (cluster.clone(), found.clone())).collect();
+        let mut newer: Vec<_> = newer.map(|(shard, found)| (shard.clone(), found.clone())).collect();
         newer.sort_by_key(|(_, (revision, _))| *revision);
-        let documents = newer.into_iter().map(|(cluster, (revision, document))| ClusterChange::Document {
-            cluster,
+        let documents = newer.into_iter().map(|(shard, (revision, document))| ClusterChange::Document {
+            shard,
             revision,
             document: Some(document),
         });

@@ -12,7 +12,9 @@ use informer_hub_reflector::{
     ErrorClass, InformerOptions, ListChunk, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch,
     WatchBatch, WatchItem, WatchRequest, WatchStream,
 };
-use informer_hub_types::{ApiResource, Gvr, ObjectKey, ResourceVersion, StoredObject, rng};
+use informer_hub_types::{
+    ApiResource, Gvr, ObjectKey, ResourceVersion, Shard, ShardName, ShardRule, ShardRules, StoredObject, rng,
+};
 use parking_lot::Mutex;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -45,12 +47,25 @@ struct State {
     failures: f64,
 }
 
+/// Objects of a shard with their history.
 pub(super) struct SimulatedCluster {
     state: Mutex<State>,
 }
 
-pub(super) fn resource() -> ApiResource {
-    ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
+/// Returns the rules of a fleet whose cluster `c0` is divided in two.
+pub(super) fn divided() -> ShardRules {
+    ShardRules::new(vec![ShardRule {
+        name: ShardName::new("secrets").unwrap(),
+        clusters: vec!["c0".to_owned()],
+        resources: vec!["secrets".parse().unwrap()],
+        namespaces: Vec::new(),
+    }])
+}
+
+/// Returns the only resource of a shard: of the rest of a cluster, or of the shard that is divided from it.
+pub(super) fn resource(shard: &Shard) -> ApiResource {
+    let plural = if shard.name.is_none() { "pods" } else { "secrets" };
+    ApiResource { gvr: Gvr::new("", "v1", plural), kind: "Pod".into(), namespaced: true }
 }
 
 fn object(key: &ObjectKey, version: u64) -> Arc<StoredObject> {
@@ -58,7 +73,11 @@ fn object(key: &ObjectKey, version: u64) -> Arc<StoredObject> {
     let json = format!(
         r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"namespace":"{namespace}","name":"{name}","uid":"u-{name}","resourceVersion":"{version}"}}}}"#
     );
-    let mut decoder = Decoder::new(resource(), &InformerOptions::default().projection, Vec::new());
+    let mut decoder = Decoder::new(
+        resource(&Shard::rest_of("c0".parse().unwrap())),
+        &InformerOptions::default().projection,
+        Vec::new(),
+    );
     match decoder.decode_object(json.as_bytes()).unwrap() {
         Decoded::Object(object) => object,
         Decoded::Skipped(skipped) => panic!("{skipped:?}"),

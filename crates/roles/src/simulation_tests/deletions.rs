@@ -5,7 +5,7 @@ use super::*;
 
 /// Returns a fleet without faults whose two clusters have owners.
 async fn settled() -> World {
-    let mut world = World::with(Faults::NONE, 2, 0.0);
+    let mut world = World::with(Faults::NONE, 2, 0.0, ShardRules::default());
     for _ in 0..COLLECTORS {
         world.join();
     }

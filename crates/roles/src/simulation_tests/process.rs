@@ -11,7 +11,7 @@ use informer_hub_reflector::{
     PageVerdict, Reflector, ReflectorOptions, ResolveError, Server, SourceError, Step, WatchItem, WatchRequest,
 };
 use informer_hub_types::{
-    ApiResource, ClusterLabels, ClusterName, ObjectKey, ResourceRef, Scope, StoredObject, Threads, clock, rng,
+    ApiResource, ClusterLabels, ClusterName, ObjectKey, ResourceRef, Scope, Shard, StoredObject, Threads, clock, rng,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -25,16 +25,16 @@ pub(super) type Caches = Arc<Mutex<Cached>>;
 /// Caches of a process.
 #[derive(Default)]
 pub(super) struct Cached {
-    pub(super) objects: BTreeMap<ClusterName, Objects>,
+    pub(super) objects: BTreeMap<Shard, Objects>,
     /// Newest version of each object that was ever cached, deletions too.
-    newest: BTreeMap<(ClusterName, ObjectKey), u64>,
+    newest: BTreeMap<(Shard, ObjectKey), u64>,
 }
 
 impl Cached {
     /// Panics if a version of an object precedes an earlier one.
-    fn verify(&mut self, cluster: &ClusterName, key: &ObjectKey, version: u64) {
-        let newest = self.newest.entry((cluster.clone(), key.clone())).or_default();
-        assert!(version >= *newest, "{key} of {cluster} goes back from {newest} to {version}");
+    fn verify(&mut self, shard: &Shard, key: &ObjectKey, version: u64) {
+        let newest = self.newest.entry((shard.clone(), key.clone())).or_default();
+        assert!(version >= *newest, "{key} of {shard} goes back from {newest} to {version}");
         *newest = version;
     }
 }
@@ -47,8 +47,8 @@ pub(super) struct Process {
 }
 
 struct Hub {
-    clusters: BTreeMap<ClusterName, Arc<SimulatedCluster>>,
-    reflectors: Mutex<BTreeMap<ClusterName, JoinHandle<()>>>,
+    clusters: BTreeMap<Shard, Arc<SimulatedCluster>>,
+    reflectors: Mutex<BTreeMap<Shard, JoinHandle<()>>>,
     caches: Caches,
 }
 
@@ -56,21 +56,21 @@ impl Process {
     pub(super) fn start(
         params: CollectorParams,
         backend: Arc<dyn Backend>,
-        clusters: &BTreeMap<ClusterName, Arc<SimulatedCluster>>,
+        clusters: &BTreeMap<Shard, Arc<SimulatedCluster>>,
     ) -> Self {
         let name = params.name.clone();
         let (reflectors, caches) = Default::default();
         let hub = Arc::new(Hub { clusters: clusters.clone(), reflectors, caches });
         let host: Arc<dyn Host> = Arc::<Hub>::clone(&hub);
         let collector = Collector::start(backend, params, host, &Threads::current());
-        for cluster in clusters.keys() {
-            collector.add(cluster.clone());
+        for shard in clusters.keys() {
+            collector.add(&shard.cluster);
         }
         Self { name, collector, hub }
     }
 
-    pub(super) fn cached(&self, cluster: &ClusterName) -> Option<Objects> {
-        self.hub.caches.lock().objects.get(cluster).cloned()
+    pub(super) fn cached(&self, shard: &Shard) -> Option<Objects> {
+        self.hub.caches.lock().objects.get(shard).cloned()
     }
 }
 
@@ -81,23 +81,23 @@ impl Drop for Process {
 }
 
 impl Host for Hub {
-    fn start(&self, cluster: &ClusterName, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
-        let connector = wrap(Arc::new(ClusterConnector(Arc::clone(&self.clusters[cluster]))));
-        let (caches, name) = (Arc::clone(&self.caches), cluster.clone());
+    fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
+        let connector = wrap(Arc::new(ClusterConnector(Arc::clone(&self.clusters[shard]))));
+        let (caches, name, resource_of) = (Arc::clone(&self.caches), shard.clone(), resource(shard));
         self.caches.lock().objects.insert(name.clone(), Objects::new());
         let reflector = tokio::spawn(async move {
             let connection = connector.connect().await.unwrap();
-            let source = connection.lister_watcher(&resource(), &Scope::all(), &InformerOptions::default());
+            let source = connection.lister_watcher(&resource_of, &Scope::all(), &InformerOptions::default());
             drop(connection);
             reflect(&*source, &caches, &name).await;
         });
-        self.reflectors.lock().insert(cluster.clone(), reflector);
+        self.reflectors.lock().insert(shard.clone(), reflector);
         Box::pin(async { Ok(()) })
     }
 
-    fn stop(&self, cluster: &ClusterName) -> BoxFuture<'static, ()> {
-        let reflector = self.reflectors.lock().remove(cluster);
-        self.caches.lock().objects.remove(cluster);
+    fn stop(&self, shard: &Shard) -> BoxFuture<'static, ()> {
+        let reflector = self.reflectors.lock().remove(shard);
+        self.caches.lock().objects.remove(shard);
         Box::pin(async move {
             if let Some(reflector) = reflector {
                 reflector.abort();
@@ -112,7 +112,7 @@ impl Host for Hub {
 }
 
 /// Drives a reflector, as the module documentation of `informer_hub_reflector::machine` shows.
-pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &ClusterName) {
+pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &Shard) {
     let mut machine = Reflector::new(ReflectorOptions::default(), rng::unit);
     let mut listed = Vec::new();
     loop {
@@ -129,7 +129,7 @@ pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &
     }
 }
 
-fn replace(caches: &Caches, name: &ClusterName, listed: &mut Vec<Arc<StoredObject>>) {
+fn replace(caches: &Caches, name: &Shard, listed: &mut Vec<Arc<StoredObject>>) {
     let objects: Objects = listed.drain(..).map(|object| (object.key().clone(), number(&object))).collect();
     let mut caches = caches.lock();
     for (key, version) in &objects {
@@ -148,7 +148,7 @@ async fn list(
     request: ListRequest,
     listed: &mut Vec<Arc<StoredObject>>,
     caches: &Caches,
-    name: &ClusterName,
+    name: &Shard,
 ) {
     let mut stream = match source.list(request).await {
         Ok(stream) => stream,
@@ -177,7 +177,7 @@ async fn watch(
     request: WatchRequest,
     listed: &mut Vec<Arc<StoredObject>>,
     caches: &Caches,
-    name: &ClusterName,
+    name: &Shard,
 ) {
     if request.initial_events {
         listed.clear();
@@ -212,7 +212,7 @@ async fn watch(
     machine.on_watch_end(end.as_ref().copied(), events, opened.elapsed(), clock::now());
 }
 
-fn apply(caches: &mut Cached, name: &ClusterName, item: &WatchItem) {
+fn apply(caches: &mut Cached, name: &Shard, item: &WatchItem) {
     if let WatchItem::Added(object) | WatchItem::Modified(object) | WatchItem::Deleted(object) = item {
         caches.verify(name, object.key(), number(object));
     }
@@ -252,7 +252,7 @@ impl Connection for ClusterConnector {
     }
 
     fn resolve(&self, _: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        Box::pin(async { Ok(resource()) })
+        Box::pin(async { Err(ResolveError::Unavailable(unsupported())) })
     }
 
     fn catalogue(&self, _: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {

@@ -17,8 +17,8 @@ pub(super) fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
 }
 
 impl World {
-    fn owner(&self, cluster: &ClusterName) -> Option<Ownership> {
-        self.fleet.owner(cluster).filter(|own| !own.collector.is_empty())
+    fn owner(&self, shard: &Shard) -> Option<Ownership> {
+        self.fleet.owner(shard).filter(|own| !own.collector.is_empty())
     }
 
     /// Lets virtual time pass under churn. Returns the largest number of clusters that had no owner at once.
@@ -64,7 +64,7 @@ impl World {
         loads.values().all(is_near)
     }
 
-    fn owners(&self) -> BTreeMap<ClusterName, String> {
+    fn owners(&self) -> BTreeMap<Shard, String> {
         self.clusters
             .keys()
             .map(|name| (name.clone(), self.owner(name).map_or(String::new(), |own| own.collector)))
@@ -74,7 +74,7 @@ impl World {
 
 /// Returns a fleet without faults whose clusters have unequal loads, with two balanced collectors.
 async fn balanced() -> World {
-    let mut world = World::with(Faults::NONE, OBJECTS.len(), 0.0);
+    let mut world = World::with(Faults::NONE, OBJECTS.len(), 0.0, ShardRules::default());
     for (cluster, objects) in world.clusters.values().zip(OBJECTS) {
         cluster.fill(objects);
     }
@@ -114,7 +114,8 @@ fn joining_collector_gets_its_share_by_weight_one_cluster_at_a_time_without_a_li
 fn collectors_that_want_to_move_at_the_same_time_take_turns() {
     run(26, async || {
         // Requests take so long that collectors read the free token before one of them has taken it.
-        let mut world = World::with(Faults { delay: Duration::from_millis(600), ..Faults::NONE }, 12, 0.0);
+        let mut world =
+            World::with(Faults { delay: Duration::from_millis(600), ..Faults::NONE }, 12, 0.0, ShardRules::default());
         (0..4).for_each(|_| world.join());
         world.until("all are owned", |world| world.owners().values().all(|owner| !owner.is_empty())).await;
         world.pass(Duration::from_secs(10)).await;
@@ -184,7 +185,8 @@ fn drained_collector_gives_its_clusters_away_and_claims_none() {
 #[test]
 fn cluster_that_is_moved_a_hundred_times_loses_and_doubles_nothing() {
     run(24, async || {
-        let mut world = World::with(Faults { delay: Duration::from_millis(20), ..Faults::NONE }, 2, 0.0);
+        let mut world =
+            World::with(Faults { delay: Duration::from_millis(20), ..Faults::NONE }, 2, 0.0, ShardRules::default());
         (0..3).for_each(|_| world.join());
         let cluster = world.clusters.keys().next().unwrap().clone();
         world.until("all are owned", |world| world.owners().values().all(|owner| !owner.is_empty())).await;
@@ -192,7 +194,7 @@ fn cluster_that_is_moved_a_hundred_times_loses_and_doubles_nothing() {
         let lists = world.lists();
         for round in 0..100 {
             let collector = world.processes[round % 3].0.name.clone();
-            world.set(RosterItem::Pin { cluster: cluster.clone(), collector: collector.clone() });
+            world.set(RosterItem::Pin { shard: cluster.clone(), collector: collector.clone() });
             world.until("it moves", |world| world.owners()[&cluster] == collector).await;
             world.pass(Duration::from_millis(300)).await;
         }
@@ -207,9 +209,33 @@ fn cluster_that_is_moved_a_hundred_times_loses_and_doubles_nothing() {
 }
 
 #[test]
+fn shards_of_a_hot_cluster_spread_over_collectors() {
+    run(27, async || {
+        let mut world = World::with(Faults { delay: Duration::from_millis(20), ..Faults::NONE }, 1, 0.0, divided());
+        world.clusters.values().for_each(|shard| shard.fill(500));
+        world.join();
+        world.until("both are listed", |world| world.lists() == 2).await;
+        world.pass(Duration::from_secs(2)).await;
+        let lists = world.lists();
+        world.join();
+        world.until("each has a shard", |world| world.is_balanced(0.2)).await;
+        assert_eq!(world.lists(), lists, "a move lists nothing");
+        let (killed, connection) = world.processes.remove(0);
+        connection.set_cut_off(true);
+        drop(killed);
+        let other = world.processes[0].0.name.clone();
+        world.until("the other has both", |world| world.owners().values().all(|owner| *owner == other)).await;
+        assert_eq!(world.lists(), lists, "a takeover lists nothing");
+        world.settle().await;
+        world.verify_log();
+        assert_eq!(world.totals.exact, 2);
+    });
+}
+
+#[test]
 fn move_to_a_collector_that_does_not_answer_is_given_up() {
     run(25, async || {
-        let mut world = World::with(Faults::NONE, 2, 0.0);
+        let mut world = World::with(Faults::NONE, 2, 0.0, ShardRules::default());
         world.join();
         world.until("all are owned", |world| world.owners().values().all(|owner| !owner.is_empty())).await;
         world.join();
@@ -218,7 +244,7 @@ fn move_to_a_collector_that_does_not_answer_is_given_up() {
         let (other, connection) = world.processes.iter().find(|(process, _)| process.name != owner).unwrap();
         connection.set_cut_off(true);
         let collector = other.name.clone();
-        world.set(RosterItem::Pin { cluster: cluster.clone(), collector });
+        world.set(RosterItem::Pin { shard: cluster.clone(), collector });
         world.until("the move begins", |world| world.fleet.moving().is_some()).await;
         world.until("the move ends", |world| world.fleet.moving().is_none()).await;
         world.until("the cluster has an owner again", |world| world.owners()[&cluster] == owner).await;
@@ -235,7 +261,7 @@ fn collectors_that_join_leave_and_fail_during_moves_lose_and_double_nothing() {
     for seed in informer_hub_testing::seeds(1000..1000 + u64::from(informer_hub_testing::cases(4))) {
         let world = run(seed, async || {
             let faults = Faults { lost_answer: 0.02, failed: 0.02, delay: Duration::from_millis(20), ..Faults::NONE };
-            let mut world = World::with(faults, 6, 0.02);
+            let mut world = World::with(faults, 6, 0.02, ShardRules::default());
             (0..2).for_each(|_| world.join());
             for _ in 0..40 {
                 let at = world.rng.random_range(0..world.processes.len());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use informer_hub_reflector::{Connection, Connector, InformerOptions, SourceError};
-use informer_hub_types::{ClusterName, Scope, Threads};
+use informer_hub_types::{Scope, Shard, Threads};
 use tokio::task::JoinHandle;
 
 use super::cluster::resource;
@@ -22,16 +22,16 @@ impl ServingProcess {
     pub(super) fn start<'c>(
         params: ReplicaParams,
         backend: Arc<dyn Backend>,
-        clusters: impl Iterator<Item = &'c ClusterName>,
+        shards: impl Iterator<Item = &'c Shard>,
     ) -> Self {
         let replica = Replica::start(backend, params, &Threads::current());
         let caches = Caches::default();
-        let reflectors = clusters.map(|name| {
-            let connector = replica.connector(name, Arc::new(Unreachable));
+        let reflectors = shards.map(|name| {
+            let connector = replica.connector(&name.cluster, Arc::new(Unreachable));
             let (caches, name) = (Arc::clone(&caches), name.clone());
             tokio::spawn(async move {
                 let connection = connector.connect().await.unwrap();
-                let source = connection.lister_watcher(&resource(), &Scope::all(), &InformerOptions::default());
+                let source = connection.lister_watcher(&resource(&name), &Scope::all(), &InformerOptions::default());
                 reflect(&*source, &caches, &name).await;
             })
         });
@@ -39,8 +39,8 @@ impl ServingProcess {
         Self { replica, caches, reflectors }
     }
 
-    pub(super) fn cached(&self, cluster: &ClusterName) -> Option<Objects> {
-        self.caches.lock().objects.get(cluster).cloned()
+    pub(super) fn cached(&self, shard: &Shard) -> Option<Objects> {
+        self.caches.lock().objects.get(shard).cloned()
     }
 
     /// Panics if a reflector has panicked.

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use informer_hub_fleet::assign::{Balance, ClusterLoad, Collector, Move, MoveReason, plan};
-use informer_hub_types::{ClusterLabels, ClusterName};
+use informer_hub_fleet::assign::{Balance, Collector, Move, MoveReason, ShardLoad, plan};
+use informer_hub_types::{ClusterLabels, ClusterName, Shard};
 
 use super::view::RosterView;
-use crate::collect::ClusterOwner;
+use crate::collect::ShardOwner;
 
 /// Moves that lead to the assignment.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     /// Collectors of clusters that have none.
-    pub(super) orphans: BTreeMap<ClusterName, String>,
+    pub(super) orphans: BTreeMap<Shard, String>,
     /// Moves between live collectors, by urgency.
     pub(super) moves: Vec<Move>,
 }
@@ -28,7 +28,7 @@ impl Moves {
 pub(super) fn moves(
     view: &RosterView,
     own: u64,
-    owners: &BTreeMap<ClusterName, ClusterOwner>,
+    owners: &BTreeMap<Shard, ShardOwner>,
     labels: &BTreeMap<ClusterName, ClusterLabels>,
 ) -> Moves {
     let collectors: Vec<_> = view
@@ -42,21 +42,20 @@ pub(super) fn moves(
             draining: view.drains.contains(&member.name),
         })
         .collect();
-    let clusters: Vec<_> = owners
+    let shards: Vec<_> = owners
         .iter()
-        .map(|(cluster, owner)| ClusterLoad {
-            cluster: cluster.clone(),
+        .map(|(shard, owner)| ShardLoad {
+            shard: shard.clone(),
             weight: owner.weight,
-            zone: labels.get(cluster).and_then(|labels| preferred_zone(view, labels)),
-            pinned: view.pins.get(cluster).cloned(),
+            zone: labels.get(&shard.cluster).and_then(|labels| preferred_zone(view, labels)),
+            pinned: view.pins.get(shard).cloned(),
         })
         .collect();
-    let current: HashMap<_, _> =
-        owners.iter().map(|(cluster, owner)| (cluster.clone(), owner.collector.clone())).collect();
-    let (orphans, moves): (Vec<_>, Vec<_>) = plan(&clusters, &collectors, &current, Balance::default())
+    let current: HashMap<_, _> = owners.iter().map(|(shard, owner)| (shard.clone(), owner.collector.clone())).collect();
+    let (orphans, moves): (Vec<_>, Vec<_>) = plan(&shards, &collectors, &current, Balance::default())
         .into_iter()
         .partition(|found| found.reason == MoveReason::Orphaned);
-    Moves { orphans: orphans.into_iter().map(|found| (found.cluster, found.to)).collect(), moves }
+    Moves { orphans: orphans.into_iter().map(|found| (found.shard, found.to)).collect(), moves }
 }
 
 /// Returns the first zone, by name, that is preferred for clusters with these labels.
@@ -95,20 +94,20 @@ mod tests {
         view
     }
 
-    fn cluster(name: &str) -> ClusterName {
-        ClusterName::new(name).unwrap()
+    fn shard(name: &str) -> Shard {
+        name.parse().unwrap()
     }
 
-    fn owners(owned: &[(&str, &str, u64)]) -> BTreeMap<ClusterName, ClusterOwner> {
+    fn owners(owned: &[(&str, &str, u64)]) -> BTreeMap<Shard, ShardOwner> {
         let entry = |(name, collector, weight): &(&str, &str, u64)| {
             let collector = (*collector).to_owned();
-            (cluster(name), ClusterOwner { collector, epoch: 1, is_own: false, weight: *weight })
+            (shard(name), ShardOwner { collector, epoch: 1, is_own: false, weight: *weight })
         };
         owned.iter().map(entry).collect()
     }
 
     fn summary(found: &Moves) -> Vec<(&str, &str, MoveReason)> {
-        found.moves.iter().map(|found| (found.cluster.as_str(), found.to.as_str(), found.reason)).collect()
+        found.moves.iter().map(|found| (found.shard.cluster.as_str(), found.to.as_str(), found.reason)).collect()
     }
 
     #[test]
@@ -124,23 +123,23 @@ mod tests {
     #[test]
     fn clusters_prefer_the_zone_for_their_labels() {
         let region = |region: &str| ClusterLabels::from([("region".to_owned(), region.to_owned())]);
-        let labels = BTreeMap::from([(cluster("x"), region("eu")), (cluster("y"), region("us"))]);
+        let labels = BTreeMap::from([(shard("x").cluster, region("eu")), (shard("y").cluster, region("us"))]);
         let view = view(&[("a", "west", "eu"), ("b", "east", "us")], Vec::new());
         let free = owners(&[("x", "", 10), ("y", "gone", 10)]);
         let found = moves(&view, 1, &free, &labels);
-        let expected = [(cluster("x"), "a".to_owned()), (cluster("y"), "b".to_owned())];
+        let expected = [(shard("x"), "a".to_owned()), (shard("y"), "b".to_owned())];
         assert_eq!((found.orphans, found.moves), (BTreeMap::from(expected), Vec::new()));
     }
 
     #[test]
     fn settings_of_the_operator_are_moves() {
-        let pin = RosterItem::Pin { cluster: cluster("x"), collector: "b".to_owned() };
+        let pin = RosterItem::Pin { shard: shard("x"), collector: "b".to_owned() };
         let owned = owners(&[("x", "a", 10), ("y", "b", 10), ("z", "c", 10)]);
         let members = [("a", "", ""), ("b", "", ""), ("c", "", "")];
         let found = moves(&view(&members, vec![pin.clone()]), 1, &owned, &BTreeMap::new());
         assert_eq!(summary(&found)[0], ("x", "b", MoveReason::Pin));
         let found = moves(&view(&members, vec![RosterItem::Drain("c".to_owned())]), 1, &owned, &BTreeMap::new());
-        assert_eq!(found.moves[0].cluster.as_str(), "z");
+        assert_eq!(found.moves[0].shard, shard("z"));
         assert_eq!(found.moves[0].reason, MoveReason::Drain);
     }
 }

@@ -21,9 +21,9 @@ use futures::stream::{self, StreamExt};
 use informer_hub_fleet::assign::{Move, MoveReason};
 use informer_hub_fleet::roster::{Member, MoveInProgress, RosterItem};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ClusterLabels, ClusterName, rng};
+use informer_hub_types::{ClusterLabels, ClusterName, Shard, rng};
 
-use super::{ClusterOwner, Host, Shared, Zone};
+use super::{Host, ShardOwner, Shared, Zone};
 use crate::BackendError;
 use crate::selection::fingerprint;
 use choice::Moves;
@@ -58,13 +58,13 @@ pub(super) async fn leave(shared: &Shared) {
 
 fn member(shared: &Shared) -> RosterItem {
     let Zone { name: zone, prefer } = shared.params.zone.clone().unwrap_or_default();
-    let contends_for = contends_for(shared.ownerships.clusters().keys());
+    let contends_for = contends_for(shared.ownerships.shards().keys());
     RosterItem::Member(Member { name: shared.params.name.clone(), zone, prefer, contends_for })
 }
 
-/// Returns a fingerprint of the names of clusters.
-fn contends_for<'c>(clusters: impl Iterator<Item = &'c ClusterName>) -> u64 {
-    fingerprint(&[], clusters.map(ClusterName::as_str))
+/// Returns a fingerprint of the names of shards.
+fn contends_for<'s>(shards: impl Iterator<Item = &'s Shard>) -> u64 {
+    fingerprint(&[], shards.map(Shard::to_string))
 }
 
 struct Balancer {
@@ -74,7 +74,7 @@ struct Balancer {
     /// Since when every cluster has had a live owner.
     calm: Option<Instant>,
     /// Clusters that a collector has not claimed, and when.
-    failed: BTreeMap<(ClusterName, String), Instant>,
+    failed: BTreeMap<(Shard, String), Instant>,
 }
 
 impl Balancer {
@@ -88,7 +88,7 @@ impl Balancer {
             tracing::info!(item = obsolete.key(), "removing an item of a collector that is gone from the roster");
             shared.backend.remove_roster(&obsolete).await?;
         }
-        let found = self.moves(&shared.ownerships.clusters());
+        let found = self.moves(&shared.ownerships.shards());
         let is_calm = found.orphans.is_empty();
         *shared.orphans.lock() = found.orphans.clone();
         self.calm = if is_calm { Some(self.calm.unwrap_or_else(clock::now)) } else { None };
@@ -99,9 +99,9 @@ impl Balancer {
         }
     }
 
-    fn moves(&self, owners: &BTreeMap<ClusterName, ClusterOwner>) -> Moves {
+    fn moves(&self, owners: &BTreeMap<Shard, ShardOwner>) -> Moves {
         let labels: BTreeMap<ClusterName, ClusterLabels> =
-            owners.keys().map(|cluster| (cluster.clone(), self.host.labels(cluster))).collect();
+            owners.keys().map(|shard| (shard.cluster.clone(), self.host.labels(&shard.cluster))).collect();
         choice::moves(&self.view, contends_for(owners.keys()), owners, &labels)
     }
 
@@ -111,12 +111,11 @@ impl Balancer {
         let is_past = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() >= lease);
         let is_quiet = is_past(self.view.changed) && is_past(self.calm);
         let sessions = self.shared.sessions.lock();
-        let is_settled = |cluster: &ClusterName| {
-            sessions.get(cluster).is_some_and(|session| is_quiet && session.began.elapsed() >= lease)
-        };
+        let is_settled =
+            |shard: &Shard| sessions.get(shard).is_some_and(|session| is_quiet && session.began.elapsed() >= lease);
         let may_move = |next: &&Move| {
-            let is_failed = self.failed.contains_key(&(next.cluster.clone(), next.to.clone()));
-            !is_failed && (next.reason != MoveReason::Balance || is_settled(&next.cluster))
+            let is_failed = self.failed.contains_key(&(next.shard.clone(), next.to.clone()));
+            !is_failed && (next.reason != MoveReason::Balance || is_settled(&next.shard))
         };
         found.from(&self.shared.params.name).find(may_move).cloned()
     }
@@ -124,8 +123,8 @@ impl Balancer {
     /// Takes the token, and moves the cluster if the present owners still require it.
     async fn begin(&mut self, next: Move) -> Result<(), BackendError> {
         let shared = Arc::clone(&self.shared);
-        let Move { cluster, to, .. } = next;
-        let held = RosterItem::Move(Some(MoveInProgress { cluster, from: shared.params.name.clone(), to }));
+        let Move { shard, to, .. } = next;
+        let held = RosterItem::Move(Some(MoveInProgress { shard, from: shared.params.name.clone(), to }));
         let Some(mut revision) = shared.backend.replace_roster(&held, self.view.token.revision).await? else {
             return Ok(());
         };
@@ -140,22 +139,22 @@ impl Balancer {
     }
 
     /// Returns the owners as they are now: other moves may have ended since the contenders looked.
-    async fn fresh_owners(&self) -> Result<BTreeMap<ClusterName, ClusterOwner>, BackendError> {
-        let known = self.shared.ownerships.clusters();
-        let reading = known.into_iter().map(|(cluster, owner)| async move {
-            let found = self.shared.backend.owner(&cluster).await?;
+    async fn fresh_owners(&self) -> Result<BTreeMap<Shard, ShardOwner>, BackendError> {
+        let known = self.shared.ownerships.shards();
+        let reading = known.into_iter().map(|(shard, owner)| async move {
+            let found = self.shared.backend.owner(&shard).await?;
             let collector = found.map_or(String::new(), |found| found.collector);
-            Ok((cluster, ClusterOwner { collector, ..owner }))
+            Ok((shard, ShardOwner { collector, ..owner }))
         });
         stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
     }
 
     /// Hands a cluster over, and waits until another collector owns it.
     async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
-        let Move { cluster, to, reason, .. } = next;
+        let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
-        let Some(session) = shared.sessions.lock().get(&cluster).cloned() else { return };
-        tracing::info!(%cluster, to, ?reason, "moving the cluster");
+        let Some(session) = shared.sessions.lock().get(&shard).cloned() else { return };
+        tracing::info!(cluster = %shard, to, ?reason, "moving the cluster");
         session.hand_over(&to);
         drop(session);
         let mut looks = 0;
@@ -169,7 +168,7 @@ impl Balancer {
                     *revision = renewed;
                 }
             }
-            let Ok(Some(owner)) = shared.backend.owner(&cluster).await else { continue };
+            let Ok(Some(owner)) = shared.backend.owner(&shard).await else { continue };
             if owner.collector == to {
                 return;
             }
@@ -177,7 +176,7 @@ impl Balancer {
                 break;
             }
         }
-        tracing::warn!(%cluster, to, "the collector has not claimed the cluster, trying again later");
-        self.failed.insert((cluster, to), clock::now());
+        tracing::warn!(cluster = %shard, to, "the collector has not claimed the cluster, trying again later");
+        self.failed.insert((shard, to), clock::now());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};
-use informer_hub_types::ClusterName;
+use informer_hub_types::Shard;
 use informer_hub_types::clock::Instant;
 
 /// Periods without a renewal after which the entry of a collector is removed.
@@ -17,7 +17,7 @@ pub(super) struct RosterView {
     seen: BTreeMap<String, (u64, Instant)>,
     pub(super) live: BTreeMap<String, Member>,
     pub(super) drains: BTreeSet<String>,
-    pub(super) pins: BTreeMap<ClusterName, String>,
+    pub(super) pins: BTreeMap<Shard, String>,
     /// Whether another move may begin, and the revision of the token.
     pub(super) token: Token,
     /// When a live collector, or a drain, changed last.
@@ -55,7 +55,7 @@ impl RosterView {
                     }
                 }
                 RosterItem::Drain(collector) => _ = drains.insert(collector),
-                RosterItem::Pin { cluster, collector } => _ = pins.insert(cluster, collector),
+                RosterItem::Pin { shard, collector } => _ = pins.insert(shard, collector),
                 RosterItem::Move(held) => {
                     token = Token { revision: Some(revision), held: held.filter(|_| age < patience) }
                 }
@@ -64,8 +64,7 @@ impl RosterView {
         // Settings of the operator for a collector end with it.
         obsolete.extend(drains.iter().filter(|name| !present.contains(*name)).cloned().map(RosterItem::Drain));
         let gone = pins.iter().filter(|(_, name)| !present.contains(*name));
-        obsolete
-            .extend(gone.map(|(cluster, name)| RosterItem::Pin { cluster: cluster.clone(), collector: name.clone() }));
+        obsolete.extend(gone.map(|(shard, name)| RosterItem::Pin { shard: shard.clone(), collector: name.clone() }));
         let is_same = self.live == live && self.drains == drains;
         if !is_same || self.changed.is_none() {
             self.changed = Some(now);
@@ -95,7 +94,7 @@ mod tests {
     fn collector_that_renews_nothing_is_dead_and_then_forgotten_with_its_settings() {
         let (mut view, began) = (RosterView::default(), clock::now());
         let at = |seconds| began + Duration::from_secs(seconds);
-        let pin = RosterItem::Pin { cluster: ClusterName::new("c").unwrap(), collector: "b".to_owned() };
+        let pin = RosterItem::Pin { shard: "c".parse().unwrap(), collector: "b".to_owned() };
         let settings = || [entry(RosterItem::Drain("b".to_owned()), 3), entry(pin.clone(), 4)];
         let entries =
             |of_a, of_b| [member("a", of_a), member("b", of_b)].into_iter().chain(settings()).collect::<Vec<_>>();
@@ -114,8 +113,7 @@ mod tests {
     #[test]
     fn token_of_a_dead_collector_is_free() {
         let (mut view, began) = (RosterView::default(), clock::now());
-        let moving =
-            MoveInProgress { cluster: ClusterName::new("c").unwrap(), from: "a".to_owned(), to: "b".to_owned() };
+        let moving = MoveInProgress { shard: "c".parse().unwrap(), from: "a".to_owned(), to: "b".to_owned() };
         assert_eq!(view.token, Token::default());
         let held = || vec![entry(RosterItem::Move(Some(moving.clone())), 4)];
         view.observe(held(), PATIENCE, began);
