@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use informer_hub_fleet::jetstream::{JetStreamLog, LogParams};
+use informer_hub_fleet::jetstream::{JetStreamLog, LogParams, Owners};
 use informer_hub_fleet::{Entry, ReadOutcome, Reader, Record, ResetReason, Subjects};
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ObjectKey, ResourceVersion, Uid, clock};
@@ -451,6 +451,13 @@ async fn check_reports_why_nats_cannot_be_used() {
     finds(check(&usable.url(), ""), &["fleet.name: stream \"test-log\" was not created by informer-hub"]);
 }
 
+/// Leaves a cluster behind that no file has any more.
+async fn leave_without_owner(nats: &Server, cluster: &str) {
+    let owners = Owners::open(nats.connect().await, Subjects::new(FLEET).unwrap(), 1, WAIT_DEADLINE).await.unwrap();
+    let own = owners.claim(&cluster.parse().unwrap(), "gone", None, 0).await.unwrap().unwrap();
+    owners.release(&own).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_moves_clusters_and_drains_a_process() {
     let seed = seed();
@@ -491,11 +498,11 @@ async fn operator_moves_clusters_and_drains_a_process() {
     let name = async |process: &Process| process.fleet().await["process"].as_str().unwrap().to_owned();
     let (of_first, of_second) = (name(&first).await, name(&second).await);
 
-    fails(
-        &["move", "aest", &of_first],
-        "there is no cluster \"aest\"; did you mean \"east\"?; there is east, north, west",
-    );
+    let unknown = "there is no cluster \"aest\"; did you mean \"east\"?; there is east, north, west";
+    fails(&["move", "aest", &of_first], unknown);
     fails(&["move", "east", "missing"], "there is no collector \"missing\"");
+    leave_without_owner(&nats, "removed").await;
+    fails(&["move", "removed", &of_first, "--timeout", "1s"], "no collector has claimed removed within 1s");
     for cluster in ["east", "west", "north"] {
         let said = workdir.printed(&["fleet", "move", cluster, &of_first, "-c", "hub.toml"]);
         assert!(said.contains("stays"), "{said}");

@@ -16,6 +16,9 @@ use informer_hub_types::printable;
 const LOOK: Duration = Duration::from_millis(250);
 /// Time within which a live collector renews its entry.
 const RENEWAL: Duration = Duration::from_secs(3);
+/// Time within which a collector claims a cluster of its file that has no owner: the lease of the former owner, and its own
+/// delay.
+const CLAIM: Duration = Duration::from_secs(15);
 
 /// Fleet that the operator steers.
 pub(super) struct Fleet {
@@ -43,7 +46,11 @@ impl Fleet {
 
     /// Pins a cluster to a collector, and waits until that owns it.
     pub(super) async fn pin(&self, cluster: &str, collector: &str, timeout: Duration) -> anyhow::Result<()> {
-        let view = self.observe().await?;
+        let mut view = self.observe().await?;
+        view.ensure_receives(view.cluster(cluster)?, view.collector(collector)?)?;
+        if view.cluster(cluster)?.owner.is_none() {
+            view = self.claimed(cluster, timeout.min(CLAIM)).await?;
+        }
         let (found, to) = (view.cluster(cluster)?, view.collector(collector)?);
         view.ensure_receives(found, to)?;
         self.roster.put(&RosterItem::Pin { shard: found.shard.clone(), collector: to.name.clone() }).await?;
@@ -59,6 +66,24 @@ impl Fleet {
                 return show(&format!("{cluster} has moved{from} to {}, and stays there", to.name));
             }
             deadline.wait().await?;
+        }
+    }
+
+    /// Waits until a cluster has an owner: that shows which collectors contend for it.
+    async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
+        let limited = HumanDuration(limit);
+        eprintln!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
+        let begun = clock::now();
+        loop {
+            let view = self.observe().await?;
+            if view.cluster(cluster)?.owner.is_some() {
+                return Ok(view);
+            }
+            anyhow::ensure!(
+                begun.elapsed() < limit,
+                "no collector has claimed {cluster} within {limited}: none that runs has the cluster in its file; start \
+                 one that has"
+            );
         }
     }
 
