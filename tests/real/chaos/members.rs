@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::observer::Observer;
 use super::schedule::{Fault, Kind, Target};
+use super::takeovers::Takeovers;
 use crate::bed::{RealCluster, becomes_true, found};
 use crate::deliver::{delivering, published};
 use crate::fixture::WAIT_DEADLINE;
@@ -81,6 +82,18 @@ impl Member {
     }
 }
 
+/// Fault in effect, or after it.
+struct Effect {
+    fault: Fault,
+    began: Instant,
+    /// Number of the process, without killed servers.
+    member: usize,
+    /// Numbers of the killed servers.
+    servers: Vec<usize>,
+    /// Partitions that the process owned, with its name.
+    former: BTreeMap<Partition, String>,
+}
+
 /// The whole fleet.
 pub(super) struct Fleet {
     // Drop order: the processes end before the servers.
@@ -117,67 +130,103 @@ impl Fleet {
         &self.members[REPLICA].workdir
     }
 
-    /// Has the faults happen, each once the fleet has recovered from the one before. Returns the times of takeovers.
-    pub(super) async fn suffer(&mut self, faults: &[Fault]) -> Vec<Duration> {
-        let mut takeovers = Vec::new();
+    /// Has the faults happen, each once the fleet has recovered from the one before, or during that one.
+    pub(super) async fn suffer(&mut self, faults: &[Fault]) -> Takeovers {
+        let mut takeovers = Takeovers::default();
         self.recovered(clock::now()).await;
-        for (number, fault) in faults.iter().enumerate() {
-            let began = clock::now();
-            let former = self.inject(*fault).await;
+        for (at, fault) in faults.iter().enumerate().filter(|(_, fault)| fault.during.is_none()) {
+            let other = faults.get(at + 1).filter(|next| next.during.is_some());
+            let ended = self.inject(*fault, other.copied()).await;
             let healed = clock::now();
-            if matches!(fault.kind, Kind::Kill(_)) {
-                self.are_taken_over(&former).await;
+            for effect in ended.iter().filter(|effect| matches!(effect.fault.kind, Kind::Kill(_))) {
+                self.are_taken_over(&effect.former).await;
             }
             self.recovered(healed).await;
-            let taken = self.taken_over(&former, began);
-            println!("{:>3}. {fault:?}: takeovers {taken:.1?}, recovered {:.1?} later", number + 1, healed.elapsed());
-            takeovers.extend(taken);
+            for effect in &ended {
+                let taken = self.taken_over(&effect.former, effect.began);
+                let recovered = healed.elapsed();
+                println!("{:>3}. {:?}: takeovers {taken:.1?}, recovered {recovered:.1?} later", at + 1, effect.fault);
+                let (alone, overlapping) = (&mut takeovers.alone, &mut takeovers.overlapping);
+                if other.is_some() { overlapping.extend(taken) } else { alone.extend(taken) }
+            }
         }
         takeovers
     }
 
-    /// Has a fault happen and end. Returns the partitions that the hit process owned, with its name.
-    async fn inject(&mut self, fault: Fault) -> BTreeMap<Partition, String> {
-        let lasts = tokio::time::sleep(fault.lasts);
-        let at = match fault.kind {
-            Kind::Kill(target) | Kind::Freeze(target) | Kind::CutFromNats(target, _) => self.find(target).await,
-            Kind::CutFromApiserver(cluster, _) => self.find(Target::Owner(cluster)).await,
+    /// Has a fault happen and end, and another one during it. Returns their effects.
+    async fn inject(&mut self, fault: Fault, other: Option<Fault>) -> Vec<Effect> {
+        let mut effects = vec![self.begin(fault, None).await];
+        if let Some(during) = other.and_then(|other| other.during) {
+            tokio::time::sleep_until(effects[0].began + during).await;
+            let other = self.begin(other.expect("it has a time"), effects.first()).await;
+            effects.push(other);
+        }
+        effects.sort_by_key(|effect| effect.began + effect.fault.lasts);
+        for effect in &effects {
+            tokio::time::sleep_until(effect.began + effect.fault.lasts).await;
+            self.end(effect).await;
+        }
+        effects
+    }
+
+    /// Begins a fault. It hits another process and other servers than `other`, which is in effect.
+    async fn begin(&mut self, fault: Fault, other: Option<&Effect>) -> Effect {
+        let mut effect = Effect { fault, began: clock::now(), member: 0, servers: Vec::new(), former: BTreeMap::new() };
+        let down: &[usize] = other.map_or(&[], |other| &other.servers);
+        let target = match fault.kind {
+            Kind::Kill(target) | Kind::Freeze(target) | Kind::CutFromNats(target, _) => target,
+            Kind::CutFromApiserver(cluster, _) => Target::Owner(cluster),
             Kind::KillServer(server) => {
-                self.servers.kill(server);
-                lasts.await;
-                self.servers.restart(server).await;
-                return BTreeMap::new();
+                effect.servers.extend((server..server + SERVERS).map(|at| at % SERVERS).find(|at| !down.contains(at)));
+                self.kill_servers(&effect.servers);
+                return effect;
+            }
+            Kind::LoseQuorum(left) => {
+                effect.servers.extend((0..SERVERS).filter(|at| *at != left && !down.contains(at)));
+                self.kill_servers(&effect.servers);
+                return effect;
             }
         };
-        let member = &mut self.members[at];
+        effect.member = self.find(target).await;
+        if other.is_some_and(|other| other.servers.is_empty() && other.member == effect.member) {
+            effect.member = (effect.member + 1) % self.members.len();
+        }
+        let member = &mut self.members[effect.member];
         let mut owned = self.observer.partitions();
         owned.retain(|_, position| position.owner == member.name);
         match fault.kind {
-            Kind::Kill(_) => {
-                member.hub = None;
-                lasts.await;
-                member.run().await;
-            }
-            Kind::Freeze(_) => {
-                member.running().freeze(true);
-                lasts.await;
-                member.running().freeze(false);
-            }
-            Kind::CutFromNats(_, how) => {
-                member.connect_to_nats(how).await;
-                lasts.await;
-                member.connect_to_nats(proxy::Fault::Pass).await;
-            }
+            Kind::Kill(_) => member.hub = None,
+            Kind::Freeze(_) => member.running().freeze(true),
+            Kind::CutFromNats(_, how) => member.connect_to_nats(how).await,
             Kind::CutFromApiserver(cluster, how) => {
                 member.apiservers[cluster].set(how).await;
-                lasts.await;
-                member.apiservers[cluster].set(proxy::Fault::Pass).await;
                 // Its owner keeps the cluster. It may still move for balance.
                 owned.clear();
             }
-            Kind::KillServer(_) => unreachable!("it hits no process"),
+            Kind::KillServer(_) | Kind::LoseQuorum(_) => unreachable!("it hits no process"),
         }
-        owned.into_iter().map(|(partition, position)| (partition, position.owner)).collect()
+        effect.former = owned.into_iter().map(|(partition, position)| (partition, position.owner)).collect();
+        effect
+    }
+
+    async fn end(&mut self, effect: &Effect) {
+        for server in &effect.servers {
+            self.servers.restart(*server).await;
+        }
+        let member = &mut self.members[effect.member];
+        match effect.fault.kind {
+            Kind::Kill(_) => member.run().await,
+            Kind::Freeze(_) => member.running().freeze(false),
+            Kind::CutFromNats(..) => member.connect_to_nats(proxy::Fault::Pass).await,
+            Kind::CutFromApiserver(cluster, _) => member.apiservers[cluster].set(proxy::Fault::Pass).await,
+            Kind::KillServer(_) | Kind::LoseQuorum(_) => {}
+        }
+    }
+
+    fn kill_servers(&mut self, servers: &[usize]) {
+        for server in servers {
+            self.servers.kill(*server);
+        }
     }
 
     async fn find(&self, target: Target) -> usize {
@@ -188,7 +237,8 @@ impl Fleet {
             Target::Owner(cluster) => {
                 let owner = self.observer.owner(&self.clusters[cluster]).await;
                 let found = self.members.iter().position(|member| member.name == owner);
-                found.unwrap_or_else(|| panic!("{owner} owns a cluster and does not run"))
+                // During another fault, the owner may have been killed and started under another name.
+                found.unwrap_or(0)
             }
         }
     }

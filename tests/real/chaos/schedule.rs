@@ -32,6 +32,8 @@ pub(super) enum Kind {
     CutFromApiserver(usize, proxy::Fault),
     /// SIGKILL of a NATS server, then a restart on its store.
     KillServer(usize),
+    /// SIGKILL of all NATS servers but one, then restarts: no majority is left meanwhile.
+    LoseQuorum(usize),
 }
 
 /// A fault.
@@ -40,7 +42,12 @@ pub(super) struct Fault {
     pub(super) kind: Kind,
     /// Time until it ends.
     pub(super) lasts: Duration,
+    /// Time from the begin of the fault before, during which it begins; `None` if the fleet recovers between them.
+    pub(super) during: Option<Duration>,
 }
+
+/// Probability that a fault begins while the one before is in effect.
+const OVERLAPS: f64 = 0.35;
 
 /// Draws faults. Ten of them contain each kind, and hit the owner of a cluster at least four times.
 pub(super) fn draw(seed: u64, count: usize) -> Vec<Fault> {
@@ -52,6 +59,13 @@ pub(super) fn draw(seed: u64, count: usize) -> Vec<Fault> {
         faults.extend(ten);
     }
     faults.truncate(count);
+    for at in 1..faults.len() {
+        let before = faults[at - 1];
+        // At most two at once.
+        if before.during.is_none() && rng.random_bool(OVERLAPS) {
+            faults[at].during = Some(before.lasts.mul_f64(rng.random_range(0.0..1.0)));
+        }
+    }
     faults
 }
 
@@ -72,16 +86,16 @@ fn ten(rng: &mut StdRng) -> [Fault; 10] {
         Kind::CutFromNats(any(rng), cut(rng)),
         Kind::CutFromApiserver(rng.random_range(0..2), cut(rng)),
         Kind::KillServer(rng.random_range(0..SERVERS)),
-        Kind::KillServer(rng.random_range(0..SERVERS)),
+        Kind::LoseQuorum(rng.random_range(0..SERVERS)),
     ];
-    kinds.map(|kind| Fault { kind, lasts: Duration::from_millis(rng.random_range(range(kind))) })
+    kinds.map(|kind| Fault { kind, lasts: Duration::from_millis(rng.random_range(range(kind))), during: None })
 }
 
 /// Returns the shortest and longest time of a fault, in milliseconds.
 fn range(kind: Kind) -> std::ops::Range<u64> {
     match kind {
         Kind::Kill(_) => 0..5_000,
-        Kind::KillServer(_) => 1_000..8_000,
+        Kind::KillServer(_) | Kind::LoseQuorum(_) => 1_000..8_000,
         Kind::Freeze(_) | Kind::CutFromNats(..) | Kind::CutFromApiserver(..) => 5_000..15_000,
     }
 }
@@ -98,6 +112,12 @@ fn seed_decides_the_schedule_and_ten_faults_have_each_kind() {
         assert_eq!(count(|kind| matches!(kind, Kind::Freeze(_))), 2);
         assert_eq!(count(|kind| matches!(kind, Kind::CutFromNats(..))), 2);
         assert_eq!(count(|kind| matches!(kind, Kind::CutFromApiserver(..))), 1);
-        assert_eq!(count(|kind| matches!(kind, Kind::KillServer(_))), 2);
+        assert_eq!(count(|kind| matches!(kind, Kind::KillServer(_))), 1);
+        assert_eq!(count(|kind| matches!(kind, Kind::LoseQuorum(_))), 1);
     }
+    let many = draw(7, 200);
+    let overlaps = many.windows(2).filter(|two| two[1].during.is_some()).inspect(|two| {
+        assert!(two[0].during.is_none() && two[1].during < Some(two[0].lasts), "{two:?}");
+    });
+    assert!((30..90).contains(&overlaps.count()), "{many:?}");
 }

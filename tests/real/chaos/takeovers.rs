@@ -7,6 +7,15 @@ use std::time::Duration;
 /// Longest takeover, with room for a busy machine. Another collector claims a cluster that was not renewed for 7 s.
 pub(super) const LONGEST: Duration = Duration::from_secs(15);
 
+/// Times of takeovers.
+#[derive(Default)]
+pub(super) struct Takeovers {
+    /// By faults without another one.
+    pub(super) alone: Vec<Duration>,
+    /// By faults of which two were in effect at once.
+    pub(super) overlapping: Vec<Duration>,
+}
+
 /// Renders takeover times: median, 99th percentile, maximum, and a row for each half second.
 pub(super) fn histogram(times: &[Duration]) -> String {
     let mut sorted = times.to_vec();
