@@ -51,7 +51,7 @@ async fn deleted_buckets_and_log_are_created_again_and_no_change_is_lost() {
     until_filled(&context, "test-checkpoints", &clusters).await;
     within("all collectors know the owners", async {
         let knows = |process: &Process| {
-            let owners = process.collector.status().clusters;
+            let owners = process.collector.status().shards;
             owners.len() == clusters.len() && owners.values().all(|owner| !owner.collector.is_empty())
         };
         while !processes.iter().all(knows) {

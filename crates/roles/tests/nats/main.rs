@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub_roles::{Backend, Collector, CollectorParams, ConnectorWrap, Host, NatsBackend, NatsParams};
-use informer_hub_types::{ClusterName, clock};
+use informer_hub_types::{Shard, clock};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -33,7 +33,7 @@ use server::{Servers, within};
 
 const CLUSTERS: usize = 4;
 
-type Clusters = BTreeMap<ClusterName, Arc<SimulatedCluster>>;
+type Clusters = BTreeMap<Shard, Arc<SimulatedCluster>>;
 
 fn backend(name: &str, servers: &Servers) -> NatsBackend {
     NatsBackend::new(params(name, servers, 3))
@@ -59,7 +59,7 @@ fn start(name: &str, servers: &Servers, clusters: &Clusters) -> Process {
 }
 
 fn clusters() -> Clusters {
-    let cluster = |at| (ClusterName::new(format!("c{at}")).unwrap(), Arc::new(SimulatedCluster::new(0.0)));
+    let cluster = |at| (format!("c{at}").parse().unwrap(), Arc::new(SimulatedCluster::new(0.0)));
     (0..CLUSTERS).map(cluster).collect()
 }
 
@@ -77,7 +77,7 @@ async fn follow(processes: &[Process], clusters: &Clusters, rng: &mut StdRng) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     within("the caches of the owners equal the clusters", async {
-        let is_cached = |(name, cluster): (&ClusterName, &Arc<SimulatedCluster>)| {
+        let is_cached = |(name, cluster): (&Shard, &Arc<SimulatedCluster>)| {
             let owners = processes.iter().filter(|process| process.collector.owned().contains(name));
             let caches: Vec<_> = owners.map(|process| process.cached(name)).collect();
             caches == [Some(cluster.objects())]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use informer_hub_reflector::{Connection, Connector, SourceError};
 use informer_hub_roles::{Backend, Ownership, Replica, ReplicaParams};
-use informer_hub_types::{ClusterName, Threads, clock};
+use informer_hub_types::{Shard, Threads, clock};
 use tokio::time::sleep;
 
 use super::{Servers, backend};
@@ -24,8 +24,8 @@ impl Connector for Unreachable {
 }
 
 fn stale(replica: &Replica) -> Vec<String> {
-    let clusters = replica.status().clusters.into_values();
-    clusters.filter_map(|cluster| cluster.stale).map(|stale| stale.reason).collect()
+    let shards = replica.status().shards.into_values();
+    shards.filter_map(|shard| shard.stale).map(|stale| stale.reason).collect()
 }
 
 /// Renews the clusters every second, as a collector does.
@@ -36,7 +36,7 @@ async fn renew(backend: impl Backend, mut owned: Vec<Ownership>) {
             match backend.renew(own).await {
                 Ok(Some(renewed)) => *own = renewed,
                 // The answer to an earlier renewal was lost.
-                Ok(None) => _ = backend.owner(&own.cluster).await.map(|found| *own = found.unwrap()),
+                Ok(None) => _ = backend.owner(&own.shard).await.map(|found| *own = found.unwrap()),
                 Err(_) => break,
             }
         }
@@ -49,25 +49,25 @@ async fn replica_follows_the_owners_without_any_one_server_and_is_stale_without_
     let collector = backend("a", &servers);
     let mut owned = Vec::new();
     for at in 0..CLUSTERS {
-        let cluster = ClusterName::new(format!("c{at}")).unwrap();
+        let shard: Shard = format!("c{at}").parse().unwrap();
         let claimed = super::within("the servers elect a leader, and answer", async {
             loop {
-                match collector.claim(&cluster, "a", None, 0).await {
+                match collector.claim(&shard, "a", None, 0).await {
                     Ok(Some(claimed)) => return claimed,
                     // An earlier claim was executed, and its answer lost.
-                    Ok(None) => return collector.owner(&cluster).await.unwrap().unwrap(),
+                    Ok(None) => return collector.owner(&shard).await.unwrap().unwrap(),
                     Err(_) => sleep(Duration::from_millis(100)).await,
                 }
             }
         });
         owned.push(claimed.await);
     }
-    let clusters: Vec<_> = owned.iter().map(|own| own.cluster.clone()).collect();
+    let shards: Vec<_> = owned.iter().map(|own| own.shard.clone()).collect();
     let renewing = tokio::spawn(renew(collector, owned));
     let shared: Arc<dyn Backend> = Arc::new(backend("replica", &servers));
     let replica = Replica::start(shared, ReplicaParams::new("replica"), &Threads::current());
-    let _connectors: Vec<_> = clusters.iter().map(|name| replica.connector(name, Arc::new(Unreachable))).collect();
-    let is_known = |replica: &Replica| replica.status().clusters.values().all(|known| known.collector == "a");
+    let _connectors: Vec<_> = shards.iter().map(|it| replica.connector(&it.cluster, Arc::new(Unreachable))).collect();
+    let is_known = |replica: &Replica| replica.status().shards.values().all(|known| known.collector == "a");
     super::within("the owners are known", async {
         while !is_known(&replica) {
             sleep(Duration::from_millis(20)).await;
@@ -105,6 +105,6 @@ async fn replica_follows_the_owners_without_any_one_server_and_is_stale_without_
     })
     .await;
     println!("current again after {:?}", back.elapsed());
-    assert!(replica.status().clusters.len() == CLUSTERS && is_known(&replica));
+    assert!(replica.status().shards.len() == CLUSTERS && is_known(&replica));
     renewing.abort();
 }
