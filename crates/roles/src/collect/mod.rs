@@ -3,7 +3,7 @@
 //! # Contract
 //! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one shard.
 //!   An ownership is renewed; a collector takes a shard over whose ownership has not changed for
-//!   [`CollectorParams::lease`], by its own clock.
+//!   [`CollectorParams::lease`], by its own clock, which stands still while the services do not answer.
 //! - No clock decides what the log stores: each append is fenced by an epoch.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
@@ -12,6 +12,7 @@
 //! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
 //!   objects of its own.
 
+mod answer_clock;
 mod balance;
 mod checkpoints;
 mod connector;

@@ -9,6 +9,7 @@ use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Shard, rng};
 use tokio_util::sync::CancellationToken;
 
+use super::answer_clock::AnswerClock;
 use super::connector::CollectingConnector;
 use super::session::Session;
 use super::{Host, Shared};
@@ -116,6 +117,7 @@ impl Contender {
     /// Waits until the shard is free, and claims it.
     async fn acquire(&mut self) -> Ownership {
         let mut seen: Option<(Ownership, Instant)> = None;
+        let mut clock = AnswerClock::new(self.shared.params.renewal * 2);
         loop {
             let found = self.shared.backend.owner(&self.shard).await;
             match found {
@@ -126,7 +128,7 @@ impl Contender {
                         // The answer to the claim was lost.
                         return own;
                     }
-                    let now = clock::now();
+                    let now = clock.answered(clock::now());
                     let is_same = matches!((&seen, &found), (Some((seen, _)), Some(found)) if seen == found);
                     if let Some(found) = found.as_ref().filter(|_| !is_same) {
                         self.newest = self.newest.max(found.epoch);

@@ -44,6 +44,27 @@ fn owners_keep_their_clusters_and_epochs_after_a_deletion() {
 }
 
 #[test]
+fn owners_keep_their_clusters_while_the_services_are_away() {
+    run(8, async || {
+        let mut world = settled().await;
+        let owners = |world: &World| {
+            let own = |name| world.fleet.owner(name).map(|own| (own.collector, own.epoch));
+            world.clusters.keys().map(own).collect::<Vec<_>>()
+        };
+        let (before, lists) = (owners(&world), world.lists());
+        for outage in 0..20 {
+            world.fleet.set_down(true);
+            tokio::time::sleep(Duration::from_millis(8000 + 530 * outage)).await;
+            world.fleet.set_down(false);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(owners(&world), before, "after outage {outage}");
+        }
+        world.settle().await;
+        assert_eq!((owners(&world), world.lists()), (before, lists));
+    });
+}
+
+#[test]
 fn cluster_is_listed_again_if_deleted_checkpoints_had_the_only_copy_of_objects() {
     run(7, async || {
         let mut world = settled().await;

@@ -89,8 +89,8 @@ mod tests {
         };
         let items = members.iter().map(member).chain(settings);
         let entries = items.map(|item| RosterEntry { item, revision: 1, written_millis: 0 });
-        let mut view = RosterView::default();
-        view.observe(entries.collect(), Duration::from_secs(6), clock::now());
+        let mut view = RosterView::new(Duration::from_secs(6));
+        view.observe(entries.collect(), clock::now());
         view
     }
 

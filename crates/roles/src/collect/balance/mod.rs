@@ -38,7 +38,10 @@ const LOOKS: u32 = 4;
 
 /// Balances the fleet until it is aborted.
 pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
-    let mut balancer = Balancer { shared, host, view: RosterView::default(), calm: None, failed: BTreeMap::new() };
+    // Dead collectors are found before their clusters expire, so that the assignment has receivers for these.
+    let patience = shared.params.lease.saturating_sub(shared.params.renewal * 2);
+    let view = RosterView::new(patience);
+    let mut balancer = Balancer { shared, host, view, calm: None, failed: BTreeMap::new() };
     loop {
         if let Err(error) = balancer.round().await {
             // The contenders report that the services fail.
@@ -82,9 +85,7 @@ impl Balancer {
         let shared = Arc::clone(&self.shared);
         shared.backend.put_roster(&member(&shared)).await?;
         let entries = shared.backend.roster().await?;
-        // Dead collectors are found before their clusters expire, so that the assignment has receivers for these.
-        let patience = shared.params.lease.saturating_sub(shared.params.renewal * 2);
-        for obsolete in self.view.observe(entries, patience, clock::now()) {
+        for obsolete in self.view.observe(entries, clock::now()) {
             tracing::info!(item = obsolete.key(), "removing an item of a collector that is gone from the roster");
             shared.backend.remove_roster(&obsolete).await?;
         }

@@ -7,12 +7,17 @@ use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem
 use informer_hub_types::Shard;
 use informer_hub_types::clock::Instant;
 
+use crate::collect::answer_clock::AnswerClock;
+
 /// Periods without a renewal after which the entry of a collector is removed.
 const FORGOTTEN: u32 = 10;
 
 /// See the [module documentation](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RosterView {
+    clock: AnswerClock,
+    /// Time without a renewal after which a collector counts as dead.
+    patience: Duration,
     /// Revision of each entry, and when this process saw it first.
     seen: BTreeMap<String, (u64, Instant)>,
     pub(super) live: BTreeMap<String, Member>,
@@ -33,19 +38,26 @@ pub(super) struct Token {
 }
 
 impl RosterView {
+    /// Creates the view of an empty roster. `patience` is the time without a renewal after which a collector counts as dead.
+    pub(super) fn new(patience: Duration) -> Self {
+        let (seen, live, drains, pins, token, changed) = Default::default();
+        Self { clock: AnswerClock::new(patience / 2), patience, seen, live, drains, pins, token, changed }
+    }
+
     /// Accepts the entries of the roster. Returns items that nothing refers to any more, to remove them.
-    pub(super) fn observe(&mut self, entries: Vec<RosterEntry>, patience: Duration, now: Instant) -> Vec<RosterItem> {
+    pub(super) fn observe(&mut self, entries: Vec<RosterEntry>, now: Instant) -> Vec<RosterItem> {
+        let (answered, patience) = (self.clock.answered(now), self.patience);
         let keys: BTreeSet<_> = entries.iter().map(|entry| entry.item.key()).collect();
         self.seen.retain(|key, _| keys.contains(key));
         let (mut live, mut present) = (BTreeMap::new(), BTreeSet::new());
         let (mut obsolete, mut drains, mut pins, mut token) =
             (Vec::new(), BTreeSet::new(), BTreeMap::new(), Token::default());
         for RosterEntry { item, revision, .. } in entries {
-            let seen = self.seen.entry(item.key()).or_insert((revision, now));
+            let seen = self.seen.entry(item.key()).or_insert((revision, answered));
             if seen.0 != revision {
-                *seen = (revision, now);
+                *seen = (revision, answered);
             }
-            let age = now.duration_since(seen.1);
+            let age = answered.duration_since(seen.1);
             match item {
                 RosterItem::Member(member) if age >= patience * FORGOTTEN => obsolete.push(RosterItem::Member(member)),
                 RosterItem::Member(member) => {
@@ -92,33 +104,52 @@ mod tests {
 
     #[test]
     fn collector_that_renews_nothing_is_dead_and_then_forgotten_with_its_settings() {
-        let (mut view, began) = (RosterView::default(), clock::now());
+        let (mut view, began) = (RosterView::new(PATIENCE), clock::now());
         let at = |seconds| began + Duration::from_secs(seconds);
         let pin = RosterItem::Pin { shard: "c".parse().unwrap(), collector: "b".to_owned() };
         let settings = || [entry(RosterItem::Drain("b".to_owned()), 3), entry(pin.clone(), 4)];
         let entries =
             |of_a, of_b| [member("a", of_a), member("b", of_b)].into_iter().chain(settings()).collect::<Vec<_>>();
-        assert_eq!(view.observe(entries(1, 2), PATIENCE, at(0)), []);
-        assert_eq!(view.live.len(), 2);
-        view.observe(entries(5, 2), PATIENCE, at(5));
-        assert_eq!((view.live.len(), view.changed), (2, Some(at(0))));
-        assert_eq!(view.observe(entries(6, 2), PATIENCE, at(7)), []);
-        assert_eq!((view.live.keys().cloned().collect::<Vec<_>>(), view.changed), (vec!["a".to_owned()], Some(at(7))));
-        let obsolete = view.observe(entries(7, 2), PATIENCE, at(60));
+        for second in 0..6 {
+            assert_eq!(view.observe(entries(10 + second, 2), at(second)), []);
+            assert_eq!((view.live.len(), view.changed), (2, Some(at(0))));
+        }
+        for second in 6..60 {
+            assert_eq!(view.observe(entries(10 + second, 2), at(second)), []);
+            assert_eq!(view.live.keys().collect::<Vec<_>>(), ["a"]);
+            assert_eq!(view.changed, Some(at(6)));
+        }
+        let obsolete = view.observe(entries(80, 2), at(60));
         assert!(matches!(&obsolete[..], [RosterItem::Member(_), RosterItem::Drain(_), RosterItem::Pin { .. }]));
-        view.observe(vec![member("a", 8), member("b", 9)], PATIENCE, at(61));
+        view.observe(vec![member("a", 81), member("b", 90)], at(61));
         assert_eq!(view.live.len(), 2, "it is back");
     }
 
     #[test]
+    fn collectors_do_not_die_while_the_services_do_not_answer() {
+        let (mut view, began) = (RosterView::new(PATIENCE), clock::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let drain = || entry(RosterItem::Drain("b".to_owned()), 3);
+        for second in [0, 100, 101] {
+            assert_eq!(view.observe(vec![member("a", 1), member("b", 2), drain()], at(second)), []);
+            assert_eq!((view.live.len(), view.drains.len()), (2, 1), "{second}");
+        }
+        for second in 102..110 {
+            view.observe(vec![member("a", second), member("b", 2), drain()], at(second));
+        }
+        assert_eq!(view.live.len(), 1, "it has renewed nothing since");
+    }
+
+    #[test]
     fn token_of_a_dead_collector_is_free() {
-        let (mut view, began) = (RosterView::default(), clock::now());
+        let (mut view, began) = (RosterView::new(PATIENCE), clock::now());
         let moving = MoveInProgress { shard: "c".parse().unwrap(), from: "a".to_owned(), to: "b".to_owned() };
         assert_eq!(view.token, Token::default());
         let held = || vec![entry(RosterItem::Move(Some(moving.clone())), 4)];
-        view.observe(held(), PATIENCE, began);
+        view.observe(held(), began);
         assert_eq!(view.token, Token { revision: Some(4), held: Some(moving.clone()) });
-        view.observe(held(), PATIENCE, began + PATIENCE);
+        view.observe(held(), began + PATIENCE / 2);
+        view.observe(held(), began + PATIENCE);
         assert_eq!(view.token, Token { revision: Some(4), held: None });
     }
 }
