@@ -27,3 +27,15 @@ async fn fleet_names_the_servers_that_do_not_answer() {
         assert!(outcome.code == 1 && outcome.err.contains(&words), "{outcome:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_warns_of_shards_without_a_cluster() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dir = Workdir::with(&format!(
+        "[fleet]\nnats = [\"nats://{closed}\"]\nname = \"prod\"\nroles = [\"collect\"]\n\
+         [fleet.shards.a]\nclusters = [\"prod-*\"]\nresources = [\"pods\"]\n\
+         [cluster_sources.files]\ntype = \"folder\"\npath = \"nowhere\"\n[resources.pods]\n"
+    ));
+    let outcome = dir.run(&["check", "-c", "hub.toml"]).await;
+    assert!(outcome.out.contains("fleet.shards.a.clusters: selects none of the present clusters"), "{outcome:?}");
+}

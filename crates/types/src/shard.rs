@@ -89,7 +89,9 @@ impl ShardName {
 }
 
 impl ShardRule {
-    fn selects_cluster(&self, cluster: &ClusterName) -> bool {
+    /// Returns whether the rule makes a shard of a cluster.
+    #[must_use]
+    pub fn selects_cluster(&self, cluster: &ClusterName) -> bool {
         let names = &self.clusters;
         names.is_empty() || names.iter().any(|pattern| matches_wildcard(pattern, cluster.as_str()))
     }

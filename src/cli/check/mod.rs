@@ -27,9 +27,9 @@ use super::{interruptible, runtime};
 use crate::app;
 use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
 use informer_hub_config::{
-    ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, FleetRole, HubConfig, HumanDuration,
+    ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, FleetConfig, FleetRole, HubConfig, HumanDuration,
 };
-use informer_hub_types::{ClusterName, ClusterSelector, clock};
+use informer_hub_types::{ClusterName, ClusterSelector, ShardRule, clock};
 
 /// Maximum number of clusters that are checked concurrently.
 const MAX_CONCURRENT: usize = 16;
@@ -124,6 +124,7 @@ impl Args {
         report.findings.extend(readers::issuer(config, self.timeout.0).await);
         if let Some(of_fleet) = &config.fleet {
             report.findings.extend(fleet::findings(of_fleet, self.timeout.0).await);
+            report.findings.extend(shards_without_a_cluster(of_fleet, &roster.clusters));
         }
         sum(&mut report, config.hub.memory_limit);
         Ok(report)
@@ -225,6 +226,17 @@ fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Fi
             });
         }
     }
+}
+
+/// Returns a finding for each shard that divides no cluster.
+fn shards_without_a_cluster(fleet: &FleetConfig, clusters: &[ClusterConfig]) -> impl Iterator<Item = Finding> {
+    let selects_one = |rule: &&ShardRule| clusters.iter().any(|cluster| rule.selects_cluster(&cluster.name));
+    fleet.shards.iter().filter(move |rule| !selects_one(rule)).map(|rule| Finding {
+        level: Level::Warning,
+        about: format!("fleet.shards.{}.clusters", rule.name.as_str()),
+        problem: "selects none of the present clusters".to_owned(),
+        advice: "correct the names; ignore this in the file of an agent for another cluster".to_owned(),
+    })
 }
 
 /// Checks one cluster within `timeout`.
