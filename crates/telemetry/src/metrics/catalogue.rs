@@ -447,7 +447,8 @@ mod tests {
 
     #[test]
     fn labels_have_low_cardinality() {
-        let names = ["client", "cluster", "source", "entry", "queue", "reader", "resource", "sink", "subscription"];
+        let names =
+            ["client", "cluster", "source", "entry", "queue", "reader", "resource", "shard", "sink", "subscription"];
         let known = [&names[..], &["state", "reason", "outcome", "kind", "version", "verb", "code", "limit"]].concat();
         for metric in CATALOGUE {
             assert!(metric.labels.len() <= 2, "{}: a product of three", metric.name);
