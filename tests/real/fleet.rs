@@ -253,7 +253,7 @@ async fn killed_and_frozen_processes_lose_their_clusters_and_no_change() {
     assert_eq!(first.workdir.metric("informer_hub_fleet_moved_total").await, Some(1.0));
     assert_eq!(first.workdir.metric("informer_hub_fleet_lost_total").await, Some(0.0));
     assert_eq!(first.workdir.metric("informer_hub_fleet_connected").await, Some(1.0));
-    let left = format!("{{cluster={:?}}}", first.owned().await[0]);
+    let left = format!("{{cluster={:?},shard=\"\"}}", first.owned().await[0]);
     let epoch = first.workdir.metric(&format!("informer_hub_fleet_epoch{left}")).await;
     assert!(first.workdir.metric(&format!("informer_hub_fleet_weight{left}")).await >= Some(150.0));
     change(&mut churns).await;

@@ -1,4 +1,4 @@
-//! Clock by which a collector tells that others show no sign of life. Pure.
+//! Clock by which a collector judges that others show no sign of life. Pure.
 
 use std::time::Duration;
 
