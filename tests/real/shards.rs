@@ -6,7 +6,7 @@ use crate::bed::{
     RealCluster, becomes_true, create_namespace, create_pods, create_widgets, delete_now, install_widgets,
     widgets as widgets_of,
 };
-use crate::fixture::{WAIT_DEADLINE, pods, widgets};
+use crate::fixture::{WAIT_DEADLINE, origin, pods, widgets};
 use crate::fleet::{LogReader, Process, shows_objects};
 use crate::nats_server::Server;
 
@@ -64,5 +64,7 @@ async fn shards_of_a_cluster_are_watched_by_two_processes_and_served_as_one() {
     watches(&first, &["pods", "widgets.bed.example.com"]).await;
     shows_all().await;
     let lists = LogReader::open(&nats).await.read().await.lists;
-    assert!(lists.len() == 2 && lists.values().all(|lists| *lists == 1), "no shard is listed anew: {lists:?}");
+    for resource in [pods(), widgets()] {
+        assert_eq!(lists[&origin("east", &resource)], 1, "no shard is listed anew: {lists:?}");
+    }
 }

@@ -56,12 +56,9 @@ impl OwnedCluster {
         self.shared.params.shards.shard_of(&self.cluster, resource, scope.namespace.as_deref())
     }
 
-    /// Returns the session under which an informer writes.
-    fn session_of(&self, resource: &ApiResource, scope: &Scope) -> Arc<Session> {
-        let shard = self.shard_of(resource, scope);
-        let session = self.shared.sessions.lock().get(&shard).cloned();
-        // Lost since the informer was started: under a session that never owned the shard, the log accepts nothing.
-        session.unwrap_or_else(|| Arc::new(Session::new(Arc::clone(&self.shared), shard, 0)))
+    /// Returns the session under which an informer writes; `None` if another collector owns its shard.
+    fn session_of(&self, resource: &ApiResource, scope: &Scope) -> Option<Arc<Session>> {
+        self.shared.sessions.lock().get(&self.shard_of(resource, scope)).cloned()
     }
 
     /// Notes a fact about the cluster for each of its shards.
@@ -131,8 +128,12 @@ impl Connection for CollectingConnection {
             // The result of a subscriber's own transform, under a name that no other process knows.
             return inner;
         }
+        let Some(session) = self.owned.session_of(resource, scope) else {
+            // For the discovery of resources, which each collector of the cluster needs.
+            return inner;
+        };
         let partition = selection::partition(&self.owned.cluster, resource, scope, options);
         let decoder = selection::decoder(resource, options);
-        Arc::new(CollectingSource::new(inner, self.owned.session_of(resource, scope), partition, decoder))
+        Arc::new(CollectingSource::new(inner, session, partition, decoder))
     }
 }

@@ -133,6 +133,16 @@ impl ClusterActor {
         (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, DiscoveryStatus::default(), false);
     }
 
+    /// Restarts a running discovery with new sources. What it has seen stays.
+    pub(super) fn restart_discovery(&mut self, ctx: &mut Context<Self>) {
+        if let Some((_, address)) = self.discovery.actor.take() {
+            if let Some(address) = address {
+                detach(address.send(Stop { drain: false }));
+            }
+            self.start_discovery(ctx);
+        }
+    }
+
     pub(super) fn on_discovery_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let delay = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { jittered(RESTART_DELAY) };
         tracing::error!(cluster = %self.parts.name, status = %exited.status, restart_in = ?delay, "discovery actor failed; restarting it");

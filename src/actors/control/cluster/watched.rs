@@ -49,6 +49,8 @@ impl Handler<ReviewInformers> for ClusterActor {
             // The next informer begins with a state of its own.
             self.requests.entry(key).and_modify(|request| request.health = InformerHealth::new());
         }
+        // Its watches may belong to this process now, or no longer.
+        self.restart_discovery(ctx);
         self.attach_all();
         self.publish_view();
         self.stop_all(elsewhere, StopInformer { drain_until: None, stays_open: false })
