@@ -18,7 +18,7 @@ use informer_hub_fleet::roster::RosterItem;
 use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{Header, Partition, Record, ResetReason, unpack};
 use informer_hub_types::rng::{SeededRng, rng};
-use informer_hub_types::{Shard, ShardName, ShardRules, Threads, clock};
+use informer_hub_types::{ResourceVersion, Shard, ShardName, ShardRules, Threads, clock};
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::runtime::Builder;
@@ -242,17 +242,20 @@ impl World {
                 return Some(format!("{name} has no entry"));
             };
             let restored = restore(&backend, &partition, 0, &Threads::current()).await;
-            let restored = restored.map(|restored| {
-                let objects = restored.objects().map(|object| match object.unwrap() {
-                    Record::Put { key, version, .. } => (key, version.as_number().unwrap()),
-                    other => panic!("{other:?}"),
-                });
-                objects.collect::<BTreeMap<_, _>>()
-            });
-            let found = match restored {
-                Ok(found) => found,
+            let restored = match restored {
+                Ok(restored) => restored,
                 Err(error) => return Some(format!("{name}: {error}")),
             };
+            // Changes that cancel each other are missing in no state.
+            let reached = restored.state.resume.as_ref().and_then(ResourceVersion::as_number);
+            if reached < Some(cluster.version()) {
+                return Some(format!("{name}: the log has reached {reached:?}, expected {}", cluster.version()));
+            }
+            let found = restored.objects().map(|object| match object.unwrap() {
+                Record::Put { key, version, .. } => (key, version.as_number().unwrap()),
+                other => panic!("{other:?}"),
+            });
+            let found: BTreeMap<_, _> = found.collect();
             if found != expected {
                 return Some(format!("{name}: the log has {found:?}, expected {expected:?}"));
             }

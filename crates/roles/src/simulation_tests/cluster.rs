@@ -129,6 +129,11 @@ impl SimulatedCluster {
         self.state.lock().lists
     }
 
+    /// Returns the version of the last change.
+    pub(super) fn version(&self) -> u64 {
+        self.state.lock().version()
+    }
+
     pub(super) fn objects(&self) -> BTreeMap<ObjectKey, u64> {
         self.state.lock().objects.clone()
     }
