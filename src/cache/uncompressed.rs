@@ -220,17 +220,20 @@ mod tests {
         assert_eq!((uncompressed.bytes(), uncompressed.objects.capacity()), (0, 0));
     }
 
+    /// Adds objects. Returns after each whether the queue is over its limit, pressing and full.
+    fn passed_with_each(uncompressed: &mut Uncompressed, objects: &[Arc<StoredObject>]) -> Vec<(bool, bool, bool)> {
+        let mut add = |object: &Arc<StoredObject>| {
+            uncompressed.add(Arc::clone(object));
+            (uncompressed.is_over(), uncompressed.is_pressing(), uncompressed.is_full())
+        };
+        objects.iter().map(&mut add).collect()
+    }
+
     #[test]
     fn thresholds_are_exceeded_only_above_the_limit() {
         let (objects, size) = ten_objects();
         let mut uncompressed = Uncompressed::new(2 * size);
-        let passed: Vec<_> = objects
-            .iter()
-            .map(|object| {
-                uncompressed.add(Arc::clone(object));
-                (uncompressed.is_over(), uncompressed.is_pressing(), uncompressed.is_full())
-            })
-            .collect();
+        let passed = passed_with_each(&mut uncompressed, &objects);
         let expected = (1..=10).map(|count| (count > 2, count > 3, count > 6));
         assert!(passed.into_iter().eq(expected));
     }
@@ -240,13 +243,7 @@ mod tests {
         let (objects, size) = ten_objects();
         let mut uncompressed = Uncompressed::new(3 * size);
         uncompressed.set_limits(3 * size, Some(2 * size));
-        let passed: Vec<_> = objects
-            .iter()
-            .map(|object| {
-                uncompressed.add(Arc::clone(object));
-                (uncompressed.is_over(), uncompressed.is_pressing(), uncompressed.is_full())
-            })
-            .collect();
+        let passed = passed_with_each(&mut uncompressed, &objects);
         let expected = (1..=10).map(|count| (count > 2, count > 3, count > 9));
         assert!(passed.into_iter().eq(expected));
         assert_eq!(uncompressed.take_aged().len(), 10);

@@ -16,14 +16,16 @@ async fn settled() -> World {
     world
 }
 
+/// Returns the owner of each cluster, and its epoch.
+fn owners(world: &World) -> Vec<Option<(String, u64)>> {
+    let own = |name| world.fleet.owner(name).map(|own| (own.collector, own.epoch));
+    world.clusters.keys().map(own).collect()
+}
+
 #[test]
 fn owners_keep_their_clusters_and_epochs_after_a_deletion() {
     run(7, async || {
         let mut world = settled().await;
-        let owners = |world: &World| {
-            let own = |name| world.fleet.owner(name).map(|own| (own.collector, own.epoch));
-            world.clusters.keys().map(own).collect::<Vec<_>>()
-        };
         let (before, lists) = (owners(&world), world.lists());
         assert!(before.iter().all(Option::is_some));
         world.fleet.delete_owners();
@@ -47,10 +49,6 @@ fn owners_keep_their_clusters_and_epochs_after_a_deletion() {
 fn owners_keep_their_clusters_while_the_services_are_away() {
     run(8, async || {
         let mut world = settled().await;
-        let owners = |world: &World| {
-            let own = |name| world.fleet.owner(name).map(|own| (own.collector, own.epoch));
-            world.clusters.keys().map(own).collect::<Vec<_>>()
-        };
         let (before, lists) = (owners(&world), world.lists());
         for outage in 0..20 {
             world.fleet.set_down(true);
