@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::clusters::KnownClusters;
 use super::error::suggestion;
-use super::rules::is_namespace;
 use super::table::Table;
 use super::{ClusterAccess, ClusterConfig, HumanDuration};
-use informer_hub_types::ClusterName;
+use informer_hub_types::{ClusterName, is_dns_label};
 
 /// Bounds of the durations.
 pub(super) const LEASE_DURATION: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
@@ -126,7 +125,7 @@ fn lease(mut table: Table<'_>, known: KnownClusters<'_>) -> LeaseConfig {
 
 fn label(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let text = table.text(key)?;
-    if !is_namespace(&text) {
+    if !is_dns_label(&text) {
         table.mistake(key, format!("{text:?} is not a {key}: at most 63 of a-z 0-9 -, a letter or digit at both ends"));
     }
     Some(text)

@@ -9,10 +9,11 @@ use super::listen::{REQUESTS, WATCHES};
 use super::reader_config::{
     AuthorizationConfig, OidcConfig, ReaderConfig, ReaderIdentity, ReaderLimitsConfig, RuleConfig, ServiceAccountConfig,
 };
-use super::rules::is_namespace;
 use super::spans::KeyPath;
 use super::table::{Checker, Table, kind};
-use informer_hub_types::{ClusterName, Exclusion, Groups, ResourcePattern, ResourceRef, Selected, check_name};
+use informer_hub_types::{
+    ClusterName, Exclusion, Groups, ResourcePattern, ResourceRef, Selected, check_name, is_dns_label,
+};
 
 /// Bounds of `limits.scans`.
 pub(super) const SCANS: RangeInclusive<usize> = 1..=64;
@@ -113,7 +114,7 @@ fn service_account(mut table: Table<'_>) -> Option<ServiceAccountConfig> {
     }
     let cluster = table.parsed::<ClusterName>("cluster");
     let namespace = table.text("namespace");
-    if let Some(wrong) = namespace.as_deref().filter(|text| !is_namespace(text)) {
+    if let Some(wrong) = namespace.as_deref().filter(|text| !is_dns_label(text)) {
         table.mistake("namespace", format!("{wrong:?} is not the name of a namespace"));
     }
     let name = table.text("name");
@@ -183,7 +184,7 @@ fn namespaces(table: &mut Table<'_>) -> Vec<String> {
         text.len() <= 63
             && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'*'))
     };
-    for (path, text) in texts.iter().filter(|(_, text)| !(is_namespace(text) || text.contains('*') && is_pattern(text)))
+    for (path, text) in texts.iter().filter(|(_, text)| !(is_dns_label(text) || text.contains('*') && is_pattern(text)))
     {
         let problem = format!("{text:?} is not a namespace or a pattern; write one such as \"shop\" or \"team-*\"");
         checker.mistake(path, problem);

@@ -6,11 +6,13 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::clusters::{KnownClusters, meet, selector};
-use super::rules::{field_selector, in_metadata, is_identity, is_namespace};
+use super::rules::{field_selector, in_metadata, is_identity};
 use super::spans::KeyPath;
 use super::table::{Checker, Table, text};
 use super::{ClusterConfig, ClusterSelector, Projection, ResourceConfig};
-use informer_hub_types::{ClusterName, Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in};
+use informer_hub_types::{
+    ClusterName, Exclusion, FieldPath, Groups, ResourcePattern, ResourceRef, Selected, built_in, is_dns_label,
+};
 
 /// Shortest resync period, as in client-go.
 pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
@@ -109,7 +111,7 @@ pub(super) fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     }
     let mut found = Vec::new();
     for (path, namespace) in texts {
-        if !is_namespace(&namespace) {
+        if !is_dns_label(&namespace) {
             checker.mistake(
                 &path,
                 format!("{namespace:?} is not a namespace: at most 63 of a-z 0-9 -, a letter or digit at both ends"),

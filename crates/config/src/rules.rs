@@ -54,16 +54,6 @@ pub(super) fn is_cluster_pattern(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '*') && text.bytes().all(legal)
 }
 
-/// Whether a text is a valid namespace name (a DNS label of RFC 1123).
-pub(super) fn is_namespace(text: &str) -> bool {
-    let ends = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    text.len() <= 63
-        && ends(bytes.first())
-        && ends(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
 /// Checks the syntax of a field selector, `path=value,path!=value`, where `\` escapes `,`, `=` and itself in a value.
 /// The supported paths are known only to the apiserver.
 pub(super) fn field_selector(text: &str) -> Result<(), String> {
@@ -171,14 +161,6 @@ mod tests {
         }
         for bad in ["a", "=b", "!=b", "a=b,", "a b=c", "a=b=c", "a=\\x", "a=\\"] {
             assert!(field_selector(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn namespace_is_a_dns_label() {
-        assert!(is_namespace("kube-system") && is_namespace("1"));
-        for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
-            assert!(!is_namespace(bad), "{bad}");
         }
     }
 }

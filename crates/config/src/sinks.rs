@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::clusters::{KnownClusters, meet, selector};
 use super::error::suggestion;
-use super::rules::{is_identity, is_namespace};
+use super::rules::is_identity;
 use super::table::Table;
 use super::transports::transport;
 use super::units::HumanDuration;
@@ -14,7 +14,7 @@ use super::{
     BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
     SinkConfig, SinkMatch,
 };
-use informer_hub_types::{FieldPath, StoreLimits, check_name};
+use informer_hub_types::{FieldPath, StoreLimits, check_name, is_dns_label};
 
 pub(super) const EVENTS_PER_BATCH: RangeInclusive<usize> = 1..=10_000;
 pub(super) const BYTES_PER_BATCH: RangeInclusive<u64> = 1024..=64 << 20;
@@ -159,7 +159,7 @@ fn select(table: &mut Table<'_>, clusters: KnownClusters<'_>, names: &[String]) 
             table.mistake("namespaces", "is empty; remove the key for all namespaces");
         }
         for (path, name) in namespaces {
-            if !is_namespace(&name) {
+            if !is_dns_label(&name) {
                 checker.mistake(&path, format!("{name:?} is not the name of a namespace"));
             } else if select.namespaces.contains(&name) {
                 checker.mistake(&path, format!("{name:?} is in the list twice"));

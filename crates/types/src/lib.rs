@@ -78,7 +78,7 @@ pub use label_filter::{LabelFilter, LabelNeeds, text_hash};
 pub use limits::StoreLimits;
 pub use list_reason::ListReason;
 pub use memory::{LEAST_MEMORY_LIMIT, MemoryState, MemoryStep, object_memory};
-pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names};
+pub use name::{ClusterLabels, ClusterName, InvalidName, check_name, first_names, is_dns_label};
 pub use notification::{Dynamic, Notification, Notifications, Object, Origin};
 pub use object::{Encoding, IndexEntry, Labels, StoredObject, StoredObjectParts, Uid};
 pub use packer::{PackOutcome, Packer};

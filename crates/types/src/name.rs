@@ -45,6 +45,17 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
     Err(InvalidName { what, text: text.to_owned(), rule })
 }
 
+/// Returns whether a text is a DNS label of RFC 1123, as names of namespaces are.
+#[must_use]
+pub fn is_dns_label(text: &str) -> bool {
+    let ends = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let bytes = text.as_bytes();
+    text.len() <= 63
+        && ends(bytes.first())
+        && ends(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
 /// Returns the first ten names and the number of the others, to keep log lines short.
 #[must_use]
 pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
@@ -113,6 +124,14 @@ mod tests {
         }
         for bad in ["", "-a", ".", "..", ".hidden", "a b", "a/b", "ü", &"x".repeat(64)] {
             assert!(ClusterName::new(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn dns_label_has_at_most_63_characters_and_no_dot() {
+        assert!(is_dns_label("kube-system") && is_dns_label("1"));
+        for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
+            assert!(!is_dns_label(bad), "{bad}");
         }
     }
 

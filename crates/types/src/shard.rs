@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{ApiResource, ClusterName, InvalidName, ResourceRef, matches_wildcard};
+use super::{ApiResource, ClusterName, InvalidName, ResourceRef, is_dns_label, matches_wildcard};
 
 /// Part of a cluster with an owner of its own. Displayed as `cluster`, or `cluster/name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,10 +71,7 @@ impl ShardName {
     /// # Errors
     /// [`InvalidName`] if `text` breaks the rule in the type's documentation.
     pub fn new(text: &str) -> Result<Self, InvalidName> {
-        let is_end = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        let is_legal = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-        let bytes = text.as_bytes();
-        if bytes.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_legal) {
+        if is_dns_label(text) {
             return Ok(Self(text.into()));
         }
         let rule = "1 to 63 of a-z 0-9 -, a letter or a digit at both ends";
@@ -99,7 +96,6 @@ impl ShardRule {
     fn selects(&self, resource: &ApiResource, namespace: Option<&str>) -> bool {
         let gvr = &resource.gvr;
         let is_it = |wanted: &ResourceRef| {
-            let wanted = wanted.canonical();
             wanted.resource == gvr.resource
                 && wanted.version.as_ref().is_none_or(|version| *version == gvr.version)
                 && wanted.group.as_ref().is_none_or(|group| *group == gvr.group)
@@ -110,9 +106,13 @@ impl ShardRule {
 }
 
 impl ShardRules {
-    /// Creates rules. Those with namespaces precede the others; else their names decide.
+    /// Creates rules, with the canonical names of resources. Those with namespaces precede the others; else their names
+    /// decide.
     #[must_use]
     pub fn new(mut rules: Vec<ShardRule>) -> Self {
+        for resource in rules.iter_mut().flat_map(|rule| &mut rule.resources) {
+            *resource = resource.canonical();
+        }
         rules.sort_by_cached_key(|rule| (rule.namespaces.is_empty(), rule.name.clone()));
         Self(rules)
     }
