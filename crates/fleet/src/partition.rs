@@ -72,15 +72,6 @@ impl Subjects {
         format!("{}.log.>", self.fleet)
     }
 
-    /// Returns the filter for all partitions of a cluster.
-    #[must_use]
-    pub fn of_cluster(&self, cluster: &ClusterName) -> String {
-        let mut subject = format!("{}.log.", self.fleet);
-        escape(cluster.as_str(), &mut subject);
-        subject.push_str(".>");
-        subject
-    }
-
     /// Returns the subject of a shard, below which none is stored: it is the key of entries about the shard.
     #[must_use]
     pub fn of_shard(&self, shard: &Shard) -> String {

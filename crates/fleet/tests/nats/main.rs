@@ -379,7 +379,7 @@ async fn large_object_passes_in_parts() {
     collector.offer(&c, &large).await;
     collector.flush().await;
     let mut reader = Reader::new();
-    let mut tail = open_tail(&collector.log, 0, subjects().of_cluster(&c.cluster)).await;
+    let mut tail = open_tail(&collector.log, 0, subjects().of(&c)).await;
     let mut found = Vec::new();
     while found.last() != Some(&large) {
         if let ReadOutcome::Records(records) = reader.read(&next(&mut tail).await).unwrap() {
