@@ -154,21 +154,16 @@ struct RegistryHost {
 }
 
 /// Cluster that the hub may watch.
+#[derive(Clone)]
 struct HostedCluster {
     add: AddCluster,
     /// Shards that the hub watches. Locked while the registry adds or removes the cluster.
-    watched: Watched,
+    watched: Arc<AsyncMutex<BTreeSet<Shard>>>,
 }
 
-type Watched = Arc<AsyncMutex<BTreeSet<Shard>>>;
-
 impl RegistryHost {
-    fn watched(&self, cluster: &ClusterName) -> Option<Watched> {
-        self.clusters.lock().get(cluster).map(|known| Arc::clone(&known.watched))
-    }
-
-    fn to_add(&self, cluster: &ClusterName) -> Option<AddCluster> {
-        self.clusters.lock().get(cluster).map(|known| known.add.clone())
+    fn hosted(&self, cluster: &ClusterName) -> Option<HostedCluster> {
+        self.clusters.lock().get(cluster).cloned()
     }
 }
 
@@ -187,9 +182,11 @@ where
 impl Host for RegistryHost {
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
         let (shard, registry) = (shard.clone(), self.registry.clone());
-        let known = self.watched(&shard.cluster).zip(self.to_add(&shard.cluster));
+        let known = self.hosted(&shard.cluster);
         Box::pin(async move {
-            let Some((watched, add)) = known else { return Err("it is no longer configured".to_owned()) };
+            let Some(HostedCluster { add, watched }) = known else {
+                return Err("it is no longer configured".to_owned());
+            };
             let mut watched = watched.lock().await;
             let result = if watched.is_empty() {
                 tell(&registry, AddCluster { connector: wrap(Arc::clone(&add.connector)), ..add }).await
@@ -204,10 +201,10 @@ impl Host for RegistryHost {
     }
 
     fn stop(&self, shard: &Shard) -> BoxFuture<'static, ()> {
-        let (shard, registry, watched) = (shard.clone(), self.registry.clone(), self.watched(&shard.cluster));
+        let (shard, registry, known) = (shard.clone(), self.registry.clone(), self.hosted(&shard.cluster));
         Box::pin(async move {
-            let Some(watched) = watched else { return };
-            let mut watched = watched.lock().await;
+            let Some(known) = known else { return };
+            let mut watched = known.watched.lock().await;
             watched.remove(&shard);
             // The cluster may have been removed already, or the registry has ended.
             let _ = if watched.is_empty() {

@@ -163,7 +163,8 @@ impl ClusterActor {
         }
     }
 
-    /// Starts the informer of a request, if this process watches it. With `moved_from`, it takes over the objects of that resource.
+    /// Starts the informer of a request, if this process watches it. With `moved_from`, it takes over the objects of that
+    /// resource.
     fn start_informer(
         &mut self,
         key: &RequestKey,

@@ -127,20 +127,24 @@ impl ClusterActor {
     }
 
     pub(super) fn stop_discovery(&mut self) {
-        if let Some((_, Some(address))) = self.discovery.actor.take() {
-            detach(address.send(Stop { drain: false }));
-        }
+        self.stop_discovery_actor();
         (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, DiscoveryStatus::default(), false);
     }
 
     /// Restarts a running discovery with new sources. What it has seen stays.
     pub(super) fn restart_discovery(&mut self, ctx: &mut Context<Self>) {
-        if let Some((_, address)) = self.discovery.actor.take() {
-            if let Some(address) = address {
-                detach(address.send(Stop { drain: false }));
-            }
+        if self.stop_discovery_actor() {
             self.start_discovery(ctx);
         }
+    }
+
+    /// Returns whether there was one, or one to be restarted.
+    fn stop_discovery_actor(&mut self) -> bool {
+        let Some((_, address)) = self.discovery.actor.take() else { return false };
+        if let Some(address) = address {
+            detach(address.send(Stop { drain: false }));
+        }
+        true
     }
 
     pub(super) fn on_discovery_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {

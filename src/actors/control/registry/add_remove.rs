@@ -1,5 +1,5 @@
-//! Adding and removing clusters, or a part of their informers, at run time. With a state directory, a re-added cluster continues from its saved
-//! partitions.
+//! Adding and removing clusters, or a part of their informers, at run time. With a state directory, a re-added cluster
+//! continues from its saved partitions.
 
 use actix::prelude::*;
 use futures::future::join_all;
