@@ -289,6 +289,17 @@ mod tests {
     }
 
     #[test]
+    fn document_of_a_later_version_is_read_without_its_new_fields_or_refused() {
+        let document = document(&["pods".to_owned()], 7);
+        let plain = unpack_bytes(&document.encode().unwrap().slice(1..)).unwrap();
+        let with_field = [&[FORMAT][..], &pack(&[&plain[..], b"field"].concat(), true)].concat();
+        assert_eq!(ClusterDocument::decode(&with_field.into()), Ok(document.clone()));
+        let later = [&[FORMAT + 1], &document.encode().unwrap()[1..]].concat();
+        let refused = Err(DecodeError::Newer { found: FORMAT + 1, known: FORMAT });
+        assert_eq!(ClusterDocument::decode(&later.into()), refused);
+    }
+
+    #[test]
     fn large_catalogue_is_left_out() {
         let mut state = 1_u64;
         let mut random = || {

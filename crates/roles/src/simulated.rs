@@ -3,6 +3,7 @@
 //! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases fail with it.
 
 mod cluster_buckets;
+pub(crate) mod later;
 mod roster;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use informer_hub_types::{Shard, rng};
 use parking_lot::Mutex;
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
+use later::Later;
 use roster::Roster;
 
 /// Interval in which an answer of the log is looked for.
@@ -72,6 +74,7 @@ pub struct SimulatedBackend {
     cut_off: Arc<Mutex<bool>>,
     /// Requests to owners, documents, checkpoints, leases and the roster, and tails that were opened.
     requests: Arc<AtomicUsize>,
+    later: Later,
 }
 
 struct Client {
@@ -104,6 +107,11 @@ impl SimulatedFleet {
     /// Connects a process that runs on the current runtime.
     #[must_use]
     pub fn connect(&self) -> SimulatedBackend {
+        self.connect_as(Later::default())
+    }
+
+    /// Connects a process of a later version.
+    pub(crate) fn connect_as(&self, later: Later) -> SimulatedBackend {
         let client = Client {
             connection: self.0.log.connect(),
             answers: HashMap::new(),
@@ -112,7 +120,7 @@ impl SimulatedFleet {
             offset: *self.0.time.lock(),
         };
         let (client, cut_off, requests) = (Arc::new(Mutex::new(client)), Arc::default(), Arc::default());
-        SimulatedBackend { fleet: self.clone(), client, cut_off, requests }
+        SimulatedBackend { fleet: self.clone(), client, cut_off, requests, later }
     }
 
     /// Returns the log.
@@ -234,19 +242,19 @@ impl Client {
 
 impl Backend for SimulatedBackend {
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer> {
-        let (fleet, client) = (self.fleet.clone(), Arc::clone(&self.client));
+        let (fleet, client, later) = (self.fleet.clone(), Arc::clone(&self.client), self.later);
         let id = {
             let mut client = client.lock();
             client.last_id += 1;
             let id = client.last_id;
-            client.connection.send(id, request);
+            client.connection.send(id, later.request(request));
             id
         };
         Box::pin(async move {
             let deadline = clock::now() + DEADLINE;
             loop {
                 if let Some(answer) = client.lock().receive(&fleet.0, id) {
-                    return answer;
+                    return later.answer(answer);
                 }
                 if clock::now() >= deadline {
                     return Answer::Failed("no answer in time".to_owned());
@@ -257,13 +265,16 @@ impl Backend for SimulatedBackend {
     }
 
     fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>> {
-        let (client, partition) = (Arc::clone(&self.client), partition.clone());
+        let (client, partition, later) = (Arc::clone(&self.client), partition.clone(), self.later);
         let read = self.perform(move |_| client.lock().connection.read(after, Some(&partition), usize::MAX));
-        Box::pin(async move { read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned())) })
+        Box::pin(async move {
+            let entries = read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned()))?;
+            Ok(entries.into_iter().map(|entry| later.entry(entry)).collect())
+        })
     }
 
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {
-        let (client, fleet) = (Arc::clone(&self.client), self.fleet.clone());
+        let (client, fleet, later) = (Arc::clone(&self.client), self.fleet.clone(), self.later);
         let begin = self.perform(move |fleet| (after.unwrap_or_else(|| fleet.log.end()), *fleet.silenced.lock()));
         Box::pin(async move {
             let (begin, silenced) = begin.await?;
@@ -278,7 +289,8 @@ impl Backend for SimulatedBackend {
                 let read = client.lock().connection.read(position, None, TAIL.1).filter(|_| !is_silent);
                 let read = read.unwrap_or_default();
                 let position = read.last().map_or(position, |last| last.sequence.max(position));
-                Ok(Some((stream::iter(read.into_iter().map(Ok)), (client, fleet, position))))
+                let read = read.into_iter().map(move |entry| Ok(later.entry(entry)));
+                Ok(Some((stream::iter(read), (client, fleet, position))))
             });
             Ok((begin, batches.try_flatten().boxed()))
         })
@@ -320,17 +332,18 @@ impl Backend for SimulatedBackend {
     }
 
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>> {
-        let shard = shard.clone();
+        let (shard, later) = (shard.clone(), self.later);
         let read = self.perform(move |fleet| fleet.documents.lock().0.get(&shard).cloned());
         Box::pin(async move {
-            let decode = |(revision, bytes)| ClusterDocument::decode(&bytes).map(|document| (revision, document));
+            let decode =
+                |(revision, bytes)| ClusterDocument::decode(&later.read(bytes)).map(|document| (revision, document));
             read.await?.map(decode).transpose().map_err(|error| BackendError(error.to_string()))
         })
     }
 
     fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>> {
         let shard = shard.clone();
-        let encoded = document.encode();
+        let encoded = document.encode().map(|encoded| self.later.write(encoded));
         let written = self.perform(move |fleet| {
             let (documents, last) = &mut *fleet.documents.lock();
             if documents.get(&shard).map(|(revision, _)| *revision) != seen {
@@ -347,13 +360,13 @@ impl Backend for SimulatedBackend {
     }
 
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>> {
-        let partition = partition.clone();
+        let (partition, later) = (partition.clone(), self.later);
         self.perform(move |fleet| {
             let checkpoints = fleet.checkpoints.lock();
             let Checkpoints { newest, older } = checkpoints.get(&partition)?;
             let is_newest = before.is_none_or(|before| newest.sequence < before);
             let found = if is_newest { Some(newest) } else { kept::newest_before(older, before?) };
-            found.map(|found| found.at.clone())
+            found.map(|found| later.read_checkpoint(found.at.clone()))
         })
     }
 
@@ -364,7 +377,7 @@ impl Backend for SimulatedBackend {
         _collector: &str,
         checkpoint: Bytes,
     ) -> Answered<()> {
-        let partition = partition.clone();
+        let (partition, checkpoint) = (partition.clone(), self.later.write_checkpoint(checkpoint));
         self.perform(move |fleet| {
             let (log, now) = (fleet.log.retained(), fleet.time.lock().as_secs());
             let newest = Kept { sequence, saved: now.cast_signed(), at: checkpoint };

@@ -1,7 +1,7 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
 //! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving replicas
-//! are killed and cut off; owners, documents and checkpoints are deleted. At the end the faults stop, and the log and the caches of owners and replicas must hold the
+//! are killed and cut off; owners, documents and checkpoints are deleted. A test of its own upgrades the processes of a fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the
 //! clusters' objects.
 
 mod cluster;
@@ -9,6 +9,7 @@ mod deletions;
 mod process;
 mod rebalance;
 pub(crate) mod replica;
+mod upgrade;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use tokio::runtime::Builder;
 
 use crate::backend::Backend;
 use crate::restore::restore;
+use crate::simulated::later::Later;
 use crate::simulated::{SimulatedBackend, SimulatedFleet};
 use crate::{CollectorParams, ReplicaParams};
 use cluster::{Change, SimulatedCluster, divided};
@@ -59,6 +61,8 @@ struct World {
     started: usize,
     /// Whether clusters may forget their history in this run.
     forgets: bool,
+    /// Version of the processes that start.
+    version: Later,
     totals: Totals,
 }
 
@@ -100,6 +104,7 @@ impl World {
             replicas: Vec::new(),
             started: 0,
             forgets: false,
+            version: Later::default(),
             totals: Totals::default(),
         }
     }
@@ -132,13 +137,13 @@ impl World {
         params.checkpoint = Duration::from_secs(3);
         params.shards = self.rules.clone();
         (params.writer.queue_bytes, params.writer.window) = (2000, 4);
-        let backend = Arc::new(self.fleet.connect());
+        let backend = Arc::new(self.fleet.connect_as(self.version));
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         (Process::start(params, shared, &self.clusters), backend)
     }
 
     fn start_replica(&self) -> (ServingProcess, Arc<SimulatedBackend>) {
-        let backend = Arc::new(self.fleet.connect());
+        let backend = Arc::new(self.fleet.connect_as(self.version));
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let params = ReplicaParams { shards: self.rules.clone(), ..ReplicaParams::new("replica") };
         (ServingProcess::start(params, shared, self.clusters.keys()), backend)
@@ -229,7 +234,7 @@ impl World {
 
     /// Returns how the log or the cache of an owner differs from a cluster.
     async fn differences(&self) -> Option<String> {
-        let backend: Arc<dyn Backend> = Arc::new(self.fleet.connect());
+        let backend: Arc<dyn Backend> = Arc::new(self.fleet.connect_as(self.version));
         for (name, cluster) in &self.clusters {
             let expected = cluster.objects();
             let Some(partition) = self
@@ -284,6 +289,7 @@ impl World {
         let mut listed: HashMap<Partition, u64> = HashMap::new();
         let mut changes: HashMap<Partition, Vec<Change>> = HashMap::new();
         for entry in self.fleet.log().history() {
+            let entry = self.version.entry(entry);
             let (header, body) = Header::decode(&entry.payload).unwrap();
             let epoch = epochs.entry(entry.partition.clone()).or_default();
             assert!(header.epoch >= *epoch, "epoch {} after {epoch}: {entry:?}", header.epoch);

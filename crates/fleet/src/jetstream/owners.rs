@@ -161,3 +161,25 @@ fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, D
     }
     Ok(Ownership { shard: shard.clone(), collector, next, epoch, revision, weight })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_of_an_earlier_or_later_version_is_read_or_refused() {
+        let (shard, collector, next): (Shard, _, _) = ("c/pods".parse().unwrap(), "a".to_owned(), "b".to_owned());
+        let own = Ownership { shard: shard.clone(), collector, next, epoch: 300, revision: 9, weight: 1000 };
+        let value = encode(&own);
+        let read = |value: &[u8]| decode(&shard, 9, Bytes::copy_from_slice(value));
+        assert_eq!(read(&value), Ok(own.clone()));
+        assert_eq!(read(&[&value[..], b"field"].concat()), Ok(own.clone()), "of a later version");
+        let without_weight = Ownership { next: String::new(), weight: 0, ..own };
+        assert_eq!(read(&value[..5]), Ok(without_weight), "of an earlier version");
+        for end in [0, 1, 2, 3, 4, 6, 7, 8] {
+            assert!(read(&value[..end]).is_err(), "{end} of {} bytes", value.len());
+        }
+        let refused = Err(DecodeError::Newer { found: FORMAT + 1, known: FORMAT });
+        assert_eq!(read(&[&[FORMAT + 1], &value[1..]].concat()), refused);
+    }
+}

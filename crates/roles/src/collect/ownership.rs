@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub_fleet::Ownership;
+use informer_hub_fleet::roster::RosterItem;
 use informer_hub_reflector::Connector;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Shard, rng};
@@ -33,6 +34,8 @@ pub(super) struct Contender {
     newest: u64,
     /// Epoch of the last session. A session never uses it again.
     used: u64,
+    /// When the log of the shard was found to be of a later version of the program.
+    unreadable: Option<Instant>,
 }
 
 /// End of a session.
@@ -44,11 +47,13 @@ enum Held {
     Ended,
     /// It is handed over to another collector.
     Moved(String),
+    /// A later version of the program has written its log.
+    Unreadable,
 }
 
 impl Contender {
     pub(super) fn new(shared: Arc<Shared>, host: Arc<dyn Host>, of: Shard, end: CancellationToken) -> Self {
-        Self { shared, host, shard: of, end, newest: 0, used: 0 }
+        Self { shared, host, shard: of, end, newest: 0, used: 0, unreadable: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -77,6 +82,7 @@ impl Contender {
                     self.shared.ownerships.note_lost(&self.shard);
                     session.abandon().await;
                 }
+                Held::Unreadable => self.leave_to_later(&own, &session).await,
             }
         }
     }
@@ -101,6 +107,22 @@ impl Contender {
         tracing::info!(cluster = %self.shard, to = next, "handing the cluster over");
         self.release(&Ownership { next, ..own }).await;
         self.shared.ownerships.note_moved(&self.shard);
+    }
+
+    /// Releases the shard for collectors of the version that has written its log. This one gives its other shards away too.
+    async fn leave_to_later(&mut self, own: &Ownership, session: &Session) {
+        tracing::error!(
+            cluster = %self.shard,
+            "a later version of the program has written the log of the cluster, leaving it to others: upgrade this process"
+        );
+        self.unreadable = Some(clock::now());
+        self.shared.ownerships.note_lost(&self.shard);
+        session.abandon().await;
+        self.release(own).await;
+        let drain = RosterItem::Drain(self.shared.params.name.clone());
+        if let Err(error) = self.shared.backend.put_roster(&drain).await {
+            tracing::debug!(%error, "cannot drain the collector, trying again with the next cluster");
+        }
     }
 
     /// Releases the shard. An ownership that cannot be released expires.
@@ -139,7 +161,10 @@ impl Contender {
                     // If the entry is gone, it was deleted: its collector writes it again within its lease.
                     let last = found.as_ref().or(seen.as_ref().map(|(seen, _)| seen));
                     let free = last.is_none_or(|last| self.is_free(last));
+                    // Collectors that can read the log claim first.
+                    let rests = self.unreadable.is_some_and(|at| at.elapsed() < self.shared.params.lease);
                     if (free || expired)
+                        && !rests
                         && let Some(own) = self.claim(found.as_ref()).await
                     {
                         return own;
@@ -197,6 +222,9 @@ impl Contender {
             if let Some(epoch) = session.newer_epoch() {
                 tracing::warn!(cluster = %self.shard, epoch, "the log of the cluster has a newer epoch");
                 return (own, Held::Lost);
+            }
+            if session.is_unreadable() {
+                return (own, Held::Unreadable);
             }
             own.weight = session.load.lock().measure(own.weight, clock::now());
             self.shared.ownerships.note_weight(&own);

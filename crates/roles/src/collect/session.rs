@@ -1,12 +1,12 @@
 //! Session: the time for which a collector owns a shard of a cluster under one epoch.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use futures::future::join_all;
 use informer_hub_fleet::writer::FenceReason;
-use informer_hub_fleet::{Partition, Sequence};
+use informer_hub_fleet::{DecodeError, Partition, Sequence};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Shard, clock};
 use parking_lot::Mutex;
@@ -42,6 +42,8 @@ pub(crate) struct Session {
     openings: AtomicU64,
     /// Newest epoch of the shard in the log or its document, if another collector has used a newer one.
     newest: AtomicU64,
+    /// Whether a later version of the program has written the log.
+    unreadable: AtomicBool,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
     pub(super) load: Mutex<Load>,
@@ -54,10 +56,10 @@ pub(crate) struct Session {
 
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, of: Shard, epoch: u64) -> Self {
-        let (openings, newest, open, knowledge) = Default::default();
+        let (openings, newest, unreadable, open, knowledge) = Default::default();
         let (began, next, moving) = (clock::now(), OnceLock::new(), CancellationToken::new());
         let load = Mutex::new(Load::new(began));
-        Self { shared, shard: of, epoch, openings, newest, open, knowledge, load, began, next, moving }
+        Self { shared, shard: of, epoch, openings, newest, unreadable, open, knowledge, load, began, next, moving }
     }
 
     /// Returns the epoch of the shard.
@@ -137,9 +139,18 @@ impl Session {
 
     /// Records that a partition has been closed by an error.
     pub(super) fn note_fence(&self, error: &AppendError) {
-        if let AppendError::Fenced(FenceReason::Epoch(epoch)) = error {
-            self.note_epoch(epoch / OPENINGS);
+        match error {
+            AppendError::Fenced(FenceReason::Epoch(epoch)) => self.note_epoch(epoch / OPENINGS),
+            AppendError::Fenced(FenceReason::Unreadable(DecodeError::Newer { .. })) => {
+                self.unreadable.store(true, SeqCst);
+            }
+            _ => {}
         }
+    }
+
+    /// Returns whether a later version of the program has written the log of the shard.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.unreadable.load(SeqCst)
     }
 
     /// Records an epoch of the shard that was used.

@@ -9,6 +9,7 @@ use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::rng;
 use parking_lot::Mutex;
 
+use super::later::Later;
 use super::{FleetState, SimulatedBackend, SimulatedFleet};
 use crate::backend::{Answered, BackendError};
 use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
@@ -24,6 +25,7 @@ struct Watch {
     silenced: usize,
     read: ClusterRevisions,
     changes: VecDeque<ClusterChange>,
+    later: Later,
 }
 
 impl FleetState {
@@ -61,10 +63,20 @@ impl SimulatedFleet {
 }
 
 impl Watch {
+    fn as_read(&self, change: ClusterChange) -> ClusterChange {
+        match change {
+            ClusterChange::Document { shard, revision, document } => {
+                let document = document.map(|document| self.later.read(document));
+                ClusterChange::Document { shard, revision, document }
+            }
+            change => change,
+        }
+    }
+
     async fn next(mut self) -> Result<Option<(ClusterChange, Self)>, BackendError> {
         loop {
             if let Some(change) = self.changes.pop_front() {
-                return Ok(Some((change, self)));
+                return Ok(Some((self.as_read(change), self)));
             }
             tokio::time::sleep(LOOK).await;
             let fleet = &self.fleet.0;
@@ -82,7 +94,7 @@ impl Watch {
 
 impl ClusterBuckets for SimulatedBackend {
     fn follow_clusters(&self) -> Answered<ClusterChangeStream> {
-        let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
+        let (fleet, cut_off, later) = (self.fleet.clone(), Arc::clone(&self.cut_off), self.later);
         let begin = self.perform(|fleet| {
             let read = fleet.revisions();
             let mut changes: VecDeque<_> = fleet.changes_after(ClusterRevisions::default()).into();
@@ -92,7 +104,7 @@ impl ClusterBuckets for SimulatedBackend {
         });
         Box::pin(async move {
             let (silenced, read, changes) = begin.await?;
-            let watch = Watch { fleet, cut_off, silenced, read, changes };
+            let watch = Watch { fleet, cut_off, silenced, read, changes, later };
             Ok(stream::try_unfold(watch, Watch::next).boxed())
         })
     }

@@ -22,7 +22,7 @@ impl World {
     }
 
     /// Lets virtual time pass under churn. Returns the largest number of clusters that had no owner at once.
-    async fn pass(&mut self, time: Duration) -> usize {
+    pub(super) async fn pass(&mut self, time: Duration) -> usize {
         let (begun, mut most) = (clock::now(), 0);
         while begun.elapsed() < time {
             for cluster in self.clusters.values() {
@@ -37,7 +37,7 @@ impl World {
     }
 
     /// Waits until a condition holds.
-    async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
+    pub(super) async fn until(&mut self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let begun = clock::now();
         while !holds(self) {
             assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", self.loads());
@@ -64,7 +64,7 @@ impl World {
         loads.values().all(is_near)
     }
 
-    fn owners(&self) -> BTreeMap<Shard, String> {
+    pub(super) fn owners(&self) -> BTreeMap<Shard, String> {
         self.clusters
             .keys()
             .map(|name| (name.clone(), self.owner(name).map_or(String::new(), |own| own.collector)))

@@ -1,0 +1,156 @@
+//! How far a watch of owners and documents has read, and whether it has become silent. Pure.
+
+use informer_hub_fleet::{ClusterChange, ClusterRevisions};
+use informer_hub_types::clock::Instant;
+
+/// See the [module documentation](self).
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    read: ClusterRevisions,
+    /// Whether the owners, and the documents, that existed at the begin have been read.
+    complete: (bool, bool),
+    /// Last revisions of the buckets at the request before.
+    stored: Option<ClusterRevisions>,
+    /// Last revisions that are not all read yet, and when they were requested.
+    awaited: Option<(ClusterRevisions, Instant)>,
+    /// Time up to which all changes have been read.
+    current: Option<Instant>,
+}
+
+impl Progress {
+    /// Begins with another watch.
+    pub(super) fn begin(&mut self) {
+        *self = Self { current: self.current, ..Self::default() };
+    }
+
+    /// Notes a change. Returns whether both buckets have been read.
+    pub(super) fn note(&mut self, change: &ClusterChange) -> bool {
+        let read = &mut self.read;
+        match change {
+            ClusterChange::Owner { revision, .. } => read.owners = read.owners.max(*revision),
+            ClusterChange::OwnersComplete(revision) => {
+                read.owners = read.owners.max(*revision);
+                self.complete.0 = true;
+            }
+            ClusterChange::Document { revision, .. } => read.documents = read.documents.max(*revision),
+            ClusterChange::DocumentsComplete(revision) => {
+                read.documents = read.documents.max(*revision);
+                self.complete.1 = true;
+            }
+        }
+        self.confirm();
+        self.is_complete()
+    }
+
+    /// Notes the last revisions of the buckets, from a request that began at a time.
+    pub(super) fn note_stored(&mut self, stored: ClusterRevisions, requested: Instant) {
+        self.awaited.get_or_insert((stored, requested));
+        self.confirm();
+    }
+
+    fn confirm(&mut self) {
+        if self.is_complete()
+            && let Some((_, requested)) = self.awaited.take_if(|(stored, _)| !precedes(self.read, *stored))
+        {
+            self.current = Some(requested);
+        }
+    }
+
+    /// Returns the time up to which all changes have been read, by an earlier watch too.
+    pub(super) fn current(&self) -> Option<Instant> {
+        self.current
+    }
+
+    /// Returns the last revisions that were read.
+    pub(super) fn read(&self) -> ClusterRevisions {
+        self.read
+    }
+
+    /// Returns whether another watch is needed. `stored` are the last revisions of the buckets, requested when those of
+    /// `before` had been read: the watch has not delivered what a bucket had at the request before, or a bucket was created
+    /// anew.
+    pub(super) fn is_behind(&mut self, before: ClusterRevisions, stored: ClusterRevisions) -> bool {
+        if !self.is_complete() {
+            return false;
+        }
+        let earlier = self.stored.replace(stored);
+        earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete == (true, true)
+    }
+}
+
+fn precedes(a: ClusterRevisions, b: ClusterRevisions) -> bool {
+    a.owners < b.owners || a.documents < b.documents
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use informer_hub_types::clock;
+
+    use super::*;
+
+    fn revisions(owners: u64, documents: u64) -> ClusterRevisions {
+        ClusterRevisions { owners, documents }
+    }
+
+    fn complete(owners: u64, documents: u64) -> Progress {
+        let mut progress = Progress::default();
+        assert!(!progress.note(&ClusterChange::OwnersComplete(owners)));
+        assert!(progress.note(&ClusterChange::DocumentsComplete(documents)));
+        progress
+    }
+
+    #[test]
+    fn watch_is_behind_if_it_lacks_what_an_earlier_request_has_found() {
+        let mut progress = complete(5, 5);
+        assert!(!progress.is_behind(progress.read(), revisions(9, 5)), "the changes may still arrive");
+        let shard = "c".parse().unwrap();
+        progress.note(&ClusterChange::Owner { shard, revision: 9, owner: Ok(None) });
+        assert!(!progress.is_behind(progress.read(), revisions(12, 5)));
+        assert!(progress.is_behind(progress.read(), revisions(12, 5)));
+        let mut progress = complete(5, 5);
+        assert!(!progress.is_behind(progress.read(), revisions(5, 6)));
+        assert!(progress.is_behind(progress.read(), revisions(5, 6)), "a document is missing");
+    }
+
+    #[test]
+    fn bucket_that_was_created_anew_is_noticed() {
+        let mut progress = complete(50, 5);
+        assert!(progress.is_behind(revisions(50, 5), revisions(3, 5)));
+        let mut progress = complete(50, 5);
+        assert!(!progress.is_behind(revisions(40, 5), revisions(45, 5)), "read more since the request");
+    }
+
+    #[test]
+    fn watch_that_still_reads_the_first_entries_is_not_behind() {
+        let mut progress = Progress::default();
+        progress.note(&ClusterChange::OwnersComplete(9));
+        assert!(!progress.is_behind(progress.read(), revisions(9, 4)));
+        assert!(!progress.is_behind(progress.read(), revisions(9, 4)));
+    }
+
+    #[test]
+    fn changes_are_read_up_to_a_request_once_what_it_has_found_is_read() {
+        let (mut progress, began) = (complete(5, 5), clock::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        progress.note_stored(revisions(5, 5), at(1));
+        assert_eq!(progress.current(), Some(at(1)));
+        progress.note_stored(revisions(7, 5), at(2));
+        progress.note_stored(revisions(9, 5), at(3));
+        assert_eq!(progress.current(), Some(at(1)));
+        let change = |revision| ClusterChange::Owner { shard: "c".parse().unwrap(), revision, owner: Ok(None) };
+        progress.note(&change(7));
+        assert_eq!(progress.current(), Some(at(2)));
+        progress.begin();
+        progress.note_stored(revisions(9, 5), at(4));
+        progress.note(&ClusterChange::OwnersComplete(9));
+        assert_eq!(progress.current(), Some(at(2)), "the new watch has not read all yet");
+        progress.note(&ClusterChange::DocumentsComplete(5));
+        assert_eq!(progress.current(), Some(at(4)));
+    }
+}
