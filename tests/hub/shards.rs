@@ -6,25 +6,28 @@ use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{ReadOutcome, Reader, Record};
 use informer_hub_roles::RosterItem;
 use informer_hub_roles::simulated::SimulatedFleet;
-use informer_hub_sim::{Churn, SimCluster};
+use informer_hub_sim::{Churn, ResourceDef, SimCluster};
 use informer_hub_types::{Gvr, ObjectKey, ShardName, ShardRule, ShardRules};
+
+use serde_json::json;
 
 use crate::collect::{Process, churn, cluster, lists, services};
 use crate::fleet::eventually;
 
 const RESOURCES: [&str; 2] = ["nodes", "pods"];
 
-fn rules() -> ShardRules {
+/// Returns the rule of a shard with these resources.
+fn rules(name: &str, resources: &[&str]) -> ShardRules {
     ShardRules::new(vec![ShardRule {
-        name: ShardName::new("nodes").unwrap(),
+        name: ShardName::new(name).unwrap(),
         clusters: vec!["c*".to_owned()],
-        resources: vec!["nodes".parse().unwrap()],
+        resources: resources.iter().map(|resource| resource.parse().unwrap()).collect(),
         namespaces: Vec::new(),
     }])
 }
 
 async fn start(name: &str, services: &SimulatedFleet, clusters: &BTreeMap<String, SimCluster>) -> Process {
-    Process::start_divided(name, services, clusters, &RESOURCES, rules()).await
+    Process::start_divided(name, services, clusters, &RESOURCES, rules("nodes", &["nodes"])).await
 }
 
 /// Returns the objects of a resource in the log.
@@ -89,4 +92,49 @@ async fn shards_of_a_cluster_are_watched_by_two_collectors_and_taken_over_withou
     log_is_complete(&services, &clusters).await;
     assert_eq!(lists(&clusters), listed, "shards move without a list");
     first.end().await;
+}
+
+/// Defines a custom resource, and creates an object of it.
+fn define(clusters: &BTreeMap<String, SimCluster>, plural: &str) {
+    let gvr = Gvr::new("example.com", "v1", plural);
+    clusters["c0"].with_world(|world| {
+        world.register(ResourceDef::new(&gvr, &format!("K{plural}"), true, true));
+        world.create(&gvr, "shop", &format!("one-{plural}"), json!({})).unwrap();
+    });
+}
+
+async fn watches(process: &Process, expected: &[&str]) {
+    eventually(&format!("{expected:?} are watched"), async || {
+        let mut watched = process.watched().await;
+        watched.sort();
+        watched == expected
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn collector_of_a_shard_alone_finds_the_resources_of_a_pattern() {
+    let (services, clusters) = (services(32, Faults::NONE), cluster(32, 5));
+    define(&clusters, "gears");
+    let start = async |name: &str| {
+        let rules = rules("custom", &["gears.example.com", "springs.example.com"]);
+        Process::start_divided(name, &services, &clusters, &["pods", "*.example.com"], rules).await
+    };
+    let first = start("first").await;
+    watches(&first, &["gears.example.com", "pods", "widgets.example.com"]).await;
+    let second = start("second").await;
+    services.set_roster(RosterItem::Pin { shard: "c0/custom".parse().unwrap(), collector: "second".to_owned() });
+    watches(&second, &["gears.example.com"]).await;
+    watches(&first, &["pods", "widgets.example.com"]).await;
+    // The definitions are a resource of the rest of the cluster, which the other collector owns.
+    define(&clusters, "springs");
+    define(&clusters, "levers");
+    watches(&second, &["gears.example.com", "springs.example.com"]).await;
+    watches(&first, &["levers.example.com", "pods", "widgets.example.com"]).await;
+    eventually("the log has the new objects", async || {
+        ["springs", "levers"].iter().all(|plural| logged(&services, plural).len() == 1)
+    })
+    .await;
+    first.end().await;
+    second.end().await;
 }
