@@ -3,9 +3,9 @@
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,19 +14,21 @@ use h2::client::{Builder, Connection, SendRequest};
 use h2::{Ping, PingPong, RecvStream};
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use http::{Request, Response, Version};
-use tokio::sync::oneshot;
+use informer_hub_types::clock;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::error::StreamError;
 use super::gauges::{CloseReason, Gauges};
 use super::link::{Activity, Link};
+use super::window::{self, WaitMeter};
 
 /// Silence after which a connection is probed.
 const PING_AFTER: Duration = Duration::from_secs(8);
 /// Time limit of the answer to a PING. A dead connection is noticed after at most two silences and this limit.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Flow-control window of a connection: the windows of all its streams together.
+/// Flow-control window of a connection: the largest windows of all its streams together.
 const CONNECTION_WINDOW: u32 = 128 * 1024 * 1024;
 /// Cancelled streams whose late frames are ignored.
 const CANCELLED: usize = 512;
@@ -50,6 +52,10 @@ struct State {
     was_used: AtomicBool,
     /// Whether a stream was ever opened.
     was_ever_used: AtomicBool,
+    /// Present window of each stream.
+    window: AtomicU32,
+    /// Notified when a larger window may speed an answer up.
+    wants_window: Notify,
     /// Why the connection ended.
     end: OnceLock<StreamError>,
 }
@@ -61,13 +67,13 @@ impl fmt::Debug for Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The sum of the
-    /// windows of `limit` streams is the window of the connection.
+    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The largest windows
+    /// of `limit` streams together are the window of the connection.
     pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
         builder
-            .initial_window_size(CONNECTION_WINDOW / limit)
+            .initial_window_size(window::START)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_concurrent_reset_streams(CANCELLED)
             .max_header_list_size(MAX_HEADERS)
@@ -80,10 +86,14 @@ impl Http2 {
             open: AtomicUsize::new(0),
             was_used: AtomicBool::new(true),
             was_ever_used: AtomicBool::new(false),
+            window: AtomicU32::new(window::START),
+            wants_window: Notify::new(),
             end: OnceLock::new(),
         });
         let (settle, settled) = oneshot::channel();
-        let driver = Driver(Some(tokio::spawn(drive(connection, pings, activity, Arc::clone(&state), settle))));
+        let largest = CONNECTION_WINDOW / limit;
+        let driver = drive(connection, largest, pings, activity, Arc::clone(&state), settle);
+        let driver = Driver(Some(tokio::spawn(driver)));
         if settled.await.is_err() {
             return Err(state.end.get().cloned().unwrap_or(StreamError::Closed));
         }
@@ -162,7 +172,10 @@ impl Vacancy {
     pub(crate) async fn send(self, request: Request<Bytes>) -> Result<Response<Http2Body>, StreamError> {
         let Self { sender, occupied, .. } = self;
         match exchange(sender, request).await {
-            Ok(response) => Ok(response.map(|stream| Http2Body { stream, occupied })),
+            Ok(response) => {
+                let meter = WaitMeter::new(clock::now());
+                Ok(response.map(|stream| Http2Body { stream, occupied, meter }))
+            }
             Err(error) => Err(occupied.explain(&error)),
         }
     }
@@ -195,14 +208,23 @@ impl Drop for Occupied {
 pub(crate) struct Http2Body {
     stream: RecvStream,
     occupied: Occupied,
+    meter: WaitMeter,
 }
 
 impl Http2Body {
     /// Returns the next data; `None` at the end of the answer.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, StreamError>>> {
-        let Some(data) = ready!(self.stream.poll_data(cx)) else { return Poll::Ready(None) };
+        let Poll::Ready(data) = self.stream.poll_data(cx) else {
+            self.meter.wait(clock::now());
+            return Poll::Pending;
+        };
+        let Some(data) = data else { return Poll::Ready(None) };
         let data = data.and_then(|data| {
             self.stream.flow_control().release_capacity(data.len())?;
+            let state = &self.occupied.0;
+            if self.meter.read(data.len(), state.window.load(SeqCst), clock::now) {
+                state.wants_window.notify_one();
+            }
             Ok(data)
         });
         Poll::Ready(Some(data.map_err(|error| self.occupied.explain(&error))))
@@ -249,19 +271,30 @@ impl Drop for Driver {
     }
 }
 
-/// Moves frames until the connection ends or the server is silent. Streams then fail with the reason in `state`.
+/// Moves frames until the connection ends or the server is silent. Streams then fail with the reason in `state`. Doubles
+/// the windows up to `largest` when an answer may be faster with it.
 async fn drive(
     mut connection: Connection<Link, Bytes>,
+    largest: u32,
     pings: PingPong,
     activity: Arc<Activity>,
     state: Arc<State>,
     settle: oneshot::Sender<()>,
 ) {
-    let probe = pin!(probe(pings, &activity, settle));
-    let end = tokio::select! {
-        biased;
-        ended = &mut connection => ended.as_ref().err().map_or(StreamError::Closed, StreamError::from),
-        end = probe => end,
+    let mut probe = pin!(probe(pings, &activity, settle));
+    let end = loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => break ended.as_ref().err().map_or(StreamError::Closed, StreamError::from),
+            end = &mut probe => break end,
+            () = state.wants_window.notified() => {
+                let window = state.window.load(SeqCst).saturating_mul(2).min(largest);
+                // Fails while the server has not acknowledged the last one. Another reader will ask.
+                if window > state.window.load(SeqCst) && connection.set_initial_window_size(window).is_ok() {
+                    state.window.store(window, SeqCst);
+                }
+            }
+        }
     };
     tracing::debug!(%end, "an HTTP/2 connection ended");
     // Set before the connection is dropped, since that ends its streams.

@@ -35,7 +35,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Maximum number of streams of a connection. Decides the window of a stream: 512 KiB or 2 MiB.
+    /// Maximum number of streams of a connection. Decides the largest window of a stream: 512 KiB or 2 MiB.
     fn streams(self) -> u32 {
         match self {
             Self::Watch => 256,

@@ -5,8 +5,9 @@
 //! `SETTINGS_MAX_CONCURRENT_STREAMS` and the lane's own limit allow. If all are full, another one is opened.
 //!
 //! # Flow control
-//! The window of a connection is the sum of the windows of its streams. Answers that are not read therefore delay no other
-//! answer, and hold no more memory than their own windows.
+//! The window of a connection is the sum of the largest windows of its streams. Answers that are not read therefore delay
+//! no other answer, and hold no more memory than their own windows. Windows start with 128 KiB and double while readers
+//! wait for data.
 //!
 //! # Health
 //! A connection that is silent for some seconds is probed with a PING. Without an answer it is closed, and its requests
@@ -22,6 +23,7 @@ mod http1;
 mod lane;
 mod link;
 mod pool;
+mod window;
 
 #[cfg(test)]
 mod tests;

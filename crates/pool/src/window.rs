@@ -1,0 +1,99 @@
+//! Size of the flow-control windows of a connection.
+//!
+//! A window limits what a server sends before it is read, and thereby the data that waits in memory. It also limits the rate:
+//! to one window in each round trip. Windows therefore start small, and grow while readers wait for data.
+
+use std::time::Duration;
+
+use informer_hub_types::clock::Instant;
+
+/// Window of a stream of a new connection.
+pub(crate) const START: u32 = 128 * 1024;
+/// Longest round trip for which windows grow. A slower answer is slow for another reason.
+const ROUND_TRIP: Duration = Duration::from_secs(1);
+
+/// Returns whether a larger window may speed an answer up, from how its reader waits.
+///
+/// If a reader waits more than three quarters of the time in which it reads two windows, the server or the network is much
+/// slower than the reader, and the window may be the cause. If it waits less, a larger window would mainly hold more data.
+#[derive(Debug)]
+pub(crate) struct WaitMeter {
+    began: Instant,
+    read: usize,
+    waited: Duration,
+    waits_since: Option<Instant>,
+}
+
+impl WaitMeter {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { began: now, read: 0, waited: Duration::ZERO, waits_since: None }
+    }
+
+    /// Notes that the reader waits for data.
+    pub(crate) fn wait(&mut self, now: Instant) {
+        self.waits_since.get_or_insert(now);
+    }
+
+    /// Notes that data was read with the present window. Returns whether a larger one may help.
+    pub(crate) fn read(&mut self, bytes: usize, window: u32, now: impl Fn() -> Instant) -> bool {
+        self.read = self.read.saturating_add(bytes);
+        if let Some(since) = self.waits_since.take() {
+            self.waited += now().saturating_duration_since(since);
+        }
+        if self.read < usize::try_from(window).unwrap_or(usize::MAX).saturating_mul(2) {
+            return false;
+        }
+        let now = now();
+        let took = now.saturating_duration_since(self.began);
+        let may_help = took <= 2 * ROUND_TRIP && self.waited > took / 4 * 3;
+        *self = Self::new(now);
+        may_help
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use informer_hub_types::clock;
+
+    use super::*;
+
+    /// Reads two windows in 16 pieces. Each is waited for and then processed.
+    fn reads(wait: Duration, processing: Duration) -> bool {
+        let mut now = clock::now();
+        let mut meter = WaitMeter::new(now);
+        let mut may_help = false;
+        for _ in 0..16 {
+            meter.wait(now);
+            now += wait / 2;
+            // A second poll does not restart the wait.
+            meter.wait(now);
+            now += wait / 2;
+            may_help |= meter.read(START as usize / 8, START, || now);
+            now += processing;
+        }
+        may_help
+    }
+
+    #[test]
+    fn window_helps_readers_that_wait() {
+        let times = |wait, processing| (Duration::from_millis(wait), Duration::from_millis(processing));
+        for ((wait, processing), may_help) in [(times(4, 1), true), (times(2, 1), false), (times(1, 4), false)] {
+            assert_eq!(reads(wait, processing), may_help, "{wait:?}, {processing:?}");
+        }
+    }
+
+    #[test]
+    fn window_helps_no_answer_that_is_slower_than_a_round_trip() {
+        assert!(reads(Duration::from_millis(120), Duration::ZERO));
+        assert!(!reads(Duration::from_millis(130), Duration::ZERO));
+    }
+
+    #[test]
+    fn each_window_is_measured_anew() {
+        let began = clock::now();
+        let mut meter = WaitMeter::new(began);
+        meter.wait(began);
+        assert!(meter.read(2 * START as usize, START, || began + Duration::from_millis(10)));
+        assert!(!meter.read(2 * START as usize, START, || began + Duration::from_millis(20)));
+    }
+}
