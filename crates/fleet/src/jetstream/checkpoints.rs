@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::kv::{Entry, Operation, Store};
 use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
@@ -21,6 +22,8 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
+/// Initial allocation at most, however large an object claims to be.
+const FIRST_ALLOCATION: usize = 1 << 20;
 
 /// Saves and loads checkpoints in an object store of JetStream.
 #[derive(Clone)]
@@ -29,6 +32,8 @@ pub struct Checkpoints {
     objects: ObjectStore,
     bucket: Store,
     subjects: Subjects,
+    /// Deadline of a request, and of each part of an object.
+    timeout: Duration,
 }
 
 impl std::fmt::Debug for Checkpoints {
@@ -48,7 +53,7 @@ impl Checkpoints {
         let (context, name) = (context(client, timeout, IN_FLIGHT), bucket(&subjects));
         let objects = open_objects(&context, &name, replicas).await?;
         let bucket = open_bucket(&context, &name, replicas).await?;
-        Ok(Self { context, objects, bucket, subjects })
+        Ok(Self { context, objects, bucket, subjects, timeout })
     }
 
     /// Returns when the bucket or the object store was created, whichever is later, in microseconds since 1970. Another time
@@ -90,38 +95,65 @@ impl Checkpoints {
             self.delete(object).await;
             return Ok(None);
         }
-        if let Some(before) = before {
+        // A lost one that is stored again has the same name.
+        if let Some(before) = before.filter(|before| before.at != object) {
             self.retire(partition, before, log).await?;
         }
         Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes.
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes. One that
+    /// the object store has lost is passed over.
     pub async fn load(
         &self,
         partition: &Partition,
         before: Option<Sequence>,
         limit: usize,
     ) -> Result<Option<Vec<u8>>, NatsError> {
-        let Some(Kept { at: object, .. }) = self.find(partition, before).await? else { return Ok(None) };
-        let action = || format!("read the checkpoint {object}");
-        let mut stored = match self.objects.get(&object).await {
-            // The object store was deleted, unless the checkpoint was replaced meanwhile.
-            Err(error)
-                if error.kind() == GetErrorKind::NotFound
-                    && self.find(partition, before).await?.is_some_and(|found| found.at == object) =>
-            {
-                return Ok(None);
+        let mut before = before;
+        while let Some(found) = self.find(partition, before).await? {
+            if let Some(bytes) = self.read_object(&found.at, limit).await? {
+                return Ok(Some(bytes));
             }
+            // Unless it was replaced meanwhile.
+            if self.find(partition, before).await?.is_some_and(|again| again.at == found.at) {
+                before = Some(found.sequence);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads an object; `None` if the object store does not have it, or has lost its contents.
+    async fn read_object(&self, object: &str, limit: usize) -> Result<Option<Vec<u8>>, NatsError> {
+        let action = || format!("read the checkpoint {object}");
+        let mut stored = match self.objects.get(object).await {
+            Err(error) if error.kind() == GetErrorKind::NotFound => return Ok(None),
             found => found.map_err(NatsError::request(action()))?,
         };
-        let size = stored.info().size;
+        let (size, id) = (stored.info().size, stored.info().nuid.clone());
         if size > limit {
-            return Err(NatsError::TooLarge { object, size, limit });
+            return Err(NatsError::TooLarge { object: object.to_owned(), size, limit });
         }
-        let mut bytes = Vec::new();
-        stored.read_to_end(&mut bytes).await.map_err(NatsError::request(action()))?;
-        Ok(Some(bytes))
+        let mut bytes = Vec::with_capacity(size.min(FIRST_ALLOCATION));
+        loop {
+            // The client waits for ever for contents that are missing.
+            match tokio::time::timeout(self.timeout, stored.read_buf(&mut bytes)).await {
+                Ok(Ok(0)) => return Ok(Some(bytes)),
+                Ok(read) => _ = read.map_err(NatsError::request(action()))?,
+                Err(_) if !self.has_contents(object, &id).await? => return Ok(None),
+                Err(late) => return Err(NatsError::request(action())(late)),
+            }
+        }
+    }
+
+    /// Returns whether the object store has contents of an object with this identifier.
+    async fn has_contents(&self, object: &str, id: &str) -> Result<bool, NatsError> {
+        let (name, action) = (bucket(&self.subjects), || format!("look for the contents of {object}"));
+        let stream = self.context.get_stream(object_stream(&name)).await.map_err(NatsError::request(action()))?;
+        match stream.get_last_raw_message_by_subject(&format!("$O.{name}.C.{id}")).await {
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(false),
+            found => found.map(|_| true).map_err(NatsError::request(action())),
+        }
     }
 
     /// Returns the place of the newest checkpoint, or of the newest one before a sequence.
@@ -157,12 +189,13 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns whether the object store was deleted since it had a checkpoint.
+    /// Returns whether the object store has lost a checkpoint.
     async fn is_lost(&self, checkpoint: &Kept<String>) -> Result<bool, NatsError> {
         match self.objects.info(&checkpoint.at).await {
             Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(true),
             found => {
-                found.map(|found| found.deleted).map_err(NatsError::request(format!("look for {}", checkpoint.at)))
+                let found = found.map_err(NatsError::request(format!("look for {}", checkpoint.at)))?;
+                Ok(found.deleted || !self.has_contents(&checkpoint.at, &found.nuid).await?)
             }
         }
     }

@@ -306,19 +306,48 @@ async fn lease_answers_as_the_store_in_memory() {
     assert_eq!(leases.execute("other", &lease::Request::Get).await.unwrap(), lease::Answer::Missing);
 }
 
+/// Returns a checkpoint of 200 objects up to a sequence.
+fn written(applied: u64) -> Vec<u8> {
+    let resume = Some(ResourceVersion::new("5"));
+    let state = PartitionState { applied, last: applied, resume, complete: true, ..PartitionState::default() };
+    let mut writer = CheckpointWriter::new(Vec::new(), &state).unwrap();
+    (0..200).for_each(|version| writer.put(&put(version)).unwrap());
+    writer.finish().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checkpoint_whose_contents_are_lost_is_passed_over_and_stored_again() {
+    let servers = Servers::start(1).await;
+    let (client, c) = (servers.client().await, partition("c"));
+    let timeout = Duration::from_secs(1);
+    let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, timeout).await.unwrap();
+    let log = Retained { first: 1, last: 100, middle: 0 };
+    checkpoints.save(&c, 10, log, "a", &written(10)).await.unwrap();
+    let newest = checkpoints.save(&c, 50, log, "a", &written(50)).await.unwrap().unwrap();
+    let context = async_nats::jetstream::new(client);
+    let info = context.get_object_store("test-checkpoints").await.unwrap().info(&newest).await.unwrap();
+    let stream = context.get_stream("OBJ_test-checkpoints").await.unwrap();
+    stream.purge().filter(format!("$O.test-checkpoints.C.{}", info.nuid)).await.unwrap();
+    let loaded = async || {
+        let bytes = within("an answer", checkpoints.load(&c, None, 1 << 20)).await.unwrap().unwrap();
+        CheckpointReader::new(&*bytes).unwrap().state().applied
+    };
+    assert_eq!(loaded().await, 10);
+    for stored in [true, false] {
+        let again = checkpoints.save(&c, 50, log, "a", &written(50)).await.unwrap();
+        assert_eq!(again.is_some(), stored);
+        assert_eq!(loaded().await, 50);
+    }
+    checkpoints.save(&c, 90, log, "a", &written(90)).await.unwrap().unwrap();
+    assert_eq!(loaded().await, 90);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let servers = Servers::start(1).await;
     let (client, c) = (servers.client().await, partition("c"));
     let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, DEADLINE).await.unwrap();
     assert_eq!(checkpoints.load(&c, None, 1 << 20).await.unwrap(), None);
-    let written = |applied: u64| {
-        let resume = Some(ResourceVersion::new("5"));
-        let state = PartitionState { applied, last: applied, resume, complete: true, ..PartitionState::default() };
-        let mut writer = CheckpointWriter::new(Vec::new(), &state).unwrap();
-        (0..200).for_each(|version| writer.put(&put(version)).unwrap());
-        writer.finish().unwrap()
-    };
     let log = |first: u64| Retained { first, last: 100, middle: 0 };
     for (sequence, saved) in [(10, true), (30, true), (20, false), (30, false), (50, true), (70, true)] {
         let name = checkpoints.save(&c, sequence, log(1), "a", &written(sequence)).await.unwrap();
