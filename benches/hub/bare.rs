@@ -52,7 +52,8 @@ pub(crate) async fn stream(client: Client, count: u64, notified: Notified) {
 }
 
 async fn get(client: &Client, uri: &str) -> kube::client::Body {
-    let request = http::Request::get(uri).header("accept", "application/json");
+    // The client cannot decompress a watch of kube-apiserver, which has several gzip members.
+    let request = http::Request::get(uri).header("accept", "application/json").header("accept-encoding", "identity");
     client.send(request.body(kube::client::Body::empty()).unwrap()).await.unwrap().into_body()
 }
 
