@@ -1,9 +1,14 @@
 //! Memory of idle informers: 8 clusters, each with 25 informers of one object over one HTTP/2 connection, and a
 //! subscriber. Connections are included, the server is another process.
+//!
+//! Other sizes are measured by hand: `BENCH_CLUSTERS`, `BENCH_INFORMERS` (for each cluster), `BENCH_WIRE=http1`. Then
+//! sockets and CPU are printed too.
 
+use std::fs::DirEntry;
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use informer_hub::actors::messages::{InformerFor, ResourceRequest, User};
 use informer_hub::actors::{Subscribe, Tuning};
@@ -19,17 +24,37 @@ use serde_json::json;
 
 use crate::common::hub::{Notified, end, wait_until};
 use crate::common::memory::{Level, settle};
-use crate::common::process::Helper;
-use crate::common::runtime;
+use crate::common::process::{self, Helper};
+use crate::common::{number, runtime};
 
 /// Argument that makes the binary run the server.
 const FLAG: &str = "--idle-server";
 
-/// Clusters. All are served by one server.
-const CLUSTERS: u64 = 8;
+/// Interval of bookmarks of a kube-apiserver. Those of the gate come each second, so that allocator caches of threads that
+/// started the informers are emptied.
+const BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// Namespaces of a cluster, each with one pod and one informer.
-const NAMESPACES: u64 = 25;
+/// Time over which the CPU of idle informers is measured by hand.
+const WATCHED: Duration = Duration::from_secs(20);
+
+/// Returns the number of clusters. All are served by one server.
+fn clusters() -> u64 {
+    number("BENCH_CLUSTERS", 8)
+}
+
+/// Returns the number of namespaces of a cluster, each with one pod and one informer.
+fn namespaces() -> u64 {
+    number("BENCH_INFORMERS", 25)
+}
+
+/// Returns whether another size is measured.
+fn is_by_hand() -> bool {
+    std::env::var_os("BENCH_CLUSTERS").is_some()
+}
+
+fn is_http1() -> bool {
+    std::env::var("BENCH_WIRE").is_ok_and(|wire| wire == "http1")
+}
 
 /// Streams of a connection, as a kube-apiserver allows by default.
 const STREAMS: u32 = 100;
@@ -39,10 +64,14 @@ pub(crate) fn serve_if_asked() {
     if std::env::args().any(|arg| arg == FLAG) {
         let runtime = runtime();
         let world = WorldConfig { pods: 0, ..WorldConfig::default() };
-        let config = SimConfig { world, http2: Some(STREAMS), ..SimConfig::default() };
+        let http2 = (!is_http1()).then_some(STREAMS);
+        let mut config = SimConfig { world, http2, ..SimConfig::default() };
+        if is_by_hand() {
+            config.bookmark_every = BOOKMARKS;
+        }
         let cluster = SimCluster::start(config, runtime.handle()).unwrap();
         cluster.with_world(|world| {
-            for i in 0..NAMESPACES {
+            for i in 0..namespaces() {
                 let spec = json!({"nodeName": "node-0", "containers": [{"name": "web", "image": "web:1"}]});
                 world.create(&World::pods(), &namespace(i), "web", json!({"metadata": {}, "spec": spec})).unwrap();
             }
@@ -63,7 +92,7 @@ pub(crate) fn figures() -> Vec<f64> {
     // Its size does not depend on the informers.
     Schema::builtin();
     let (before, after) = runtime().block_on(measure());
-    let kib = |before: u64, after: u64| (after as f64 - before as f64) / (CLUSTERS * NAMESPACES) as f64 / 1024.0;
+    let kib = |before: u64, after: u64| (after as f64 - before as f64) / (clusters() * namespaces()) as f64 / 1024.0;
     vec![kib(before.heap.allocated, after.heap.allocated), kib(before.anonymous, after.anonymous)]
 }
 
@@ -73,11 +102,11 @@ async fn measure() -> (Level, Level) {
     let cluster = |i| {
         let access = ClusterAccess::server(&url, None, None);
         let mut cluster = ClusterConfig::new(ClusterName::new(format!("idle-{i}")).unwrap(), access);
-        cluster.http = HttpVersions::Http2;
+        cluster.http = if is_http1() { HttpVersions::Http1 } else { HttpVersions::Http2 };
         cluster
     };
     let mut config = Config::default();
-    config.clusters = (0..CLUSTERS).map(cluster).collect();
+    config.clusters = (0..clusters()).map(cluster).collect();
     let hub = Hub::start_with(config, Tuning::default()).await.unwrap();
     // The clients of the clusters are not part of the cost of informers.
     settle().await;
@@ -89,7 +118,7 @@ async fn measure() -> (Level, Level) {
         user: user.clone(),
         wanted: ResourceRequest::known(&api_resource::<Pod>()),
         clusters: Clusters::all(),
-        scopes: (0..NAMESPACES).map(|i| Scope::namespace(&namespace(i))).collect(),
+        scopes: (0..namespaces()).map(|i| Scope::namespace(&namespace(i))).collect(),
         options: InformerOptions { indexes: indexes.into(), ..InformerOptions::default() },
         watch_errors: None,
     };
@@ -101,9 +130,22 @@ async fn measure() -> (Level, Level) {
         counted.fetch_add(u64::from(is_added), Relaxed);
     });
     hub.registry().send(Subscribe::to_informers_of(user, Clusters::all(), subscriber)).await.unwrap();
-    wait_until("the object of every informer", || notified.count() == CLUSTERS * NAMESPACES).await;
+    wait_until("the object of every informer", || notified.count() == clusters() * namespaces()).await;
     settle().await;
     let after = Level::now();
+    if is_by_hand() {
+        print_idle_cost().await;
+    }
     end(hub).await;
     (before, after)
+}
+
+/// Prints the number of sockets, and the CPU of some seconds.
+async fn print_idle_cost() {
+    let target = |file: &DirEntry| std::fs::read_link(file.path()).unwrap_or_default();
+    let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let sockets = files.filter(|file| target(file).to_string_lossy().starts_with("socket:")).count();
+    let cpu = process::cpu();
+    tokio::time::sleep(WATCHED).await;
+    eprintln!("{sockets} sockets, {:?} of CPU in {WATCHED:?}", process::cpu().saturating_sub(cpu));
 }
