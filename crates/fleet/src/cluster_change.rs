@@ -36,11 +36,13 @@ pub enum ClusterChange {
     DocumentsComplete(u64),
 }
 
-/// Last revisions of the buckets.
+/// Last revisions of the buckets, and their age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRevisions {
     /// Of the owners.
     pub owners: u64,
     /// Of the documents.
     pub documents: u64,
+    /// When the buckets were created, the later of both. Another value than before means that entries are lost.
+    pub created: u64,
 }

@@ -17,6 +17,6 @@ pub trait ClusterBuckets: Send + Sync + 'static {
     /// Follows both buckets: all entries that exist, `OwnersComplete` and `DocumentsComplete`, and then each change.
     fn follow_clusters(&self) -> Answered<ClusterChangeStream>;
 
-    /// Returns the last revisions of both buckets.
+    /// Returns the last revisions of both buckets, and when they were created.
     fn cluster_revisions(&self) -> Answered<ClusterRevisions>;
 }

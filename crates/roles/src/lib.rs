@@ -24,6 +24,7 @@
 //! - `appender`: task that appends records to the log and reports when they are stored.
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
 //! - [`ClusterBuckets`]: port to the owners and documents of all clusters.
+//! - `cluster_watch`: one watch of them per process; `progress`: how far it has read.
 //! - [`RosterStore`]: port to the live collectors, and what the operator has set.
 //! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
@@ -32,10 +33,12 @@ mod answer;
 mod appender;
 mod backend;
 mod cluster_buckets;
+mod cluster_watch;
 mod collect;
 mod listed;
 #[cfg(feature = "nats")]
 mod nats;
+mod progress;
 mod restore;
 mod roster_store;
 mod selection;

@@ -34,6 +34,8 @@ use roster::Roster;
 const LOOK: Duration = Duration::from_millis(1);
 /// Interval in which a tail looks for entries, and their number at most.
 const TAIL: (Duration, usize) = (Duration::from_millis(5), 64);
+/// Revisions by which a bucket that is created again is further.
+const RECREATED: u64 = 1 << 20;
 /// Deadline of a request.
 const DEADLINE: Duration = Duration::from_secs(5);
 
@@ -83,6 +85,12 @@ struct Client {
     last_id: RequestId,
     begun: Instant,
     offset: Duration,
+}
+
+/// Deletes a bucket. Like one in NATS, it begins with a higher revision when it is created again.
+fn recreate<T>((entries, revision): &mut Bucket<T>) {
+    entries.clear();
+    *revision += RECREATED;
 }
 
 impl SimulatedFleet {
@@ -143,12 +151,12 @@ impl SimulatedFleet {
 
     /// Deletes the owners of all clusters.
     pub fn delete_owners(&self) {
-        self.0.owners.lock().0.clear();
+        recreate(&mut self.0.owners.lock());
     }
 
     /// Deletes the documents about all clusters.
     pub fn delete_documents(&self) {
-        self.0.documents.lock().0.clear();
+        recreate(&mut self.0.documents.lock());
     }
 
     /// Deletes all checkpoints.

@@ -10,6 +10,7 @@ mod process;
 mod rebalance;
 pub(crate) mod replica;
 mod upgrade;
+mod watch;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

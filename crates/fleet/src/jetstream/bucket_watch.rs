@@ -80,9 +80,10 @@ pub(super) async fn follow_clusters(
     Ok(changes.boxed())
 }
 
-/// Returns the last revision of a bucket.
-pub(super) async fn last_revision(store: &Store, contents: &'static str) -> Result<u64, NatsError> {
+/// Returns the last revision of a bucket, and when it was created, in microseconds since 1970.
+pub(super) async fn last_revision(store: &Store, contents: &'static str) -> Result<(u64, u64), NatsError> {
     let info = store.stream.get_info().await;
     let info = info.map_err(NatsError::request(format!("read the last revision of the {contents} of the fleet")))?;
-    Ok(info.state.last_sequence)
+    let created = info.created.unix_timestamp_nanos() / 1_000;
+    Ok((info.state.last_sequence, u64::try_from(created).unwrap_or(0)))
 }

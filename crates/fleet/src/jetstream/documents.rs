@@ -49,8 +49,8 @@ impl Documents {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }
 
-    /// Returns the last revision of the bucket.
-    pub async fn last_revision(&self) -> Result<u64, NatsError> {
+    /// Returns the last revision of the bucket, and when it was created, in microseconds since 1970.
+    pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }
 

@@ -113,8 +113,8 @@ impl Owners {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
 
-    /// Returns the last revision of the bucket.
-    pub async fn last_revision(&self) -> Result<u64, NatsError> {
+    /// Returns the last revision of the bucket, and when it was created, in microseconds since 1970.
+    pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }
 

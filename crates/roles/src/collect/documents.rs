@@ -25,7 +25,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 async fn save(shared: &Shared, session: &Session) {
-    match knowledge::save_changes(&*shared.backend, &session.shard, session.epoch(), &session.knowledge).await {
+    let (of, latest) = (&session.shard, shared.directory.document(&session.shard));
+    match knowledge::save_changes(&*shared.backend, of, session.epoch(), &session.knowledge, latest).await {
         Ok(newest) => session.note_epoch(newest),
         Err(error) => {
             tracing::debug!(cluster = %session.shard, %error, "cannot store the document of the cluster, trying again");

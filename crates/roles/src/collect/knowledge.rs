@@ -12,13 +12,11 @@ use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourceRef, Shard};
 use parking_lot::Mutex;
 
+use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
 /// Time after which a failure is a part of the document: a watch that is cut off and opened again is none.
 const SETTLED: Duration = Duration::from_secs(3);
-
-/// Time after which the stored document is read again: an operator may have deleted it.
-const REREAD: Duration = Duration::from_secs(5);
 
 /// Contents of the document of one session.
 #[derive(Debug, Default)]
@@ -143,17 +141,25 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
     }
 }
 
+impl Stored {
+    /// Returns whether the document is still this one, as far as the `latest` revision is known.
+    fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
+        latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
+    }
+}
+
 /// Stores the document if it has changed or was deleted, unless an owner with a newer epoch has stored one. Returns the newest
-/// epoch.
+/// epoch. `latest` is the revision of the stored document, as far as it is known.
 pub(super) async fn save_changes(
     backend: &dyn Backend,
     shard: &Shard,
     epoch: u64,
     knowledge: &Knowledge,
+    latest: Option<Known<u64>>,
 ) -> Result<u64, BackendError> {
     // After a failure, or a change by another owner, the document is read again.
     let known = knowledge.0.lock().stored.take();
-    let stored = if let Some(known) = known.filter(|known| known.at.elapsed() < REREAD) {
+    let stored = if let Some(known) = known.filter(|known| known.is_current(latest.as_ref())) {
         known
     } else {
         let found = backend.document(shard).await?;
@@ -201,24 +207,24 @@ mod tests {
         let (first, second) = (Knowledge::default(), Knowledge::default());
         first.note_server(&Server { address: "https://a".into(), version: None });
         first.note_resolved(&"pods".parse().unwrap(), &Ok(pods()));
-        save_changes(&backend, shard, 1, &first).await.unwrap();
+        save_changes(&backend, shard, 1, &first, None).await.unwrap();
         second.note_server(&Server { address: "https://b".into(), version: None });
-        save_changes(&backend, shard, 2, &second).await.unwrap();
+        save_changes(&backend, shard, 2, &second, None).await.unwrap();
         first.note_server(&Server { address: "https://c".into(), version: None });
         // The first attempt finds that the document has changed, the second one that its epoch is newer.
         for _ in 0..3 {
-            save_changes(&backend, shard, 1, &first).await.unwrap();
+            save_changes(&backend, shard, 1, &first, None).await.unwrap();
         }
         let (revision, document) = backend.document(shard).await.unwrap().unwrap();
         assert_eq!((document.epoch, document.address.as_str(), revision), (2, "https://b", 2));
         assert_eq!(document.resolved.get(&"pods".parse().unwrap()), Some(&pods()));
-        save_changes(&backend, shard, 2, &second).await.unwrap();
+        save_changes(&backend, shard, 2, &second, None).await.unwrap();
         assert_eq!(backend.document(shard).await.unwrap().unwrap().0, 2, "unchanged, so not stored again");
         second.note_resolved(
             &"pods".parse().unwrap(),
             &Err(ResolveError::NotFound { resource: String::new(), nearest: None }),
         );
-        save_changes(&backend, shard, 2, &second).await.unwrap();
+        save_changes(&backend, shard, 2, &second, None).await.unwrap();
         assert!(backend.document(shard).await.unwrap().unwrap().1.resolved.is_empty());
     }
 

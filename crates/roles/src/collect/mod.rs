@@ -16,6 +16,7 @@ mod answer_clock;
 mod balance;
 mod checkpoints;
 mod connector;
+mod directory;
 mod documents;
 mod knowledge;
 mod list;
@@ -45,6 +46,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::appender::Appender;
 use super::backend::Backend;
+use directory::Directory;
 use ownership::Contender;
 use status::Ownerships;
 
@@ -57,7 +59,8 @@ pub struct CollectorParams {
     pub name: String,
     /// Time without a renewal after which a cluster is taken over.
     pub lease: Duration,
-    /// Interval of renewals, and of looks at the ownerships of other collectors.
+    /// Interval of renewals, of looks at the ownerships of other collectors, and of requests that verify that these are
+    /// current.
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
@@ -128,6 +131,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) params: CollectorParams,
     pub(crate) appender: Appender,
+    directory: Directory,
     pub(crate) io: Threads,
     /// Sessions of the owned shards.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
@@ -146,8 +150,10 @@ impl Collector {
     #[must_use]
     pub fn start(backend: Arc<dyn Backend>, params: CollectorParams, host: Arc<dyn Host>, io: &Threads) -> Self {
         let appender = Appender::start(Arc::clone(&backend), params.writer.clone(), io);
-        let (sessions, ownerships, orphans) = Default::default();
-        let shared = Arc::new(Shared { backend, params, appender, io: io.clone(), sessions, ownerships, orphans });
+        let directory = Directory::start(Arc::clone(&backend), &params, io);
+        let (io_threads, (sessions, ownerships, orphans)) = (io.clone(), Default::default());
+        let shared = Shared { backend, params, appender, directory, io: io_threads, sessions, ownerships, orphans };
+        let shared = Arc::new(shared);
         let writing = [io.spawn(checkpoints::run(Arc::clone(&shared))), io.spawn(documents::run(Arc::clone(&shared)))];
         let balance = io.spawn(balance::run(Arc::clone(&shared), Arc::clone(&host)));
         Self { shared, host, contenders: Mutex::default(), writing, balance }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer_clock::AnswerClock;
 use super::connector::CollectingConnector;
+use super::directory::Known;
 use super::session::Session;
 use super::{Host, Shared};
 
@@ -49,6 +50,25 @@ enum Held {
     Moved(String),
     /// A later version of the program has written its log.
     Unreadable,
+}
+
+/// Ownership of another collector, or none, since it was seen first.
+struct Seen {
+    own: Ownership,
+    /// Time up to which all changes were known then. The entry has changed later.
+    before: Instant,
+    /// First later time, by the clock of answers.
+    at: Option<Instant>,
+}
+
+impl Seen {
+    /// Returns the time for which the entry has not changed, at least.
+    fn age(&mut self, current: Instant, now: Instant) -> Duration {
+        if current <= self.before {
+            return Duration::ZERO;
+        }
+        now.duration_since(*self.at.get_or_insert(now))
+    }
 }
 
 impl Contender {
@@ -138,28 +158,27 @@ impl Contender {
 
     /// Waits until the shard is free, and claims it.
     async fn acquire(&mut self) -> Ownership {
-        let mut seen: Option<(Ownership, Instant)> = None;
+        let mut seen: Option<Seen> = None;
         let mut clock = AnswerClock::new(self.shared.params.renewal * 2);
         loop {
-            let found = self.shared.backend.owner(&self.shard).await;
-            match found {
-                Ok(found) => {
+            match self.shared.directory.owner(&self.shard) {
+                Ok(Some(Known { entry: found, current })) => {
                     self.note_answer();
                     self.shared.ownerships.note_owner(&self.shard, found.as_ref());
                     if let Some(own) = found.clone().filter(|found| self.is_own(found) && found.epoch > self.used) {
                         // The answer to the claim was lost.
                         return own;
                     }
-                    let now = clock.answered(clock::now());
-                    let is_same = matches!((&seen, &found), (Some((seen, _)), Some(found)) if seen == found);
-                    if let Some(found) = found.as_ref().filter(|_| !is_same) {
+                    let now = clock.answered(current);
+                    if let Some(found) = &found
+                        && seen.as_ref().is_none_or(|seen| seen.own != *found)
+                    {
                         self.newest = self.newest.max(found.epoch);
-                        seen = Some((found.clone(), now));
+                        seen = Some(Seen { own: found.clone(), before: current, at: None });
                     }
-                    let expired =
-                        seen.as_ref().is_some_and(|(_, at)| now.duration_since(*at) >= self.shared.params.lease);
+                    let expired = seen.as_mut().is_some_and(|seen| seen.age(current, now) >= self.shared.params.lease);
                     // If the entry is gone, it was deleted: its collector writes it again within its lease.
-                    let last = found.as_ref().or(seen.as_ref().map(|(seen, _)| seen));
+                    let last = found.as_ref().or(seen.as_ref().map(|seen| &seen.own));
                     let free = last.is_none_or(|last| self.is_free(last));
                     // Collectors that can read the log claim first.
                     let rests = self.unreadable.is_some_and(|at| at.elapsed() < self.shared.params.lease);
@@ -170,6 +189,7 @@ impl Contender {
                         return own;
                     }
                 }
+                Ok(None) => {}
                 Err(error) => self.note_failure(&error),
             }
             tokio::time::sleep(self.shared.params.renewal).await;

@@ -20,7 +20,8 @@ impl ClusterBuckets for NatsBackend {
     fn cluster_revisions(&self) -> Answered<ClusterRevisions> {
         self.perform(|services| async move {
             let (owners, documents) = try_join!(services.owners.last_revision(), services.documents.last_revision())?;
-            Ok(ClusterRevisions { owners, documents })
+            let ((owners, of_owners), (documents, of_documents)) = (owners, documents);
+            Ok(ClusterRevisions { owners, documents, created: of_owners.max(of_documents) })
         })
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! # Layout
 //! - [`live`]: the tail, and its queues.
-//! - [`directory`]: one watch of the owners and documents of all clusters; [`progress`]: how far it has read.
+//! - [`directory`]: the owners and documents of all clusters.
 //! - [`feed`]: owner of a shard, document of its collector, and what follows about staleness.
 //! - [`source`]: list and watch of one resource.
 //! - [`connector`]: discovery from the document.
@@ -23,7 +23,6 @@ mod directory;
 mod directory_tests;
 mod feed;
 mod live;
-mod progress;
 mod source;
 
 use std::collections::{BTreeMap, HashSet};

@@ -10,7 +10,7 @@ use informer_hub_types::rng;
 use parking_lot::Mutex;
 
 use super::later::Later;
-use super::{FleetState, SimulatedBackend, SimulatedFleet};
+use super::{FleetState, RECREATED, SimulatedBackend, SimulatedFleet};
 use crate::backend::{Answered, BackendError};
 use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
 
@@ -30,7 +30,10 @@ struct Watch {
 
 impl FleetState {
     fn revisions(&self) -> ClusterRevisions {
-        ClusterRevisions { owners: self.owners.lock().1, documents: self.documents.lock().1 }
+        let (owners, documents) = (self.owners.lock().1, self.documents.lock().1);
+        // Only buckets that are created again reach such a revision.
+        let created = owners / RECREATED + documents / RECREATED;
+        ClusterRevisions { owners, documents, created }
     }
 
     /// Returns the changes after revisions, by revision.

@@ -1,6 +1,7 @@
 //! How far a watch of owners and documents has read, and whether it has become silent. Pure.
 
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
+use informer_hub_types::clock::Instant;
 
 /// See the [module documentation](self).
 #[derive(Debug, Default)]
@@ -10,9 +11,20 @@ pub(super) struct Progress {
     complete: (bool, bool),
     /// Last revisions of the buckets at the request before.
     stored: Option<ClusterRevisions>,
+    /// Last revisions that are not all read yet, and when they were requested.
+    awaited: Option<(ClusterRevisions, Instant)>,
+    /// When the buckets were created, as of the request before, also by an earlier watch.
+    created: Option<u64>,
+    /// Time up to which all changes have been read.
+    current: Option<Instant>,
 }
 
 impl Progress {
+    /// Begins with another watch.
+    pub(super) fn begin(&mut self) {
+        *self = Self { current: self.current, created: self.created, ..Self::default() };
+    }
+
     /// Notes a change. Returns whether both buckets have been read.
     pub(super) fn note(&mut self, change: &ClusterChange) -> bool {
         let read = &mut self.read;
@@ -28,7 +40,27 @@ impl Progress {
                 self.complete.1 = true;
             }
         }
+        self.confirm();
         self.is_complete()
+    }
+
+    /// Notes the last revisions of the buckets, from a request that began at a time.
+    pub(super) fn note_stored(&mut self, stored: ClusterRevisions, requested: Instant) {
+        self.awaited.get_or_insert((stored, requested));
+        self.confirm();
+    }
+
+    fn confirm(&mut self) {
+        if self.is_complete()
+            && let Some((_, requested)) = self.awaited.take_if(|(stored, _)| !precedes(self.read, *stored))
+        {
+            self.current = Some(requested);
+        }
+    }
+
+    /// Returns the time up to which all changes have been read, by an earlier watch too.
+    pub(super) fn current(&self) -> Option<Instant> {
+        self.current
     }
 
     /// Returns the last revisions that were read.
@@ -40,10 +72,10 @@ impl Progress {
     /// `before` had been read: the watch has not delivered what a bucket had at the request before, or a bucket was created
     /// anew.
     pub(super) fn is_behind(&mut self, before: ClusterRevisions, stored: ClusterRevisions) -> bool {
-        if !self.is_complete() {
-            return false;
+        let is_new = self.created.replace(stored.created).is_some_and(|before| before != stored.created);
+        if is_new || !self.is_complete() {
+            return is_new;
         }
-        let precedes = |a: ClusterRevisions, b: ClusterRevisions| a.owners < b.owners || a.documents < b.documents;
         let earlier = self.stored.replace(stored);
         earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
     }
@@ -53,12 +85,20 @@ impl Progress {
     }
 }
 
+fn precedes(a: ClusterRevisions, b: ClusterRevisions) -> bool {
+    a.owners < b.owners || a.documents < b.documents
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use informer_hub_types::clock;
+
     use super::*;
 
     fn revisions(owners: u64, documents: u64) -> ClusterRevisions {
-        ClusterRevisions { owners, documents }
+        ClusterRevisions { owners, documents, created: 0 }
     }
 
     fn complete(owners: u64, documents: u64) -> Progress {
@@ -87,6 +127,9 @@ mod tests {
         assert!(progress.is_behind(revisions(50, 5), revisions(3, 5)));
         let mut progress = complete(50, 5);
         assert!(!progress.is_behind(revisions(40, 5), revisions(45, 5)), "read more since the request");
+        let recreated = ClusterRevisions { created: 1, ..revisions(50, 5) };
+        assert!(progress.is_behind(progress.read(), recreated), "the watch may go on in the new bucket");
+        assert!(!progress.is_behind(progress.read(), recreated));
     }
 
     #[test]
@@ -95,5 +138,25 @@ mod tests {
         progress.note(&ClusterChange::OwnersComplete(9));
         assert!(!progress.is_behind(progress.read(), revisions(9, 4)));
         assert!(!progress.is_behind(progress.read(), revisions(9, 4)));
+    }
+
+    #[test]
+    fn changes_are_read_up_to_a_request_once_what_it_has_found_is_read() {
+        let (mut progress, began) = (complete(5, 5), clock::now());
+        let at = |seconds| began + Duration::from_secs(seconds);
+        progress.note_stored(revisions(5, 5), at(1));
+        assert_eq!(progress.current(), Some(at(1)));
+        progress.note_stored(revisions(7, 5), at(2));
+        progress.note_stored(revisions(9, 5), at(3));
+        assert_eq!(progress.current(), Some(at(1)));
+        let change = |revision| ClusterChange::Owner { shard: "c".parse().unwrap(), revision, owner: Ok(None) };
+        progress.note(&change(7));
+        assert_eq!(progress.current(), Some(at(2)));
+        progress.begin();
+        progress.note_stored(revisions(9, 5), at(4));
+        progress.note(&ClusterChange::OwnersComplete(9));
+        assert_eq!(progress.current(), Some(at(2)), "the new watch has not read all yet");
+        progress.note(&ClusterChange::DocumentsComplete(5));
+        assert_eq!(progress.current(), Some(at(4)));
     }
 }

@@ -1,0 +1,204 @@
+//! Watch of the owners and documents of all clusters, one per process.
+//!
+//! # Contract
+//! - The requests of a process do not grow with the clusters: one watch, read anew every [`REREAD`] and when its observer
+//!   needs it, and one request for the last revisions per poll.
+//! - That request finds services that do not answer, and a watch that has become silent, which is then opened again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, StreamExt};
+use informer_hub_fleet::ClusterChange;
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Threads, jittered_backoff, rng};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::backend::{Backend, BackendError};
+use super::progress::Progress;
+
+/// Interval in which the buckets are read anew, whatever the watch has delivered.
+const REREAD: Duration = Duration::from_secs(60);
+/// Time for which requests of the observer to read the buckets anew are gathered.
+const GATHER: Duration = Duration::from_millis(50);
+/// First and longest pause before the watch is opened again after an error.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+/// Receiver of the changes.
+pub(crate) trait ClusterObserver: Send + Sync + 'static {
+    /// Notes that a watch begins: all entries follow, and then the bucket's `…Complete`.
+    fn begin(&self);
+
+    /// Accepts a change.
+    fn change(&self, change: ClusterChange);
+
+    /// Notes the error of the services, or that there is none, after each look at them.
+    fn note_services(&self, error: Option<&str>);
+}
+
+/// See the [module documentation](self). Dropping it ends the watch.
+pub(crate) struct ClusterWatch {
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    progress: Mutex<Progress>,
+    errors: Mutex<Errors>,
+    /// Notified if the buckets have to be read anew.
+    reread: Notify,
+}
+
+/// Errors of the services.
+#[derive(Default)]
+struct Errors {
+    watch: Option<String>,
+    probe: Option<String>,
+}
+
+struct Watching<O> {
+    backend: Arc<dyn Backend>,
+    observer: Arc<O>,
+    state: Arc<State>,
+    poll: Duration,
+    /// Deadline of the first entries, and of an answer.
+    patience: Duration,
+}
+
+impl ClusterWatch {
+    /// Starts the task, which opens the watch with the first [`ClusterWatch::reread`].
+    pub(crate) fn start(
+        backend: Arc<dyn Backend>,
+        observer: Arc<impl ClusterObserver>,
+        poll: Duration,
+        patience: Duration,
+        io: &Threads,
+    ) -> Self {
+        let state = Arc::<State>::default();
+        let watching = Watching { backend, observer, state: Arc::clone(&state), poll, patience };
+        let task = io.spawn(async move { _ = tokio::join!(watching.follow(), watching.probe()) });
+        Self { state, task }
+    }
+
+    /// Has the buckets read anew.
+    pub(crate) fn reread(&self) {
+        self.state.reread.notify_one();
+    }
+
+    /// Returns the error of the services.
+    pub(crate) fn error(&self) -> Option<String> {
+        self.state.errors.lock().first().cloned()
+    }
+
+    /// Returns the time up to which the observer has all changes; `None` before it has all entries.
+    pub(crate) fn current(&self) -> Option<Instant> {
+        self.state.progress.lock().current()
+    }
+}
+
+impl Drop for ClusterWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<O: ClusterObserver> Watching<O> {
+    /// Keeps a watch open.
+    async fn follow(&self) {
+        let mut failures = 0;
+        self.state.reread.notified().await;
+        loop {
+            let pause = match self.read().await {
+                Ok(()) => {
+                    failures = 0;
+                    GATHER
+                }
+                Err(error) => {
+                    self.note(|errors| errors.watch = Some(error.to_string()));
+                    failures += 1;
+                    jittered_backoff(PAUSE.0, failures, PAUSE.1)
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Reads the buckets and follows them, until they have to be read anew.
+    async fn read(&self) -> Result<(), BackendError> {
+        let Self { state, observer, .. } = self;
+        // This pass contains all that was requested until now.
+        let _ = state.reread.notified().now_or_never();
+        state.progress.lock().begin();
+        observer.begin();
+        let mut changes = self.backend.follow_clusters().await?;
+        let mut complete = false;
+        let end = clock::now() + REREAD.mul_f64(0.75 + 0.5 * rng::unit());
+        loop {
+            // Once all is read, silence is no failure.
+            let limit = if complete { end } else { clock::now() + self.patience };
+            let change = tokio::select! {
+                biased;
+                () = state.reread.notified() => return Ok(()),
+                change = changes.next() => change,
+                () = tokio::time::sleep_until(limit) => {
+                    let error = BackendError("the watch of the clusters is silent".to_owned());
+                    return if complete { Ok(()) } else { Err(error) };
+                }
+            };
+            let change = change.ok_or_else(|| BackendError("the watch of the clusters has ended".to_owned()))??;
+            observer.change(change.clone());
+            let was_complete = std::mem::replace(&mut complete, state.progress.lock().note(&change));
+            if complete && !was_complete {
+                self.note(|errors| errors.watch = None);
+            }
+        }
+    }
+
+    /// Verifies at each interval that the services answer, and that the watch delivers what they have.
+    async fn probe(&self) {
+        let state = &self.state;
+        loop {
+            let (read, begun) = (state.progress.lock().read(), clock::now());
+            let asking = tokio::time::timeout(self.patience, self.backend.cluster_revisions()).await;
+            let answer = asking.unwrap_or_else(|_| Err(BackendError("no answer in time".to_owned())));
+            let error = answer.as_ref().err().map(ToString::to_string);
+            if let Ok(stored) = answer {
+                let mut progress = state.progress.lock();
+                if progress.is_behind(read, stored) {
+                    tracing::debug!("the watch of the clusters is behind, opening another");
+                    state.reread.notify_one();
+                } else {
+                    progress.note_stored(stored, begun);
+                }
+            }
+            self.note(|errors| errors.probe = error);
+            tokio::time::sleep(self.poll.mul_f64(0.75 + 0.5 * rng::unit())).await;
+        }
+    }
+
+    /// Changes the errors of the services, and passes them to the observer.
+    fn note(&self, change: impl FnOnce(&mut Errors)) {
+        let error = {
+            let mut errors = self.state.errors.lock();
+            let before = errors.first().is_some();
+            change(&mut errors);
+            let error = errors.first().cloned();
+            match &error {
+                Some(error) if !before => tracing::warn!(error, "cannot follow the owners of clusters, trying again"),
+                None if before => tracing::info!("following the owners of clusters again"),
+                _ => {}
+            }
+            error
+        };
+        self.observer.note_services(error.as_deref());
+    }
+}
+
+impl Errors {
+    fn first(&self) -> Option<&String> {
+        self.probe.as_ref().or(self.watch.as_ref())
+    }
+}
