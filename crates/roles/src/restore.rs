@@ -42,6 +42,8 @@ pub(crate) enum RestoreError {
 pub(crate) struct Restored {
     /// Position and resume point.
     pub(crate) state: PartitionState,
+    /// Entries of the log that were read after the checkpoint.
+    pub(crate) tail: usize,
     checkpoint: Option<Bytes>,
     /// Changes since the checkpoint; `None` is a deletion.
     changes: BTreeMap<ObjectKey, Option<Record>>,
@@ -219,7 +221,8 @@ fn reader(partition: &Partition, checkpoint: Option<&Stored>) -> Reader {
 
 fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) -> Result<Restored, DecodeError> {
     let mut reader = reader(partition, checkpoint.as_ref());
-    let mut restored = Restored { checkpoint: checkpoint.map(|(bytes, _)| bytes), ..Restored::default() };
+    let checkpoint = checkpoint.map(|(bytes, _)| bytes);
+    let mut restored = Restored { checkpoint, tail: entries.len(), ..Restored::default() };
     for entry in entries {
         match reader.read(entry)? {
             ReadOutcome::Records(records) => records.into_iter().for_each(|record| restored.apply(record)),

@@ -64,6 +64,8 @@ struct World {
     forgets: bool,
     /// Version of the processes that start.
     version: Later,
+    /// Interval of their checkpoints.
+    checkpoint: Duration,
     totals: Totals,
 }
 
@@ -106,6 +108,7 @@ impl World {
             started: 0,
             forgets: false,
             version: Later::default(),
+            checkpoint: Duration::from_secs(3),
             totals: Totals::default(),
         }
     }
@@ -135,7 +138,7 @@ impl World {
     fn start(&mut self) -> (Process, Arc<SimulatedBackend>) {
         self.started += 1;
         let mut params = CollectorParams::new(&format!("collector-{}", self.started), Duration::from_secs(3600));
-        params.checkpoint = Duration::from_secs(3);
+        params.checkpoint = self.checkpoint;
         params.shards = self.rules.clone();
         (params.writer.queue_bytes, params.writer.window) = (2000, 4);
         let backend = Arc::new(self.fleet.connect_as(self.version));

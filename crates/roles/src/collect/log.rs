@@ -16,6 +16,9 @@ use crate::appender::AppendError;
 use crate::listed::LogSource;
 use crate::restore::{Restored, restore};
 
+/// Entries that a takeover reads, at which it needs a new checkpoint.
+const LONG_TAIL: usize = 500;
+
 /// Partition of a source.
 pub(super) struct SourceLog {
     session: Arc<Session>,
@@ -78,10 +81,14 @@ impl SourceLog {
             if open.is_none() { state.recording.begin(known) } else { state.recording.repeat(known) }
         }
         let (partition, state) = (&self.partition, &restored.state);
+        if open.is_none() && restored.tail >= LONG_TAIL {
+            // Otherwise, owners that follow each other soon would never write one, and each takeover would take longer.
+            self.session.need_checkpoint(partition);
+        }
         if usable {
             self.session.load.lock().begin(partition);
         }
-        tracing::debug!(%partition, sequence = state.last, resume = ?state.resume, usable, "restored from the log");
+        tracing::debug!(%partition, sequence = state.last, tail = restored.tail, resume = ?state.resume, usable, "restored from the log");
         Ok(usable.then_some(restored))
     }
 

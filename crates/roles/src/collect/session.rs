@@ -128,6 +128,13 @@ impl Session {
         }
     }
 
+    /// Has the checkpoint of a partition written soon.
+    pub(super) fn need_checkpoint(&self, partition: &Partition) {
+        if let Some(open) = self.open.lock().get_mut(partition) {
+            open.checkpoint.1 = clock::now().checked_sub(self.shared.params.checkpoint).or(open.checkpoint.1);
+        }
+    }
+
     /// Notes that the checkpoints of all partitions were deleted.
     pub(super) fn note_lost_checkpoints(&self) {
         self.open.lock().values_mut().for_each(|open| open.checkpoint = (0, None));

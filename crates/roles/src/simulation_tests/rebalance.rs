@@ -159,6 +159,39 @@ fn clusters_of_a_killed_collector_spread_by_weight() {
 }
 
 #[test]
+fn owners_that_follow_each_other_soon_leave_a_checkpoint_and_a_short_log() {
+    run(33, async || {
+        let world =
+            World::with(Faults { delay: Duration::from_millis(5), ..Faults::NONE }, 1, 0.0, ShardRules::default());
+        let mut world = World { checkpoint: Duration::from_secs(600), ..world };
+        (0..2).for_each(|_| world.join());
+        for round in 0..30 {
+            // No owner lives as long as the interval.
+            for _ in 0..150 {
+                world.clusters.values().for_each(|cluster| cluster.churn(&mut world.rng));
+                sleep(Duration::from_millis(100)).await;
+            }
+            let (killed, connection) = world.processes.remove(round % 2);
+            connection.set_cut_off(true);
+            drop(killed);
+            world.join();
+        }
+        world.settle().await;
+        world.verify_log();
+        let checkpoints = world.fleet.checkpoints();
+        let log = world.fleet.log().history();
+        let after = |sequence: u64| log.iter().filter(|entry| entry.sequence > sequence).count();
+        println!(
+            "{} entries, {:?} after the checkpoints",
+            log.len(),
+            checkpoints.values().map(|at| after(*at)).collect::<Vec<_>>()
+        );
+        assert!(log.len() > 2000 && checkpoints.len() == 1);
+        assert!(checkpoints.values().all(|sequence| after(*sequence) < 1200));
+    });
+}
+
+#[test]
 fn drained_collector_gives_its_clusters_away_and_claims_none() {
     run(23, async || {
         let mut world = balanced().await;
