@@ -1,19 +1,18 @@
-//! Progress of the leader's sinks, published in the lease for the standby replicas.
+//! Progress of the leader's sinks, published in the lease for the standby replicas; in a fleet, of each sink in its own.
 //!
 //! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
 //! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops the events that
 //! this covers. When it becomes leader, it delivers the others; some of them are repetitions with the same ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Addr;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
-use super::election::SharedElection;
+use super::elections::{ElectionSet, Group};
 use super::readers::RunningSinks;
 use crate::actors::messages::FindSubscription;
 use crate::actors::sinks::sink::Sink;
@@ -33,7 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Delivered {
     /// Acknowledged versions by sink. Other fields of later versions are ignored.
     #[serde(default)]
-    sinks: BTreeMap<String, SourceVersions>,
+    pub(super) sinks: BTreeMap<String, SourceVersions>,
+    /// Process for which a lease was released, in a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<String>,
 }
 
 impl Delivered {
@@ -52,7 +54,8 @@ impl Delivered {
 
     /// Formats it within the size limit: sinks and clusters that have no room are left out, the last ones first.
     fn note(&self, max_size: usize) -> (String, usize) {
-        let (mut kept, mut left_out, mut size) = (Self::default(), 0, 16);
+        let next = self.next.clone();
+        let (mut kept, mut left_out, mut size) = (Self { next, sinks: BTreeMap::new() }, 0, 128);
         for (sink, clusters) in &self.sinks {
             size += sink.len() + 8;
             for (cluster, versions) in clusters {
@@ -96,7 +99,7 @@ struct SinkProgress {
 
 /// Reconciles the sinks of a hub.
 pub(super) struct Reconciler {
-    shared: Arc<SharedElection>,
+    elections: Arc<ElectionSet>,
     sinks: RunningSinks,
     env: Env,
     registry: Addr<RegistryActor>,
@@ -107,14 +110,14 @@ pub(super) struct Reconciler {
 
 impl Reconciler {
     pub(super) fn new(
-        shared: &Arc<SharedElection>,
+        elections: &Arc<ElectionSet>,
         sinks: &RunningSinks,
         env: &Env,
         registry: &Addr<RegistryActor>,
     ) -> Self {
         let (sinks, env, registry) = (Arc::clone(sinks), env.clone(), registry.clone());
         Self {
-            shared: Arc::clone(shared),
+            elections: Arc::clone(elections),
             sinks,
             env,
             registry,
@@ -125,27 +128,29 @@ impl Reconciler {
     }
 
     /// Reconciles at an interval, and when this replica becomes leader or stops being it.
-    pub(super) fn begin(self, end: CancellationToken) -> Arc<tokio::sync::Mutex<Self>> {
-        let (shared, io) = (Arc::clone(&self.shared), self.env.io.clone());
+    pub(super) fn begin(self) -> Arc<tokio::sync::Mutex<Self>> {
+        let (elections, io) = (Arc::clone(&self.elections), self.env.io.clone());
+        let end = elections.end.clone();
         let reconciler = Arc::new(tokio::sync::Mutex::new(self));
         let running = Arc::clone(&reconciler);
         io.spawn(end.run_until_cancelled_owned(async move {
             loop {
                 running.lock().await.reconcile().await;
                 // Both a notification and a timeout lead to the next round.
-                let _ = tokio::time::timeout(shared.reconcile_interval(), shared.changed.notified()).await;
+                let _ = tokio::time::timeout(elections.reconcile_interval(), elections.changed.notified()).await;
             }
         }));
         reconciler
     }
 
-    /// Reconciles each sink once, and has the leader publish what they have delivered.
+    /// Reconciles each sink once, and has the leader of a lease publish what its sinks have delivered.
     pub(super) async fn reconcile(&mut self) {
         // First: a note from before the answer would be none.
-        let is_read = self.shared.has_answered();
-        let (leads, note) = self.shared.leads_with_note();
-        let mut delivered = Delivered::parse(&note);
+        let is_read = self.elections.has_answered();
         let sinks = self.sinks_of_config();
+        let names: BTreeSet<_> = sinks.iter().map(|(name, ..)| name.clone()).collect();
+        self.elections.follow(&names);
+        let groups = self.elections.groups(names);
         for (name, _, subscriptions) in &sinks {
             let found = join_all(subscriptions.iter().map(|id| self.registry.send(FindSubscription(*id)))).await;
             // An error means that the hub is shutting down.
@@ -155,52 +160,57 @@ impl Reconciler {
             progress.accepted = progress.subscriptions.update(&self.env, &found);
         }
         let rounds = sinks.into_iter().map(|(name, sink, _)| {
-            let acknowledged = delivered.sinks.get(&name).cloned().unwrap_or_default();
+            let acknowledged = groups.iter().find_map(|group| group.delivered.sinks.get(&name)).cloned();
             let accepted = self.progress.get(&name).map(|progress| progress.accepted.clone()).unwrap_or_default();
-            let coverage = Coverage { acknowledged, accepted };
-            let deadline = self.shared.reconcile_interval();
+            let coverage = Coverage { acknowledged: acknowledged.unwrap_or_default(), accepted };
+            let deadline = self.elections.reconcile_interval();
             // A sink whose actor is being restarted must not delay the others.
             async move { (name, tokio::time::timeout(deadline, sink.reconcile(coverage)).await.ok().flatten()) }
         });
-        let lowest = join_all(rounds).await;
-        self.progress.retain(|name, _| lowest.iter().any(|(known, _)| known == name));
-        if self.shared.observes() && (is_read && self.is_in_step(&delivered) || self.began.elapsed() >= PATIENCE) {
-            self.shared.contend();
+        let lowest: BTreeMap<_, _> = join_all(rounds).await.into_iter().collect();
+        self.progress.retain(|name, _| lowest.contains_key(name));
+        let is_late = self.began.elapsed() >= PATIENCE;
+        self.elections.contend(&groups, |group| is_late || is_read && self.is_in_step(group));
+        for group in groups.into_iter().filter(|group| group.leads && !group.sinks.is_empty()) {
+            self.publish(group, &lowest);
         }
-        if !leads || lowest.is_empty() {
-            return;
-        }
-        delivered.sinks.retain(|name, _| lowest.iter().any(|(known, _)| known == name));
-        for (name, lowest) in lowest {
-            // The last progress stays true.
-            let (Some(lowest), Some(progress)) = (lowest, self.progress.get(&name)) else { continue };
-            delivered.sinks.insert(name, acknowledged(progress.accepted.clone(), &lowest));
-        }
-        self.publish(&delivered);
+        self.elections.balance();
     }
 
     /// Whether the sinks have accepted their events of everything that was delivered before, so that they have dropped
     /// those that are covered.
-    fn is_in_step(&self, delivered: &Delivered) -> bool {
+    fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);
             versions.keys().all(|resource| accepted.is_some_and(|accepted| accepted.contains_key(resource)))
         };
-        self.progress.iter().all(|(name, progress)| {
-            let mut before = delivered.sinks.get(name).into_iter().flatten();
+        group.sinks.iter().filter_map(|name| Some((name, self.progress.get(name)?))).all(|(name, progress)| {
+            let mut before = group.delivered.sinks.get(name).into_iter().flatten();
             before.all(|one| has_accepted(one, &progress.accepted))
         })
     }
 
-    fn publish(&mut self, delivered: &Delivered) {
-        let (note, left_out) = delivered.note(self.shared.max_note);
+    /// Publishes what the sinks of a lease have delivered. If it is handed over, releases it with that.
+    fn publish(&mut self, group: Group, lowest: &BTreeMap<String, Option<SourceVersions>>) {
+        let Group { shared, mut delivered, sinks, .. } = group;
+        delivered.sinks.retain(|name, _| sinks.contains(name));
+        for name in &sinks {
+            // The last progress stays true.
+            let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
+            delivered.sinks.insert(name.clone(), acknowledged(progress.accepted.clone(), lowest));
+        }
+        delivered.next = shared.advance_handover();
+        let (note, left_out) = delivered.note(shared.max_note);
         if left_out > 0 && !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
                 left_out,
                 "the Lease has no room for the progress of all clusters; after a takeover, their last events are repeated"
             );
         }
-        self.shared.publish(&note);
+        shared.publish(&note);
+        if delivered.next.is_some() {
+            shared.release();
+        }
     }
 
     /// Returns the sinks of the configuration. Durable subscriptions deliver within this process, whatever its role.
@@ -242,7 +252,7 @@ mod tests {
     #[test]
     fn note_is_read_back_and_another_text_covers_nothing() {
         let sinks = BTreeMap::from([("audit".to_owned(), versions(&[("a", "pods.", 9)]))]);
-        let delivered = Delivered { sinks };
+        let delivered = Delivered { sinks, ..Delivered::default() };
         let (note, left_out) = delivered.note(128 << 10);
         assert_eq!((Delivered::parse(&note), left_out), (delivered, 0));
         for text in ["", "{", "[]", r#"{"sinks":3}"#, r#"{"later":1}"#] {
@@ -254,7 +264,8 @@ mod tests {
     #[test]
     fn resource_was_delivered_up_to_the_version_of_the_slowest_sink() {
         let sinks = [("a", versions(&[("x", "pods.", 9), ("y", "pods.", 4)])), ("b", versions(&[("x", "pods.", 7)]))];
-        let delivered = Delivered { sinks: sinks.map(|(name, all)| (name.to_owned(), all)).into() };
+        let delivered =
+            Delivered { sinks: sinks.map(|(name, all)| (name.to_owned(), all)).into(), ..Delivered::default() };
         let of = |cluster, resource| delivered.version_of(cluster, &Gvr::new("", "v1", resource));
         assert_eq!(
             [of("x", "pods"), of("y", "pods"), of("z", "pods"), of("x", "nodes")],
@@ -271,7 +282,7 @@ mod tests {
                 all.iter().flat_map(|name| [(&**name, "pods.", u64::MAX), (&**name, "b.c", 1)]).collect();
             sinks.insert(sink.to_owned(), versions(&entries));
         }
-        let delivered = Delivered { sinks };
+        let delivered = Delivered { sinks, ..Delivered::default() };
         let max = 128 << 10;
         let (note, left_out) = delivered.note(max);
         assert!(note.len() <= max && note.len() > max / 2, "{}", note.len());

@@ -2,7 +2,7 @@
 //!
 //! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
 //! one elector: this one reads and renews the Lease and sets the fence; [`super::delivered`] opens the sinks and publishes
-//! their progress.
+//! their progress. A process of a fleet has an election for each sink, see [`super::elections`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,32 +15,26 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::convert;
+use super::delivered::Delivered;
 use super::host::host_name;
-#[cfg(feature = "fleet")]
-use super::lease_store::FleetLease;
 use super::lease_store::{KubernetesLease, LeaseStore};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
 use informer_hub_dial::Dial;
 use informer_hub_lease::kubernetes::LeaseName;
-use informer_hub_lease::{Answer, ElectionParams, Elector, Request};
+use informer_hub_lease::{Answer, ElectionParams, Elector, Record, Request};
 use informer_hub_reflector::{Connector, StallPolicy};
-#[cfg(feature = "fleet")]
-use informer_hub_roles::Backend;
 use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, clock, rng};
 
 /// How long a shutdown waits until the Lease is released. Without the release, a successor waits for its expiry.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Name of the lease of a fleet's deliverers.
-#[cfg(feature = "fleet")]
-const FLEET_LEASE: &str = "sinks";
 
 /// Role of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Role {
-    /// Delivers to the sinks.
+    /// Delivers to the sinks; in a fleet, to some of them.
     Leader,
     /// Another replica delivers.
     Standby,
@@ -57,19 +51,23 @@ pub struct ElectionStatus {
     pub role: Role,
     /// Unique name of this replica.
     pub identity: String,
-    /// Last known holder of the Lease.
+    /// Last known holder of the Lease; absent in a fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Cluster, namespace and name of the Lease.
+    /// Cluster, namespace and name of the Lease; in a fleet, the keys of the leases.
     pub lease: String,
-    /// Number of changes of the holder.
+    /// Number of changes of the holder; in a fleet, of those of all sinks.
     pub transitions: u64,
-    /// Seconds since this replica last renewed the Lease; absent if it never has.
+    /// Seconds since this replica last renewed the Lease; in a fleet, the one of its leases that it renewed first. Absent if
+    /// it never has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<u64>,
     /// Why the last request for the Lease failed; absent after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Sinks that this process delivers, in a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sinks: Option<Vec<String>>,
 }
 
 /// Leader election of this process. Dropping it ends the election without releasing the Lease.
@@ -94,7 +92,7 @@ pub(super) struct SharedElection {
     /// Wakes the election before its next request is due.
     wake: Notify,
     /// Notified when this replica becomes leader or stops being it.
-    pub(super) changed: Notify,
+    pub(super) changed: Arc<Notify>,
     /// Whether the election is over.
     over: CancellationToken,
 }
@@ -105,6 +103,24 @@ struct State {
     /// Note of the last holder, or the own one.
     note: Arc<str>,
     error: Option<String>,
+    /// Delay before this process takes a lease that is free for all.
+    claim_delay: Duration,
+    handover: Option<HandingOver>,
+}
+
+/// Handover of a lease to another process.
+struct HandingOver {
+    to: String,
+    /// Whether the sinks have stopped to send.
+    is_drained: bool,
+}
+
+/// Connections of an election to others of its process.
+#[derive(Default)]
+pub(super) struct Connected {
+    pub(super) fence: Arc<SendFence>,
+    pub(super) changed: Arc<Notify>,
+    pub(super) end: CancellationToken,
 }
 
 impl Election {
@@ -129,27 +145,21 @@ impl Election {
         let store = Arc::new(KubernetesLease::new(connector, name));
         let identity = identity(ha.identity.as_deref());
         let elector = Elector::new(&identity, params, rng::rng());
-        Self::over(store, place, &identity, (params, elector))
-    }
-
-    /// Prepares the election of the deliverers of a fleet. This process only observes at first.
-    #[cfg(feature = "fleet")]
-    pub(super) fn of_fleet(backend: Arc<dyn Backend>, identity: &str, params: ElectionParams) -> Self {
-        let elector = Elector::observing(identity, params, rng::rng());
-        let store = Arc::new(FleetLease { backend, name: FLEET_LEASE });
-        Self::over(store, FLEET_LEASE.to_owned(), identity, (params, elector))
+        Self::over((store, place), &identity, (params, elector), Connected::default())
     }
 
     /// Prepares an election over a store. `place` is the name of the lease, for people.
-    fn over(
-        store: Arc<dyn LeaseStore>,
-        place: String,
+    pub(super) fn over(
+        (store, place): (Arc<dyn LeaseStore>, String),
         identity: &str,
         (params, elector): (ElectionParams, Elector),
+        connected: Connected,
     ) -> Self {
-        let state = State { elector, was_leader: false, note: "".into(), error: None };
+        let (note, claim_delay) = ("".into(), Duration::ZERO);
+        let state = State { elector, was_leader: false, note, error: None, claim_delay, handover: None };
+        let Connected { fence, changed, end } = connected;
         let shared = SharedElection {
-            fence: Arc::default(),
+            fence,
             params,
             identity: identity.into(),
             place,
@@ -157,10 +167,10 @@ impl Election {
             answered: watch::Sender::default(),
             state: Mutex::new(state),
             wake: Notify::new(),
-            changed: Notify::new(),
+            changed,
             over: CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared), store, end: CancellationToken::new() }
+        Self { shared: Arc::new(shared), store, end }
     }
 
     /// Starts to compete for the Lease.
@@ -173,26 +183,15 @@ impl Election {
         });
     }
 
-    /// Returns a token that is cancelled when this election is dropped.
-    pub(super) fn end(&self) -> CancellationToken {
-        self.end.clone()
-    }
-
     /// Stops deliveries and releases the Lease, so that another replica need not wait for its expiry.
     pub(super) async fn resign(&self) {
         let shared = &self.shared;
-        shared.fence.set(None);
-        let has_resigned = {
-            let State { elector, was_leader, .. } = &mut *shared.state.lock();
-            elector.resign(clock::since_boot());
-            // Not a loss to warn of.
-            if std::mem::take(was_leader) {
-                tracing::info!(lease = shared.place, identity = %shared.identity, "releases the Lease");
-                shared.changed.notify_one();
-            }
-            elector.has_resigned()
-        };
-        shared.wake.notify_one();
+        let was_handing_over = shared.state.lock().handover.take().is_some();
+        let has_resigned = shared.release();
+        if was_handing_over {
+            // A later election of the sink has the same fence.
+            shared.fence.set_draining(false);
+        }
         if has_resigned {
             return;
         }
@@ -204,6 +203,14 @@ impl Election {
                 "cannot release the Lease; another replica waits for its expiry"
             );
         }
+    }
+
+    /// Resigns, and waits until no request for the lease is left.
+    pub(super) async fn retire(self) {
+        self.resign().await;
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        shared.over.cancelled().await;
     }
 }
 
@@ -223,7 +230,12 @@ impl SharedElection {
             };
             self.note_role();
             let Some(request) = request else {
-                let Some(wake) = wake else { return };
+                let Some(wake) = wake else {
+                    if self.stands_by_again() {
+                        continue;
+                    }
+                    return;
+                };
                 self.pause(wake.saturating_sub(now)).await;
                 continue;
             };
@@ -260,12 +272,18 @@ impl SharedElection {
 
     fn answered(&self, answer: Answer) {
         let mut state = self.state.lock();
-        let State { elector, note, .. } = &mut *state;
+        let State { elector, note, claim_delay, .. } = &mut *state;
         elector.answered(answer, clock::since_boot());
         // Published again when this replica takes over, since it is still true then.
         if let Some(record) = elector.record_seen().filter(|record| *record.holder != *self.identity) {
             note.clone_from(&record.note);
+            let receiver = if record.holder.is_empty() { Delivered::parse(note).next } else { None };
             elector.set_note(Arc::clone(note));
+            elector.set_claim_delay(match receiver {
+                Some(receiver) if receiver == *self.identity => Duration::ZERO,
+                Some(_) => self.params.lease_duration,
+                None => *claim_delay,
+            });
         }
         self.fence.set(elector.leads_until());
         let has_answered = state.error.is_none();
@@ -275,10 +293,44 @@ impl SharedElection {
         }
     }
 
+    /// Stops deliveries and begins to release the lease. Returns whether there is nothing to release.
+    pub(super) fn release(&self) -> bool {
+        self.fence.set(None);
+        let has_resigned = {
+            let State { elector, was_leader, .. } = &mut *self.state.lock();
+            elector.resign(clock::since_boot());
+            // Not a loss to warn of.
+            if std::mem::take(was_leader) {
+                tracing::info!(lease = self.place, identity = %self.identity, "releases the Lease");
+                self.changed.notify_one();
+            }
+            elector.has_resigned()
+        };
+        self.wake.notify_one();
+        has_resigned
+    }
+
+    /// Competes for the lease again if it was released for another process.
+    fn stands_by_again(&self) -> bool {
+        let State { elector, handover, .. } = &mut *self.state.lock();
+        let is_handed_over = handover.take().is_some();
+        if is_handed_over {
+            *elector = Elector::new(&self.identity, self.params, rng::rng());
+            // The receiver takes it first.
+            elector.set_claim_delay(self.params.lease_duration);
+            self.fence.set_draining(false);
+        }
+        is_handed_over
+    }
+
     /// Logs a change of the role and notifies of it.
     fn note_role(&self) {
         let mut state = self.state.lock();
         let leads = state.elector.leads(clock::since_boot());
+        let is_resigning = state.elector.is_resigning();
+        if !leads && !is_resigning && state.handover.take().is_some() {
+            self.fence.set_draining(false);
+        }
         if std::mem::replace(&mut state.was_leader, leads) == leads {
             return;
         }
@@ -297,12 +349,52 @@ impl SharedElection {
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
     }
 
-    /// Waits until the store has answered; returns the last published note.
+    /// Waits until the store has answered.
     #[cfg(feature = "fleet")]
-    pub(super) async fn first_note(&self) -> Arc<str> {
+    pub(super) async fn first_answer(&self) {
         // The sender lives as long as `self`.
         let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
-        self.leads_with_note().1
+    }
+
+    /// Whether this process holds the lease.
+    pub(super) fn leads(&self, now: Duration) -> bool {
+        self.state.lock().elector.leads(now)
+    }
+
+    /// Returns the last record that was read or written.
+    pub(super) fn record(&self) -> Option<Record> {
+        self.state.lock().elector.record_seen().cloned()
+    }
+
+    /// Returns the holder, if its lease has not expired.
+    pub(super) fn holder(&self, now: Duration) -> Option<Arc<str>> {
+        let elector = &self.state.lock().elector;
+        let record = elector.record_seen().filter(|record| !record.holder.is_empty() && elector.has_holder(now));
+        record.map(|record| Arc::clone(&record.holder))
+    }
+
+    /// Sets the delay before this process takes a lease that is free for all.
+    pub(super) fn set_claim_delay(&self, delay: Duration) {
+        self.state.lock().claim_delay = delay;
+    }
+
+    /// Has the next reconciliations stop the sinks and release the lease for another process.
+    pub(super) fn hand_over(&self, to: &str) {
+        tracing::info!(lease = self.place, to, "handing the lease over");
+        self.state.lock().handover = Some(HandingOver { to: to.to_owned(), is_drained: false });
+        // Attempts in flight may end.
+        self.fence.set_draining(true);
+    }
+
+    pub(super) fn is_handing_over(&self) -> bool {
+        self.state.lock().handover.is_some()
+    }
+
+    /// Advances a handover after a reconciliation. Returns the receiver once the sinks have not sent for a whole round.
+    pub(super) fn advance_handover(&self) -> Option<String> {
+        let handover = &mut self.state.lock().handover;
+        let HandingOver { to, is_drained } = handover.as_mut()?;
+        std::mem::replace(is_drained, true).then(|| to.clone())
     }
 
     /// Whether the store has answered.
@@ -353,6 +445,7 @@ impl SharedElection {
             transitions: record.map_or(0, |record| record.transitions),
             renewed_seconds_ago: state.elector.last_renewal().map(since),
             error: state.error.clone(),
+            sinks: None,
         }
     }
 }

@@ -139,7 +139,7 @@ impl Hub {
     pub fn reporter(&self) -> Reporter {
         let RunningHub { registry, sinks, sources, credentials, status, election, fleet, .. } = &*self.running;
         let (sinks, sources, configuration) = (Arc::clone(sinks), Arc::clone(sources), Arc::clone(status));
-        let (credentials, election) = (Arc::clone(credentials), election.as_ref().map(|one| Arc::clone(&one.shared)));
+        let (credentials, election) = (Arc::clone(credentials), election.as_ref().map(|one| Arc::clone(&one.0)));
         let fleet = fleet.clone();
         Reporter { registry: registry.clone(), sinks, sources, credentials, configuration, election, fleet }
     }

@@ -62,7 +62,7 @@ impl LeaseStore for KubernetesLease {
 #[cfg(feature = "fleet")]
 pub(super) struct FleetLease {
     pub(super) backend: Arc<dyn Backend>,
-    pub(super) name: &'static str,
+    pub(super) name: String,
 }
 
 #[cfg(feature = "fleet")]
@@ -73,7 +73,7 @@ impl LeaseStore for FleetLease {
     }
 
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>> {
-        Box::pin(within(deadline, self.backend.lease(self.name, request.clone())))
+        Box::pin(within(deadline, self.backend.lease(&self.name, request.clone())))
     }
 }
 

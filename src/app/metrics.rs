@@ -11,7 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::credentials::{CredentialWatch, Owner, Summary};
-use super::election::{ElectionStatus, Role, SharedElection};
+use super::election::{ElectionStatus, Role};
+use super::elections::ElectionSet;
 use super::fleet_status::{FleetStatus, SharedFleetStatus};
 use super::readers::RunningSinks;
 use super::reload::ReloadStatus;
@@ -40,7 +41,7 @@ pub(super) struct Parts {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
-    pub(super) election: Option<Arc<SharedElection>>,
+    pub(super) election: Option<Arc<ElectionSet>>,
     pub(super) fleet: SharedFleetStatus,
 }
 
@@ -118,6 +119,10 @@ impl Metrics {
             put_configuration(&mut out, &configuration.lock());
             if let Some(election) = election {
                 put_election(&mut out, &election.status());
+                for sink in sinks.lock().iter().filter(|sink| sink.files.is_some()) {
+                    let labels = out.labels(&[("sink", sink.name())]);
+                    out.flag(Id::SinkStandby, labels, election.standby(sink.name()).0);
+                }
             }
             processes.inspect(|status| status.put(&mut out));
         } else {

@@ -9,8 +9,10 @@ mod config_file;
 mod convert;
 mod credentials;
 mod delivered;
+mod deliverers;
 mod durable;
 mod election;
+mod elections;
 mod error;
 mod exporter;
 #[cfg(feature = "cli")]

@@ -36,7 +36,7 @@ use super::collect::Collecting;
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
 use super::delivered::Reconciler;
-use super::election::Election;
+use super::elections::Elections;
 use super::error::{ReloadError, StartError};
 use super::fleet_status::SharedFleetStatus;
 use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
@@ -101,7 +101,7 @@ pub(super) struct RunningHub {
     pub(super) status: Arc<Mutex<ReloadStatus>>,
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
-    pub(super) election: Option<Election>,
+    pub(super) election: Option<Elections>,
     pub(super) reconciler: OnceLock<Arc<tokio::sync::Mutex<Reconciler>>>,
     /// Collector that decides which clusters are watched, in a fleet.
     #[cfg(feature = "fleet")]
@@ -343,7 +343,7 @@ impl RunningHub {
         let (added, mut changed) = (plan.sinks.added.clone(), plan.sinks.changed.clone());
         let (sinks, state, io) = (config.sinks.clone(), self.state.clone(), self.env.io.clone());
         let (fsync, dial) = (self.at_start.hub.fsync, self.dials.receivers.clone());
-        let fence = self.election.as_ref().map(|election| Arc::clone(&election.shared.fence));
+        let elections = self.election.as_ref().map(|elections| Arc::clone(&elections.0));
         let building = self.env.io.spawn_blocking(move || {
             for sink in &sinks {
                 let has_other_files =
@@ -356,8 +356,8 @@ impl RunningHub {
             for sink in &sinks {
                 let (is_new, is_changed) = (added.contains(&sink.name), changed.contains(&sink.name));
                 if is_new || is_changed {
-                    let reader =
-                        Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?.fenced(fence.clone());
+                    let fence = elections.as_ref().map(|elections| elections.fence_of(&sink.name));
+                    let reader = Reader::of_sink(sink, state.as_ref(), fsync, &io, dial.as_ref())?.fenced(fence);
                     if is_new { new.push(reader) } else { altered.push(reader) }
                 }
             }

@@ -1,22 +1,23 @@
-//! Start and end of a hub's part in the leader election.
+//! Start and end of a hub's part in leader elections.
 
 use super::delivered::Reconciler;
+use super::elections::Elections;
 use super::reload::RunningHub;
 
 impl RunningHub {
-    /// Starts to compete for the Lease, if there is one.
+    /// Starts to compete for the Lease, or those of the sinks, if there are any.
     pub(super) fn begin_election(&self) {
-        let Some(election) = &self.election else { return };
-        let reconciler = Reconciler::new(&election.shared, &self.sinks, &self.env, &self.registry);
+        let Some(Elections(elections)) = &self.election else { return };
+        let reconciler = Reconciler::new(elections, &self.sinks, &self.env, &self.registry);
         // Called once.
-        let _ = self.reconciler.set(reconciler.begin(election.end()));
-        election.begin(&self.env.io);
+        let _ = self.reconciler.set(reconciler.begin());
+        elections.begin(&self.env.io);
     }
 
     /// Publishes what the sinks have delivered, and releases the Lease.
     pub(super) async fn resign(&self) {
-        let (Some(election), Some(reconciler)) = (&self.election, self.reconciler.get()) else { return };
+        let (Some(Elections(elections)), Some(reconciler)) = (&self.election, self.reconciler.get()) else { return };
         reconciler.lock().await.reconcile().await;
-        election.resign().await;
+        elections.resign().await;
     }
 }

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::credentials::{CredentialWatch, Owner};
-use super::election::{ElectionStatus, Role, SharedElection};
+use super::election::ElectionStatus;
+use super::elections::ElectionSet;
 use super::fleet_status::{FleetStatus, SharedFleetStatus};
 use super::metrics::Parts;
 use super::readers::{RunningSink, RunningSinks};
@@ -33,6 +34,9 @@ pub struct SinkReport {
     /// Whether another replica delivers, or none: this one is not the leader.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standby: bool,
+    /// Process that holds the lease of the sink, in a fleet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliverer: Option<String>,
     /// Client certificate of the sink, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
@@ -54,7 +58,7 @@ pub struct HubReport {
     /// The certificate of the port, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-    /// Leader election; absent without `[ha]`.
+    /// Leader election; absent without `[ha]` or the role `deliver`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ha: Option<ElectionStatus>,
     /// This process and its fleet; absent without `[fleet]`.
@@ -72,7 +76,7 @@ pub struct Reporter {
     pub(super) sources: Arc<Sources>,
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) configuration: Arc<Mutex<ReloadStatus>>,
-    pub(super) election: Option<Arc<SharedElection>>,
+    pub(super) election: Option<Arc<ElectionSet>>,
     pub(super) fleet: SharedFleetStatus,
 }
 
@@ -98,12 +102,16 @@ impl Reporter {
             source.credentials = self.credentials.of(&Owner::Source(source.name.clone()));
         }
         let ha = self.election.as_ref().map(|election| election.status());
-        let is_standby = ha.as_ref().is_some_and(|ha| ha.role != Role::Leader);
-        let report = |sink: &RunningSink| SinkReport {
-            name: sink.name().to_owned(),
-            status: sink.health.status(),
-            standby: is_standby && sink.files.is_some(),
-            credentials: self.credentials.of(&Owner::Sink(sink.name().to_owned())),
+        let report = |sink: &RunningSink| {
+            let elections = self.election.as_ref().filter(|_| sink.files.is_some());
+            let (standby, deliverer) = elections.map(|elections| elections.standby(sink.name())).unwrap_or_default();
+            SinkReport {
+                name: sink.name().to_owned(),
+                status: sink.health.status(),
+                standby,
+                deliverer,
+                credentials: self.credentials.of(&Owner::Sink(sink.name().to_owned())),
+            }
         };
         let sinks = self.sinks.lock().iter().map(report).collect();
         let (credentials, configuration) = (self.credentials.of(&Owner::Port), self.configuration.lock().clone());

@@ -1,6 +1,7 @@
 //! Serving replica of the hub: its caches follow the log of the fleet instead of clusters. If it delivers, it competes with
-//! other replicas for a lease, and begins to read the log where the former leader has stopped.
+//! other replicas for a lease of each sink, and begins to read the log where the former leaders have stopped.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use tokio::sync::OnceCell;
 
 use super::collect::nats_params;
 use super::delivered::Delivered;
-use super::election::Election;
+use super::deliverers::FleetEntries;
+use super::elections::Elections;
 use super::fleet_status::{FleetCluster, FleetStatus};
+use super::lease_store::{FleetLease, LeaseStore};
 use crate::actors::Env;
 use informer_hub_config::{FleetConfig, FleetRole};
 use informer_hub_lease::ElectionParams;
@@ -44,21 +47,24 @@ impl Serve {
         Self { backend: Arc::new(NatsBackend::new(nats)), params, election }
     }
 
-    /// Prepares the election, and has the replica begin at the cursor of the last leader.
-    pub(super) fn elect(&mut self) -> Option<Election> {
-        let election = Election::of_fleet(Arc::clone(&self.backend), &self.params.name, self.election?);
-        let (shared, delivered) = (Arc::clone(&election.shared), Arc::<OnceCell<Delivered>>::default());
+    /// Prepares the elections of sinks, and has the replica begin at the cursors of the last leaders.
+    pub(super) fn elect(&mut self, sinks: &BTreeSet<String>) -> Option<Elections> {
+        let (params, backend) = (self.election?, Arc::clone(&self.backend));
+        let open = move |name| Arc::new(FleetLease { backend: Arc::clone(&backend), name }) as Arc<dyn LeaseStore>;
+        let entries = Box::new(FleetEntries(Arc::clone(&self.backend)));
+        let elections = Elections::of_fleet((Box::new(open), entries), &self.params.name, params, sinks);
+        let (shared, delivered) = (Arc::clone(&elections.0), Arc::<OnceCell<Delivered>>::default());
         self.params.cursor = Some(Cursor::new(move |partition| {
             let (shared, delivered, partition) = (Arc::clone(&shared), Arc::clone(&delivered), partition.clone());
             Box::pin(async move {
-                // The note of the time before this process delivers.
-                let reading = delivered.get_or_init(async || Delivered::parse(&shared.first_note().await));
+                // The progress of the time before this process delivers.
+                let reading = delivered.get_or_init(|| shared.first_delivered());
                 let delivered = tokio::time::timeout(NOTE_TIMEOUT, reading).await;
-                let delivered = delivered.map_err(|_| "the lease of the deliverers cannot be read".to_owned())?;
+                let delivered = delivered.map_err(|_| "the leases of the deliverers cannot be read".to_owned())?;
                 Ok(delivered.version_of(partition.cluster.as_str(), &partition.resource))
             })
         }));
-        Some(election)
+        Some(elections)
     }
 }
 

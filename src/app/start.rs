@@ -12,6 +12,7 @@ use super::collect::{Collect, Collecting};
 use super::convert;
 use super::durable::DurableSubscription;
 use super::election::Election;
+use super::elections::{ElectionSet, Elections};
 use super::error::{StartError, WITHOUT_FLEET};
 use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
@@ -30,7 +31,6 @@ use informer_hub_config::Config;
 use informer_hub_config::{FleetConfig, FleetRole};
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
-use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, check_name};
 
 impl Hub {
@@ -192,11 +192,11 @@ impl HubBuilder {
             system.env().caches.keep_history(limits);
         }
         let io = system.env().io.clone();
-        let election = Election::new(&config, stall, dials.clusters.clone(), &io);
+        let election = Election::new(&config, stall, dials.clusters.clone(), &io).map(Elections::of_lease);
         #[cfg(feature = "fleet")]
         let (serve, election) = serving(self.serve, election, &config);
-        let fence = election.as_ref().map(|election| &election.shared.fence);
-        let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref(), fence)?;
+        let elections = election.as_ref().map(|election| &*election.0);
+        let readers = readers(&config, durable, state.as_ref(), &io, dials.receivers.as_ref(), elections)?;
         let (env, registry) = (system.env().clone(), system.registry().clone());
         let mut running = RunningHub::new(
             registry,
@@ -258,15 +258,16 @@ fn demands(config: &Config) -> Vec<InformerFor> {
     demands
 }
 
-/// Returns the replica of the configuration or the caller. If it delivers, it has an election.
+/// Returns the replica of the configuration or the caller. If it delivers, it has elections.
 #[cfg(feature = "fleet")]
 fn serving(
     serve: Option<Box<Serve>>,
-    election: Option<Election>,
+    election: Option<Elections>,
     config: &Config,
-) -> (Option<Box<Serve>>, Option<Election>) {
+) -> (Option<Box<Serve>>, Option<Elections>) {
     let mut serve = serve.or_else(|| with_role(config, Serve::ROLES).map(|fleet| Box::new(Serve::of(fleet))));
-    let election = election.or_else(|| serve.as_mut()?.elect());
+    let election =
+        election.or_else(|| serve.as_mut()?.elect(&config.sinks.iter().map(|sink| sink.name.clone()).collect()));
     (serve, election)
 }
 
@@ -328,10 +329,13 @@ fn readers(
     state: Option<&OpenState>,
     io: &Threads,
     dial: Option<&Dial>,
-    fence: Option<&Arc<SendFence>>,
+    elections: Option<&ElectionSet>,
 ) -> Result<Vec<Reader>, StartError> {
     let fsync = config.hub.fsync;
-    let fenced = |reader: Reader| reader.fenced(fence.cloned());
+    let fenced = |reader: Reader| {
+        let fence = elections.map(|elections| elections.fence_of(&reader.name));
+        reader.fenced(fence)
+    };
     let sinks = config.sinks.iter().map(|sink| Reader::of_sink(sink, state, fsync, io, dial).map(fenced));
     let mut all = sinks.collect::<Result<Vec<_>, _>>()?;
     // `check` has refused durable subscriptions without a state directory.

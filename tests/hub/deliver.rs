@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub::app::{Hub, Role, Serve};
+use informer_hub_config::SinkConfig;
 use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_lease::ElectionParams;
 use informer_hub_roles::simulated::{SimulatedBackend, SimulatedFleet};
@@ -23,23 +24,34 @@ const ELECTION: ElectionParams = ElectionParams {
     retry_period: Duration::from_millis(400),
 };
 
-type Clusters = BTreeMap<String, SimCluster>;
+pub(crate) type Clusters = BTreeMap<String, SimCluster>;
 
 /// Hub that delivers to a file of its own.
-struct Deliverer {
-    hub: Hub,
+pub(crate) struct Deliverer {
+    pub(crate) hub: Hub,
     backend: Arc<SimulatedBackend>,
     file: PathBuf,
 }
 
 impl Deliverer {
     async fn start(name: &str, services: &SimulatedFleet, clusters: &Clusters, folder: &Path) -> Self {
-        let (backend, file) = (Arc::new(services.connect()), folder.join(format!("{name}.jsonl")));
+        let file = folder.join(format!("{name}.jsonl"));
+        Self::start_with(name, services, clusters, (file.clone(), vec![file_sink("file", &file)])).await
+    }
+
+    /// Starts a deliverer with its sinks.
+    pub(crate) async fn start_with(
+        name: &str,
+        services: &SimulatedFleet,
+        clusters: &Clusters,
+        (file, sinks): (PathBuf, Vec<SinkConfig>),
+    ) -> Self {
+        let backend = Arc::new(services.connect());
         let mut params = ReplicaParams::new(name);
         (params.poll, params.stale) = (Duration::from_millis(50), Duration::from_millis(1500));
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let serve = Serve { backend: shared, params, election: Some(ELECTION) };
-        let config = with_sinks(config(clusters, &["pods"]), vec![file_sink("file", &file)]);
+        let config = with_sinks(config(clusters, &["pods"]), sinks);
         let hub = Hub::builder(config).tuning(quick()).serve(serve).start().await.unwrap();
         // So that a standby receives the next changes as events.
         hub.wait_for_cache_sync(PATIENCE).await.unwrap();
@@ -74,12 +86,12 @@ async fn change_until_in_step(
 }
 
 /// Returns the events in the files, in the order of the files.
-fn events(files: &[PathBuf]) -> Vec<Value> {
+pub(crate) fn events(files: &[PathBuf]) -> Vec<Value> {
     files.iter().flat_map(|file| file_events(file)).collect()
 }
 
 /// Asserts that each deletion was delivered under one id.
-fn deletions_have_one_id(events: &[Value]) {
+pub(crate) fn deletions_have_one_id(events: &[Value]) {
     let mut ids = BTreeMap::<_, BTreeSet<_>>::new();
     for event in events.iter().filter(|event| is_deletion(event)) {
         ids.entry(uid_of(event).unwrap()).or_default().insert(event["id"].as_str().unwrap());
@@ -131,12 +143,12 @@ async fn deliverer_goes_on_at_the_cursor_after_a_time_without_any() {
         created.extend(change(pods, &mut changes, 50));
         receivers_converge(pods, &created, || file_events(&first.file)).await;
         let files = [first.file.clone(), folder.path().join("second.jsonl")];
-        eventually("the progress is published", async || services.lease_note("sinks").contains("pods.")).await;
+        eventually("the progress is published", async || services.lease_note("sink.file").contains("pods.")).await;
         if killed {
-            let published = services.lease_note("sinks");
+            let published = services.lease_note("sink.file");
             created.extend(change(pods, &mut changes, 20));
             receivers_converge(pods, &created, || file_events(&first.file)).await;
-            eventually("later progress", async || services.lease_note("sinks") != published).await;
+            eventually("later progress", async || services.lease_note("sink.file") != published).await;
             drop(first);
         } else {
             first.hub.shutdown(Duration::from_secs(10)).await;

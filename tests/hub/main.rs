@@ -10,6 +10,7 @@ mod collect;
 mod concurrent_users;
 mod definitions;
 mod deliver;
+mod deliver_shares;
 mod durable;
 mod faults;
 mod fleet;

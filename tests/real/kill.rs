@@ -76,6 +76,11 @@ impl FlakyReceiver {
         (receiver, url)
     }
 
+    /// Returns the replicas whose requests arrived after `since`.
+    pub(crate) fn senders(&self, since: Instant) -> BTreeSet<String> {
+        self.senders.lock().iter().filter(|(at, _)| *at > since).map(|(_, name)| name.clone()).collect()
+    }
+
     /// Returns the arrivals of a replica's requests after `since`.
     pub(crate) fn arrivals(&self, replica: &str, since: Instant) -> Vec<Instant> {
         let senders = self.senders.lock();
@@ -330,10 +335,14 @@ impl Changing {
     }
 
     pub(crate) async fn is_delivered(&self) {
+        self.is_delivered_to(&self.receiver).await;
+    }
+
+    pub(crate) async fn is_delivered_to(&self, receiver: &FlakyReceiver) {
         for (cluster, client) in self.clusters.iter().zip(&self.clients) {
             for resource in [pods(), widgets()] {
                 let truth = ground_truth(client, &resource.gvr).await;
-                wait_until_equal(&self.receiver, cluster.name(), &truth, &resource).await;
+                wait_until_equal(receiver, cluster.name(), &truth, &resource).await;
             }
         }
     }

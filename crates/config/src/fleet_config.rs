@@ -25,7 +25,7 @@ pub enum FleetRole {
     Collect,
     /// Builds its caches from the log, and answers readers.
     Serve,
-    /// Builds its caches from the log, and delivers to sinks while it holds the lease for that.
+    /// Builds its caches from the log, and delivers to the sinks whose leases it holds.
     Deliver,
 }
 

@@ -1,9 +1,9 @@
-//! Roster of a fleet: its live collectors, what the operator has set, and the move in progress.
+//! Roster of a fleet: its live collectors and deliverers, what the operator has set, and the move in progress.
 //!
-//! Each item is an entry of a bucket with a revision. A collector renews its own, so that the others see by their own clocks
+//! Each item is an entry of a bucket with a revision. A process renews its own, so that the others see by their own clocks
 //! that it is alive. The one [`RosterItem::Move`] is a token: a collector moves a shard while it holds it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use informer_hub_types::Shard;
@@ -14,6 +14,8 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 const FORMAT: u8 = 1;
 /// Labels that a collector may prefer.
 const MAX_LABELS: u64 = 1000;
+/// Sinks of a deliverer.
+const MAX_SINKS: u64 = 10_000;
 
 /// Collector of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,15 @@ pub struct Member {
     /// Fingerprint of the names of the shards that it contends for. Collectors share clusters only with equal ones: an
     /// agent does not receive the clusters of others.
     pub contends_for: u64,
+}
+
+/// Deliverer of the fleet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deliverer {
+    /// Its name, unique to the process.
+    pub name: String,
+    /// Sinks whose leases it contends for.
+    pub sinks: BTreeSet<String>,
 }
 
 /// Move of a shard that is in progress.
@@ -56,6 +67,8 @@ pub enum RosterItem {
     },
     /// The token; `None` if nothing moves.
     Move(Option<MoveInProgress>),
+    /// Live deliverer, renewed by itself.
+    Deliverer(Deliverer),
 }
 
 /// Item with its revision in the bucket.
@@ -78,6 +91,7 @@ impl RosterItem {
             Self::Drain(collector) => ("drain.", collector),
             Self::Pin { shard, .. } => ("pin.", &shard.to_string()),
             Self::Move(_) => return "move".to_owned(),
+            Self::Deliverer(deliverer) => ("deliverer.", &deliverer.name),
         };
         let mut key = kind.to_owned();
         escape(name, &mut key);
@@ -116,6 +130,14 @@ impl RosterItem {
                     put_bytes(&mut out, text.as_bytes());
                 }
             }
+            Self::Deliverer(Deliverer { name, sinks }) => {
+                out.push(5);
+                put_bytes(&mut out, name.as_bytes());
+                put_integer(&mut out, sinks.len() as u64);
+                for sink in sinks {
+                    put_bytes(&mut out, sink.as_bytes());
+                }
+            }
         }
         out
     }
@@ -148,6 +170,15 @@ impl RosterItem {
                 let shard = take_shard(&mut value)?;
                 let (from, to) = (take_text(&mut value, "from")?, take_text(&mut value, "to")?);
                 Ok(Self::Move(Some(MoveInProgress { shard, from, to })))
+            }
+            5 => {
+                let name = take_text(&mut value, "deliverer")?;
+                let count = take_integer(&mut value, "number of sinks")?;
+                if count > MAX_SINKS {
+                    return Err(DecodeError::Invalid("number of sinks"));
+                }
+                let sinks = (0..count).map(|_| take_text(&mut value, "sink")).collect::<Result<_, _>>()?;
+                Ok(Self::Deliverer(Deliverer { name, sinks }))
             }
             _ => Err(DecodeError::Invalid("kind of a roster item")),
         }
@@ -183,6 +214,10 @@ mod tests {
             RosterItem::Pin { shard: shard("c.1"), collector: "a".to_owned() },
             RosterItem::Move(None),
             RosterItem::Move(Some(moving)),
+            RosterItem::Deliverer(Deliverer {
+                name: "d.1".to_owned(),
+                sinks: ["a".to_owned(), "b.c".to_owned()].into(),
+            }),
         ]
     }
 
@@ -203,7 +238,7 @@ mod tests {
         #![proptest_config(informer_hub_testing::properties(256))]
 
         #[test]
-        fn damaged_items_are_errors(which in 0..6_usize, at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
+        fn damaged_items_are_errors(which in 0..7_usize, at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in any::<prop::sample::Index>()) {
             let mut bytes = items().swap_remove(which).encode();
             let place = at.index(bytes.len());
             bytes[place] = byte;

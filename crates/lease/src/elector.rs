@@ -117,6 +117,8 @@ pub struct Elector {
     last_renewal: Option<Duration>,
     note: Arc<str>,
     mode: Mode,
+    /// Time for which it leaves a free lease to others.
+    claim_delay: Duration,
     is_resigning: bool,
     has_resigned: bool,
 }
@@ -137,6 +139,7 @@ impl Elector {
             last_renewal: None,
             note: "".into(),
             mode: Mode::Contending,
+            claim_delay: Duration::ZERO,
             is_resigning: false,
             has_resigned: false,
         }
@@ -179,7 +182,7 @@ impl Elector {
             return if self.mode == Mode::Contending { Request::Create(self.record(0)) } else { Request::Get };
         };
         let is_own = *observed.record.holder == *self.identity;
-        let may_take = self.mode == Mode::Contending && self.is_free(observed, now);
+        let may_take = self.mode == Mode::Contending && now >= self.takes_at(observed);
         if !is_own && !may_take {
             return Request::Get;
         }
@@ -201,7 +204,15 @@ impl Elector {
 
     /// Whether the record has no holder, or has been unchanged for a whole lease.
     fn is_free(&self, observed: &Observed, now: Duration) -> bool {
-        observed.record.holder.is_empty() || now >= self.expiry(observed)
+        now >= self.free_at(observed)
+    }
+
+    fn free_at(&self, observed: &Observed) -> Duration {
+        if observed.record.holder.is_empty() { observed.since } else { self.expiry(observed) }
+    }
+
+    fn takes_at(&self, observed: &Observed) -> Duration {
+        self.free_at(observed) + self.claim_delay
     }
 
     fn expiry(&self, observed: &Observed) -> Duration {
@@ -221,9 +232,12 @@ impl Elector {
                 self.must_read = true;
                 self.next_at = now + self.params.retry_period.mul_f64(self.rng.random_range(0.0..0.1));
             }
-            (Answer::Failed | Answer::Written(_), _) => {
+            (Answer::Failed | Answer::Written(_), request) => {
                 self.must_read = true;
-                self.next_at = sent.max(now.saturating_sub(self.params.retry_period)) + self.pause();
+                // A leader has few attempts until its deadline, and a write that has no answer may have been applied.
+                let is_urgent = self.leads(now) || !matches!(request, Request::Get);
+                let pause = if is_urgent { self.pause() / 4 } else { self.pause() };
+                self.next_at = sent.max(now.saturating_sub(self.params.retry_period)) + pause;
             }
         }
     }
@@ -257,10 +271,9 @@ impl Elector {
             return;
         }
         (self.leads_until, self.has_resigned) = (None, self.is_resigning);
-        self.next_at = match self.expiry(observed) {
-            _ if self.mode == Mode::Observing => now + pause,
-            _ if self.is_free(observed, now) => now,
-            expiry => expiry.min(now + pause),
+        self.next_at = match self.mode {
+            Mode::Observing => now + pause,
+            Mode::Contending => self.takes_at(observed).clamp(now, now + pause),
         };
     }
 
@@ -320,12 +333,23 @@ impl Elector {
         self.note = note;
     }
 
+    /// Sets the time for which it leaves a free lease to others. Default: none. A lease that was never held is not left.
+    pub fn set_claim_delay(&mut self, delay: Duration) {
+        self.claim_delay = delay;
+    }
+
     /// Ends leadership now, and the lease with the next request, so that another contender need not wait for its expiry.
     pub fn resign(&mut self, now: Duration) {
         let is_own = self.observed.as_ref().is_some_and(|observed| *observed.record.holder == *self.identity);
         self.is_resigning = true;
         self.has_resigned = !is_own && self.in_flight.is_none();
         self.next_at = now;
+    }
+
+    /// Whether it gives the lease up.
+    #[must_use]
+    pub fn is_resigning(&self) -> bool {
+        self.is_resigning
     }
 
     /// Whether the lease is given up and no request is left.

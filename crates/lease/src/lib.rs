@@ -16,8 +16,12 @@
 //!
 //! A record that is deleted counts as held until its last holder's lease has expired. Only a contender that starts after
 //! the deletion cannot know of that holder.
+//!
+//! # Groups
+//! Contenders that share several leases use [`group`]: it knows which of them run, and decides which one hands a lease over.
 
 mod elector;
+pub mod group;
 pub mod kubernetes;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory;

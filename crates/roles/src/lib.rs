@@ -25,7 +25,7 @@
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
 //! - [`ClusterBuckets`]: port to the owners and documents of all clusters.
 //! - `cluster_watch`: one watch of them per process; `progress`: how far it has read.
-//! - [`RosterStore`]: port to the live collectors, and what the operator has set.
+//! - [`RosterStore`]: port to the live collectors and deliverers, and what the operator has set.
 //! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
 
@@ -53,7 +53,7 @@ pub use backend::{Backend, TailStream};
 pub use cluster_buckets::{ClusterBuckets, ClusterChangeStream};
 pub use collect::{Collector, CollectorParams, CollectorStatus, ConnectorWrap, Host, ShardOwner, Zone};
 pub use informer_hub_fleet::Ownership;
-pub use informer_hub_fleet::roster::{Member, MoveInProgress, RosterEntry, RosterItem};
+pub use informer_hub_fleet::roster::{Deliverer, Member, MoveInProgress, RosterEntry, RosterItem};
 #[cfg(feature = "nats")]
 pub use nats::{Credentials, FleetRoster, NatsBackend, NatsParams, NatsProblem};
 pub use roster_store::RosterStore;

@@ -144,18 +144,21 @@ impl Connecting {
         let services = self.services().await?;
         let NatsParams { replicas, timeout, .. } = self.params;
         let subjects = self.params.subjects().map_err(|error| failure(&error))?;
-        // One request at a time: elections of a process are few, and slow.
-        let mut opened = services.leases.lock().await;
-        let asking = async {
-            let leases = match opened.take() {
-                Some(leases) => leases,
-                None => Leases::open(services.client.clone(), &subjects, replicas, timeout).await?,
-            };
-            let answer = leases.execute(name, request).await?;
-            *opened = Some(leases);
-            Ok(answer)
+        let opening = async {
+            let mut opened = services.leases.lock().await;
+            if let Some(leases) = &*opened {
+                return Ok(leases.clone());
+            }
+            let leases = Leases::open(services.client.clone(), &subjects, replicas, timeout).await?;
+            Ok(opened.insert(leases).clone())
         };
-        asking.await.map_err(|error: NatsError| failure(&error))
+        let leases = opening.await.map_err(|error: NatsError| failure(&error))?;
+        let answer = leases.execute(name, request).await;
+        if answer.is_err() {
+            // The bucket may be gone: the next request opens it again.
+            *services.leases.lock().await = None;
+        }
+        answer.map_err(|error| failure(&error))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fence of deliveries: sinks send only while this process holds a lease.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use informer_hub_types::clock;
@@ -14,6 +14,8 @@ use informer_hub_types::clock;
 pub struct SendFence {
     /// Nanoseconds since boot; zero if closed.
     until: AtomicU64,
+    /// Whether attempts may end, but none begins.
+    is_draining: AtomicBool,
 }
 
 impl SendFence {
@@ -23,10 +25,15 @@ impl SendFence {
         self.until.store(nanos, SeqCst);
     }
 
+    /// Lets attempts that have begun end while the fence is open, and no further ones begin; or ends that.
+    pub fn set_draining(&self, is_draining: bool) {
+        self.is_draining.store(is_draining, SeqCst);
+    }
+
     /// Whether sinks may begin to send now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.open_for().is_some()
+        !self.is_draining.load(SeqCst) && self.open_for().is_some()
     }
 
     /// Returns how long the fence stays open; `None` if it is closed.
@@ -68,6 +75,11 @@ mod tests {
         assert_eq!(fence.within(async { 1 }).await, None, "closed from the start");
         fence.set(Some(soon(60_000)));
         assert_eq!(fence.within(async { 1 }).await, Some(1));
+        fence.set_draining(true);
+        assert!(!fence.is_open());
+        assert_eq!(fence.within(async { 1 }).await, Some(1), "an attempt that has begun ends");
+        fence.set_draining(false);
+        assert!(fence.is_open());
         fence.set(None);
         assert_eq!(fence.within(async { 1 }).await, None);
     }

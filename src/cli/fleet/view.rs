@@ -73,7 +73,7 @@ impl<'r> Settings<'r> {
                 RosterItem::Drain(collector) => _ = settings.drains.insert(collector),
                 RosterItem::Pin { shard, collector } => _ = settings.pins.insert(shard, collector),
                 RosterItem::Move(held) => settings.moving = held.as_ref(),
-                RosterItem::Member(_) => {}
+                RosterItem::Member(_) | RosterItem::Deliverer(_) => {}
             }
         }
         settings

@@ -363,13 +363,16 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
-/// Returns the line with the role in the leader election, and with the holder of the Lease if that is another replica.
+/// Returns the line with the role in the leader election, the sinks that a process of a fleet delivers, and the holder of
+/// the Lease if that is another replica.
 fn replica(ha: &Value) -> Option<String> {
     let role = ha["role"].as_str()?;
     let holder = ha["holder"].as_str().filter(|_| role != "leader");
     let holder = holder.map(|holder| format!("; the Lease is held by {}", printable(holder))).unwrap_or_default();
     let error = ha["error"].as_str().map(|error| format!("; {}", printable(error))).unwrap_or_default();
-    Some(format!("replica    {}{holder}{error}", printable(role)))
+    let sinks: Vec<_> = list(ha, "sinks").iter().filter_map(Value::as_str).map(printable).collect();
+    let sinks = if sinks.is_empty() { String::new() } else { format!(" of {}", sinks.join(", ")) };
+    Some(format!("replica    {}{sinks}{holder}{error}", printable(role)))
 }
 
 /// Returns whether the hub is ready, and what is not watched. Readiness does not wait for unreachable clusters or

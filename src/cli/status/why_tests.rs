@@ -156,6 +156,8 @@ fn a_summary_has_the_role_of_a_replica_and_its_sinks_stand_by() {
     assert!(leader.ends_with("sinks      1 (1 delivering)\nreplica    leader"), "{leader}");
     let standby = of(json!({ "role": "standby", "identity": "b_1", "holder": "a_1" }));
     assert!(standby.ends_with("sinks      1 (1 standby)\nreplica    standby; the Lease is held by a_1"), "{standby}");
+    let share = of(json!({ "role": "leader", "identity": "a_1", "sinks": ["s", "t"] }));
+    assert!(share.ends_with("\nreplica    leader of s, t"), "{share}");
     let unknown = of(json!({ "role": "unknown", "identity": "b_1", "error": "403 Forbidden" }));
     assert!(unknown.ends_with("\nreplica    unknown; 403 Forbidden"), "{unknown}");
     assert!(!summary(&json!({ "ready": true, "clusters": [] })).contains("replica"));

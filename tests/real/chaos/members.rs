@@ -113,7 +113,7 @@ impl Fleet {
         for at in 0..=DELIVERER {
             let role = |text: String| match at {
                 REPLICA => text.replace("\"collect\"", "\"serve\""),
-                DELIVERER => delivering(&text, "deliverer", url),
+                DELIVERER => delivering(&text, "deliverer", &[("flaky", url)]),
                 _ => text,
             };
             members.push(Member::start(&servers, clusters, role).await);
@@ -287,7 +287,7 @@ impl Fleet {
         for (partition, position) in newest {
             let (cluster, resource) = (partition.cluster.as_str(), &partition.resource);
             let resource = format!("{}.{}", resource.resource, resource.group);
-            let progress = async || published(&self.leases, cluster, &resource).await;
+            let progress = async || published(&self.leases, "flaky", cluster, &resource).await;
             let delivered = becomes_true(WAIT_DEADLINE, async || progress().await >= Some(position.version)).await;
             assert!(delivered, "{partition} is delivered up to {:?}: {position:?}", progress().await);
         }

@@ -19,7 +19,7 @@ pub(super) struct Roster {
 impl Roster {
     /// Removes what the operator has set.
     pub(super) fn clear(&mut self) {
-        self.entries.retain(|_, entry| matches!(entry.item, RosterItem::Member(_) | RosterItem::Move(_)));
+        self.entries.retain(|_, entry| !matches!(entry.item, RosterItem::Drain(_) | RosterItem::Pin { .. }));
     }
 
     pub(super) fn moving(&self) -> Option<MoveInProgress> {

@@ -222,6 +222,8 @@ catalogue! {
     SinkRepeated: Counter "informer_hub_sink_repeated_notifications_total" [sink];
     /// Events dropped in standby because the leader had delivered them.
     SinkElsewhere: Counter "informer_hub_sink_delivered_elsewhere_events_total" [sink];
+    /// Whether another process delivers a sink, or none, with `[ha]` or the role `deliver`.
+    SinkStandby: Gauge "informer_hub_sink_standby" [sink];
     /// Events merged per object because the journal was full.
     SinkMerged: Counter "informer_hub_sink_merged_events_total" [sink];
     /// Events that are not acknowledged.
@@ -304,7 +306,7 @@ catalogue! {
     ConfigSince: Gauge "informer_hub_config_last_reload_success_timestamp_seconds" [];
     /// Keys whose new values need a restart to take effect.
     ConfigRestart: Gauge "informer_hub_config_needs_restart_keys" [];
-    /// Whether this replica holds the Lease and delivers to sinks, with `[ha]` or the role `deliver`.
+    /// Whether this replica delivers to sinks, with `[ha]`, or to some of them, with the role `deliver`.
     Leader: Gauge "informer_hub_leader" [];
     /// Whether the last request for the Lease failed.
     LeaseFailing: Gauge "informer_hub_lease_failing" [];

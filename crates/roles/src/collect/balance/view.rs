@@ -71,6 +71,8 @@ impl RosterView {
                 RosterItem::Move(held) => {
                     token = Token { revision: Some(revision), held: held.filter(|_| age < patience) }
                 }
+                // Deliverers remove obsolete ones.
+                RosterItem::Deliverer(_) => {}
             }
         }
         // Settings of the operator for a collector end with it.

@@ -1,0 +1,184 @@
+//! Contenders that share several leases: which of them run, and which one hands a lease over to another. Pure.
+//!
+//! Each contender writes an entry of its own at an interval, so their writes never conflict. It counts as running while its
+//! entry changes, by the clock of the reader. The entries only decide who should hold which lease: they are no part of the
+//! safety of a lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Entry of a contender.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Member {
+    /// Revision of the entry, which changes with each write.
+    pub revision: u64,
+    /// Names of the leases that it contends for.
+    pub leases: BTreeSet<String>,
+}
+
+/// Entries of contenders by identity.
+pub type Members = BTreeMap<String, Member>;
+
+/// Contenders that run, by identity, and the leases that they contend for.
+pub type Running = BTreeMap<String, BTreeSet<String>>;
+
+/// Holders of the leases; `None` for a lease that is free, or whose holder is unknown.
+pub type Holders = BTreeMap<String, Option<Arc<str>>>;
+
+/// Number of `within` after which the entry of a contender that does not run is obsolete.
+const FORGOTTEN: u32 = 10;
+
+/// Contenders, as one of them knows them.
+#[derive(Debug)]
+pub struct Roster {
+    own: Arc<str>,
+    within: Duration,
+    leases: Option<BTreeSet<String>>,
+    others: BTreeMap<String, Other>,
+}
+
+#[derive(Debug)]
+struct Other {
+    member: Member,
+    /// When the entry was first read, or last changed.
+    since: Duration,
+    /// An entry that has never changed may be that of a former process.
+    has_changed: bool,
+}
+
+impl Roster {
+    /// Creates the roster of the contender `own`. Another one runs if its entry has changed `within` a time.
+    #[must_use]
+    pub fn new(own: &str, within: Duration) -> Self {
+        Self { own: own.into(), within, leases: None, others: BTreeMap::new() }
+    }
+
+    /// Sets the leases that the contender contends for; `None` if it does not take part.
+    pub fn set_leases(&mut self, leases: Option<BTreeSet<String>>) {
+        self.leases = leases;
+    }
+
+    /// Returns the leases that the contender contends for; `None` if it does not take part.
+    #[must_use]
+    pub fn leases(&self) -> Option<&BTreeSet<String>> {
+        self.leases.as_ref()
+    }
+
+    /// Notes the entries of all contenders.
+    pub fn read(&mut self, members: &Members, now: Duration) {
+        self.others.retain(|name, _| members.contains_key(name));
+        for (name, member) in members.iter().filter(|(name, _)| ***name != *self.own) {
+            match self.others.get_mut(name) {
+                None => {
+                    self.others.insert(name.clone(), Other { member: member.clone(), since: now, has_changed: false });
+                }
+                Some(other) if other.member.revision != member.revision => {
+                    *other = Other { member: member.clone(), since: now, has_changed: true };
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Returns the contenders whose entries are obsolete.
+    #[must_use]
+    pub fn obsolete(&self, now: Duration) -> Vec<String> {
+        let is_obsolete = |other: &Other| now.saturating_sub(other.since) >= self.within * FORGOTTEN;
+        self.others.iter().filter(|(_, other)| is_obsolete(other)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the contenders that run, with the own one if it takes part.
+    #[must_use]
+    pub fn running(&self, now: Duration) -> Running {
+        let runs = |other: &Other| other.has_changed && now.saturating_sub(other.since) < self.within;
+        let others = self.others.iter().filter(|(_, other)| runs(other));
+        let others = others.map(|(name, other)| (name.clone(), other.member.leases.clone()));
+        others.chain(self.leases.clone().map(|leases| (self.own.to_string(), leases))).collect()
+    }
+}
+
+/// Returns the number of leases that each running contender holds.
+fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usize> {
+    let held = |name: &str| holders.values().flatten().filter(|holder| ***holder == *name).count();
+    running.keys().map(|name| (&**name, held(name))).collect()
+}
+
+/// Returns the time for which a contender leaves a free lease to others: `unit` for each lease that it holds more than the
+/// one that holds fewest, at most `longest`.
+#[must_use]
+pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
+    let counts = counts(holders, running);
+    let least = counts.iter().filter(|(name, _)| **name != own).map(|(_, count)| *count).min();
+    let held = holders.values().flatten().filter(|holder| &***holder == own).count();
+    let more = least.map_or(0, |least| held.saturating_sub(least));
+    unit.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX)).min(longest)
+}
+
+/// A lease to hand over, and the contender that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handover {
+    /// Name of the lease.
+    pub lease: String,
+    /// Identity of the receiver.
+    pub to: String,
+}
+
+/// Decides when a contender hands a lease over: it holds most, another one holds at least two fewer, each lease has a
+/// holder that runs, and none of this has changed for a time.
+#[derive(Debug)]
+pub struct Balance {
+    settle: Duration,
+    seen: Option<(Holders, Running, Duration)>,
+}
+
+impl Balance {
+    /// Creates one that waits until holders and contenders have not changed for `settle`.
+    #[must_use]
+    pub fn new(settle: Duration) -> Self {
+        Self { settle, seen: None }
+    }
+
+    /// Returns the lease that the contender `own` hands over now.
+    pub fn next(&mut self, own: &str, holders: &Holders, running: &Running, now: Duration) -> Option<Handover> {
+        match &self.seen {
+            Some((seen, ran, since)) if seen == holders && ran == running => {
+                if now.saturating_sub(*since) < self.settle {
+                    return None;
+                }
+            }
+            _ => {
+                self.seen = Some((holders.clone(), running.clone(), now));
+                return None;
+            }
+        }
+        let found = handover(own, holders, running);
+        if found.is_some() {
+            self.seen = None;
+        }
+        found
+    }
+}
+
+fn handover(own: &str, holders: &Holders, running: &Running) -> Option<Handover> {
+    let is_held = |holder: &Option<Arc<str>>| holder.as_ref().is_some_and(|holder| running.contains_key(&**holder));
+    if !holders.values().all(is_held) {
+        return None;
+    }
+    let mut counts: Vec<_> = counts(holders, running).into_iter().map(|(name, count)| (count, name)).collect();
+    counts.sort_unstable();
+    let (most, donor) = *counts.last()?;
+    if donor != own {
+        return None;
+    }
+    let held: Vec<_> =
+        holders.iter().filter(|(_, holder)| holder.as_deref() == Some(own)).map(|(name, _)| name).collect();
+    let receivers = counts.iter().filter(|(count, _)| count + 2 <= most);
+    receivers.into_iter().find_map(|(_, to)| {
+        let lease = held.iter().rev().find(|lease| running[*to].contains(**lease))?;
+        Some(Handover { lease: (*lease).clone(), to: (*to).to_owned() })
+    })
+}
+
+#[cfg(test)]
+mod tests;

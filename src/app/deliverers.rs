@@ -1,0 +1,161 @@
+//! Deliverers of a fleet, as one of them knows them.
+//!
+//! Each one writes an entry of its own at an interval, and reads those of the others. The entries decide how sinks are
+//! shared. Whether a process may deliver a sink depends only on the lease of that sink.
+#![cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "only a fleet has deliverers"))]
+
+use std::collections::BTreeSet;
+#[cfg(feature = "fleet")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use informer_hub_lease::ElectionParams;
+#[cfg(feature = "fleet")]
+use informer_hub_lease::group::Member;
+use informer_hub_lease::group::{Members, Roster, Running};
+#[cfg(feature = "fleet")]
+use informer_hub_roles::{Backend, BackendError, Deliverer, RosterEntry, RosterItem};
+use informer_hub_types::{clock, rng};
+
+/// How long a process that leaves waits until its entry is removed.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Store of the entries. Every request ends within a deadline.
+pub(super) trait Entries: Send + Sync {
+    /// Writes the entry of a deliverer.
+    fn put(&self, name: &str, sinks: BTreeSet<String>) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Returns all entries.
+    fn all(&self) -> BoxFuture<'_, Result<Members, String>>;
+
+    /// Removes the entry of a deliverer.
+    fn remove(&self, name: &str) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// Deliverers of a fleet.
+pub(super) struct Deliverers {
+    entries: Box<dyn Entries>,
+    identity: String,
+    interval: Duration,
+    roster: Mutex<Roster>,
+    /// Notified when the own entry has changed.
+    changed: Notify,
+    left: CancellationToken,
+}
+
+impl Deliverers {
+    pub(super) fn new(entries: Box<dyn Entries>, identity: &str, params: &ElectionParams) -> Self {
+        Self {
+            entries,
+            identity: identity.to_owned(),
+            interval: params.retry_period,
+            roster: Mutex::new(Roster::new(identity, params.renew_deadline)),
+            changed: Notify::new(),
+            left: CancellationToken::new(),
+        }
+    }
+
+    /// Sets the sinks that this process contends for.
+    pub(super) fn set_sinks(&self, sinks: BTreeSet<String>) {
+        let mut roster = self.roster.lock();
+        let sinks = Some(sinks).filter(|sinks| !sinks.is_empty());
+        if roster.leases() != sinks.as_ref() {
+            roster.set_leases(sinks);
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn running(&self, now: Duration) -> Running {
+        self.roster.lock().running(now)
+    }
+
+    /// Writes the own entry and reads all of them at an interval, until this process leaves.
+    pub(super) async fn run(&self) {
+        let running = async {
+            loop {
+                let exchanged = self.exchange().await;
+                if let Err(error) = &exchanged {
+                    // The elections warn if NATS does not answer.
+                    tracing::debug!(error, "cannot write or read the entries of deliverers; retrying");
+                }
+                let pause = if exchanged.is_ok() { self.interval } else { self.interval / 4 };
+                let pause = tokio::time::sleep(pause.mul_f64(0.75 + rng::unit() / 4.0));
+                tokio::select! {
+                    () = pause => {}
+                    () = self.changed.notified() => {}
+                }
+            }
+        };
+        self.left.run_until_cancelled(running).await;
+    }
+
+    async fn exchange(&self) -> Result<(), String> {
+        let own = self.roster.lock().leases().cloned();
+        let written = match own {
+            Some(sinks) => self.entries.put(&self.identity, sinks).await,
+            None => Ok(()),
+        };
+        let members = self.entries.all().await?;
+        let obsolete = {
+            let (mut roster, now) = (self.roster.lock(), clock::since_boot());
+            roster.read(&members, now);
+            roster.obsolete(now)
+        };
+        for name in obsolete {
+            self.entries.remove(&name).await?;
+        }
+        written
+    }
+
+    /// Removes the own entry, so that no other process hands a sink over to this one.
+    pub(super) async fn leave(&self) {
+        self.left.cancel();
+        if self.roster.lock().leases().is_none() {
+            return;
+        }
+        let removed = tokio::time::timeout(REMOVAL_TIMEOUT, self.entries.remove(&self.identity)).await;
+        if let Err(error) = removed.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            tracing::debug!(error, "cannot remove the entry of this deliverer; it expires");
+        }
+    }
+}
+
+/// Entries in the roster of a fleet.
+#[cfg(feature = "fleet")]
+pub(super) struct FleetEntries(pub(super) Arc<dyn Backend>);
+
+#[cfg(feature = "fleet")]
+impl Entries for FleetEntries {
+    fn put(&self, name: &str, sinks: BTreeSet<String>) -> BoxFuture<'_, Result<(), String>> {
+        let item = RosterItem::Deliverer(Deliverer { name: name.to_owned(), sinks });
+        Box::pin(async move { self.0.put_roster(&item).await.map_err(text) })
+    }
+
+    fn all(&self) -> BoxFuture<'_, Result<Members, String>> {
+        let member = |entry: RosterEntry| match entry.item {
+            RosterItem::Deliverer(Deliverer { name, sinks }) => {
+                Some((name, Member { revision: entry.revision, leases: sinks }))
+            }
+            _ => None,
+        };
+        Box::pin(async move {
+            let entries = self.0.roster().await.map_err(text)?;
+            Ok(entries.into_iter().filter_map(member).collect())
+        })
+    }
+
+    fn remove(&self, name: &str) -> BoxFuture<'_, Result<(), String>> {
+        let item = RosterItem::Deliverer(Deliverer { name: name.to_owned(), ..Deliverer::default() });
+        Box::pin(async move { self.0.remove_roster(&item).await.map_err(text) })
+    }
+}
+
+#[cfg(feature = "fleet")]
+fn text(error: BackendError) -> String {
+    error.0
+}
