@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Context;
+use futures::FutureExt;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -95,7 +96,7 @@ impl Port {
         }
         let (show, letters) = (show(&started, read.clone(), &access), ask_letters(&started));
         let services = Services { show, letters, reload, scraper, read: read.clone() };
-        let serving = tokio::spawn(api::serve(listener, guard, services, stopped));
+        let serving = tokio::spawn(api::serve(listener, guard, services, stopped).boxed());
         Ok(Self { address, started, fleet, metrics, read, history, access, reviews, audit, stop, serving })
     }
 

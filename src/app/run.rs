@@ -85,9 +85,9 @@ pub async fn run(
     let collected = port.metrics().clone();
     let export = Export::start(&Handle::current(), move || collected.collect());
     let hub = port.start(Hub::builder(config)).await.context("cannot start the hub")?;
-    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks)));
+    let reloading = changes.map(|file| tokio::spawn(file.keep(hub.reloader(), hangup, asks).boxed()));
     tracing::info!(%address, tls = !is_plain, "serving /livez, /readyz, /metrics and /v1/status");
-    let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress));
+    let watching = tokio::spawn(watch_first_lists(hub.reporter(), progress).boxed());
     manager::started();
     let informing = tokio::spawn(manager::keep_informed(hub.reporter()));
     tokio::select! {

@@ -93,7 +93,7 @@ impl Http2 {
         let (settle, settled) = oneshot::channel();
         let largest = CONNECTION_WINDOW / limit;
         let driver = drive(connection, largest, pings, activity, Arc::clone(&state), settle);
-        let driver = Driver(Some(tokio::spawn(driver)));
+        let driver = Driver(Some(tokio::spawn(driver.boxed())));
         if settled.await.is_err() {
             return Err(state.end.get().cloned().unwrap_or(StreamError::Closed));
         }

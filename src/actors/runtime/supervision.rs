@@ -184,7 +184,7 @@ where
 
 /// Sends a control message without waiting for the answer. The message is in the mailbox before this returns.
 pub(in crate::actors) fn detach<T: 'static>(request: impl Future<Output = T> + 'static) {
-    actix::spawn(request.map(drop));
+    actix::spawn(request.map(drop).boxed_local());
 }
 
 /// Stops an actor when its supervisor's token is cancelled.

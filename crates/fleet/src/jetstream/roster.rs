@@ -12,6 +12,7 @@ use std::time::Duration;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use async_nats::jetstream::kv::{Entry, Operation, PutError, Store};
+use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -79,7 +80,7 @@ impl RosterBucket {
     fn start(context: Context, store: Store, timeout: Duration, replicas: Option<usize>) -> Self {
         let (sender, known) = watch::channel(None);
         let recreated = Arc::<Notify>::default();
-        let following = tokio::spawn(follow(store.clone(), sender, Arc::clone(&recreated)));
+        let following = tokio::spawn(follow(store.clone(), sender, Arc::clone(&recreated)).boxed());
         Self { context, store, known, following, timeout, replicas, last: AtomicU64::new(0), recreated }
     }
 
