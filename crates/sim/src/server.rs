@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::server::conn::http1;
+use futures::FutureExt;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 
 use super::connection::{Connection, Link, Order};
 use super::fault::{FaultRecord, FaultScript};
@@ -239,17 +240,18 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
                         let connection = Connection::new(stream, Arc::clone(&link), Arc::clone(&shared));
                         let tls = shared.config.tls.clone().map(TlsAcceptor::from);
                         let shared = Arc::clone(&shared);
-                        connections.spawn(async move {
-                            match tls {
-                                None => serve_connection(connection, link, shared).await,
-                                Some(tls) => {
+                        let serving = async move {
+                            let stream = match tls {
+                                None => Either::Left(connection),
+                                Some(tls) => match tls.accept(connection).await {
+                                    Ok(stream) => Either::Right(stream),
                                     // A failed handshake is the client's.
-                                    if let Ok(stream) = tls.accept(connection).await {
-                                        serve_connection(stream, link, shared).await;
-                                    }
-                                }
-                            }
-                        });
+                                    Err(_) => return,
+                                },
+                            };
+                            serve_connection(stream, link, shared).await;
+                        };
+                        connections.spawn(serving.boxed());
                     }
                 }
             }
@@ -294,12 +296,11 @@ where
         let (shared, link) = (Arc::clone(&shared), Arc::clone(&link));
         move |request| handler::handle(Arc::clone(&shared), Arc::clone(&link), request)
     });
-    let Some(max_streams) = shared.config.http2 else {
-        let serving = pin!(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
-        return obey(serving, http1::Connection::graceful_shutdown, &link, &shared).await;
-    };
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http2().max_concurrent_streams(max_streams);
+    match shared.config.http2 {
+        Some(max_streams) => _ = builder.http2().max_concurrent_streams(max_streams),
+        None => builder = builder.http1_only(),
+    }
     let serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     obey(serving, auto::Connection::graceful_shutdown, &link, &shared).await;
 }

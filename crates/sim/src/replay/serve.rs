@@ -15,11 +15,12 @@ use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 
 use super::super::discovery::{self, Route};
 use super::super::http::{Query, SimBody, SimResponse, Status, json_response, typed_response};
@@ -45,10 +46,10 @@ pub(super) async fn serve(state: Arc<ReplayState>, listener: TcpListener, tls: O
                 let (state, tls) = (Arc::clone(&state), tls.clone());
                 connections.spawn(async move {
                     match tls {
-                        None => serve_connection(state, stream).await,
+                        None => serve_connection(state, Either::Left(stream)).await,
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
-                                serve_connection(state, stream).await;
+                                serve_connection(state, Either::Right(stream)).await;
                             }
                         }
                     }
@@ -58,7 +59,7 @@ pub(super) async fn serve(state: Arc<ReplayState>, listener: TcpListener, tls: O
     }
 }
 
-async fn serve_connection(state: Arc<ReplayState>, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+async fn serve_connection(state: Arc<ReplayState>, stream: Either<TcpStream, TlsStream<TcpStream>>) {
     let service = service_fn(|request| {
         let answer = answer(&state, &request);
         async move { Ok::<_, io::Error>(answer) }
