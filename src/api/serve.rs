@@ -14,6 +14,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
+use futures::FutureExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -23,6 +24,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -74,7 +77,7 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, s
         loop {
             let (stream, peer) = next(&listener, &mut tasks, &slots).await;
             make_room(&mut tasks, &slots, limits.connections).await;
-            tasks.spawn(connection(stream, PeerAddress(peer), server.clone(), slots.take()));
+            tasks.spawn(connection(stream, PeerAddress(peer), server.clone(), slots.take()).boxed());
         }
     };
     tokio::select! {
@@ -142,7 +145,7 @@ async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerS
             () = server.closing.cancelled() => return,
         };
         let Ok(Ok(is_http2)) = is_http2 else { return };
-        return serve_http(stream, server, slot, Client { peer, certificate: None, is_http2 }).await;
+        return serve_http(Either::Left(stream), server, slot, Client { peer, certificate: None, is_http2 }).await;
     };
     let handshake = tokio::select! {
         handshake = timeout(head, TlsAcceptor::from(config).accept(stream)) => handshake,
@@ -153,7 +156,7 @@ async fn handle_connection(stream: TcpStream, peer: PeerAddress, server: ServerS
         let own = session.peer_certificates().and_then(<[_]>::first);
         let certificate = own.map(|der| Arc::new(ClientCertificate::from_der(der)));
         let is_http2 = session.alpn_protocol() == Some(b"h2");
-        serve_http(stream, server, slot, Client { peer, certificate, is_http2 }).await;
+        serve_http(Either::Right(stream), server, slot, Client { peer, certificate, is_http2 }).await;
     }
 }
 
@@ -171,6 +174,9 @@ async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
     }
 }
 
+/// Plain or encrypted connection; one type, so that the HTTP server is compiled once.
+type PortStream = Either<TcpStream, TlsStream<TcpStream>>;
+
 /// Client of a connection.
 #[derive(Clone)]
 struct Client {
@@ -181,10 +187,7 @@ struct Client {
     is_http2: bool,
 }
 
-async fn serve_http<S>(stream: S, server: ServerState, slot: Arc<Slot>, client: Client)
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
-{
+async fn serve_http(stream: PortStream, server: ServerState, slot: Arc<Slot>, client: Client) {
     let Limits { head, head_bytes, .. } = server.guard.limits;
     let (closing, is_http2) = (server.closing.clone(), client.is_http2);
     let service = service_fn(move |request| {
