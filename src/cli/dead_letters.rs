@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::client::{Client, HubArgs};
 use super::fit::{Fitted, note};
 use super::print::{Format, answer, json, width};
-use super::runtime;
+use super::{block_on, runtime};
 
 /// Arguments of `dead-letters`.
 #[derive(Debug, ClapArgs)]
@@ -102,7 +102,7 @@ impl Filter {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.hub.client()?;
-    runtime()?.block_on(args.run(&client))?;
+    block_on(&runtime()?, args.run(&client))?;
     Ok(ExitCode::SUCCESS)
 }
 

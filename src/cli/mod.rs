@@ -175,11 +175,17 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
 
+/// Runs `work` on a runtime. It is boxed, since tokio has three copies of the code that it runs here.
+fn block_on<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
+    let work: std::pin::Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(work);
+    runtime.block_on(work)
+}
+
 /// Waits for `work`, unless a signal ends the process first. Kills credential plugins on a signal: Ctrl-C of a terminal
 /// does not reach their process groups.
 fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
     use tokio::signal::unix::{SignalKind, signal};
-    runtime.block_on(async {
+    block_on(runtime, async {
         let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return work.await };
         let signal = tokio::select! {

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{SIGNALLED, WRONG_INPUT};
+use super::{SIGNALLED, WRONG_INPUT, block_on};
 use crate::actors::lower_priority;
 use crate::app::{self, ConfigSource, Ended, HubReport};
 use informer_hub_source::end_plugins;
@@ -57,13 +57,13 @@ pub(super) fn serve(source: &ConfigSource, log_format: LogFormat) -> anyhow::Res
     let runtime = http_runtime()?;
     let traces = telemetry::init_with_traces(log_format, "info", runtime.handle());
     let mut progress = Progress::new(terminal);
-    let ended = runtime.block_on(app::run(config, Some(source.clone()), move |report| progress.show(report)));
+    let ended = block_on(&runtime, app::run(config, Some(source.clone()), move |report| progress.show(report)));
     if let Ok(Ended::Cut(signal)) = ended {
         // The process ends at once, without waiting for threads.
         end_plugins();
         std::process::exit(SIGNALLED + signal);
     }
-    runtime.block_on(traces.flush());
+    block_on(&runtime, traces.flush());
     // Tasks that still run have exceeded their deadline.
     runtime.shutdown_background();
     Ok(match ended? {

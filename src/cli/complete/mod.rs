@@ -15,7 +15,7 @@ use self::candidates::candidates;
 use self::completed_word::CompletedWord;
 use super::Cli;
 use super::print::out;
-use super::runtime;
+use super::{block_on, runtime};
 
 /// Longest time until the shell goes on.
 const DEADLINE: Duration = Duration::from_millis(800);
@@ -36,7 +36,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(completed) = CompletedWord::of(Cli::command(), before, current) else { return Ok(ExitCode::SUCCESS) };
     let asked = async { tokio::time::timeout(DEADLINE, candidates(&completed)).await };
     let runtime = runtime()?;
-    let found = runtime.block_on(asked).ok().and_then(Result::ok).unwrap_or_default();
+    let found = block_on(&runtime, asked).ok().and_then(Result::ok).unwrap_or_default();
     runtime.shutdown_background();
     let mut found: Vec<String> = found.into_iter().map(|name| completed.prefix.clone() + &name).collect();
     // Names with other characters would need the quoting of the shell.

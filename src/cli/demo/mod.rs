@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::stage::Stage;
 use self::view::Screen;
 use super::print::{Format, answer, colours, say, width};
-use super::runtime;
+use super::{block_on, runtime};
 use informer_hub_config::HumanDuration;
 use informer_hub_telemetry::{self as telemetry, LogFormat};
 use informer_hub_types::clock;
@@ -86,7 +86,7 @@ pub(super) struct Args {
 pub(super) fn main(args: Args) -> anyhow::Result<ExitCode> {
     // Logs are off by default: all faults are deliberate, and log lines would disturb the table.
     telemetry::init(args.log_format, "off");
-    runtime()?.block_on(run(args))
+    block_on(&runtime()?, run(args))
 }
 
 async fn run(args: Args) -> anyhow::Result<ExitCode> {

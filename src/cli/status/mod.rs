@@ -26,7 +26,7 @@ pub(super) use self::screen::{resources_table, screens};
 use self::select::Selection;
 use self::subject::Subject;
 use super::print::{colours, json, out, say, show, width, yaml};
-use super::runtime;
+use super::{block_on, runtime};
 use informer_hub_types::printable;
 
 pub(super) fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
@@ -59,9 +59,9 @@ fn run(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<E
     let client = view.hub.client()?;
     let (runtime, selection) = (runtime()?, &selection.without_kinds());
     if view.watch {
-        runtime.block_on(watch::watch(&client, subject, selection, view))?;
+        block_on(&runtime, watch::watch(&client, subject, selection, view))?;
     } else {
-        let status = runtime.block_on(client.get(&["v1", "status"], &[]))?;
+        let status = block_on(&runtime, client.get(&["v1", "status"], &[]))?;
         print(subject, &selection.of(&status)?, view.output)?;
     }
     Ok(ExitCode::SUCCESS)
