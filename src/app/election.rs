@@ -1,7 +1,7 @@
 //! Leader election of active/standby replicas: the loop around the elector, and the fence of the sinks.
 //!
 //! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
-//! one elector: this one reads and renews the Lease and sets the fence; [`super::delivered`] opens the sinks and publishes
+//! one elector: this one reads and renews the Lease and sets the fence; [`super::reconciler`] opens the sinks and publishes
 //! their progress. A process of a fleet has an election for each sink, see [`super::elections`].
 
 use std::fmt;

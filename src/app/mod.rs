@@ -34,6 +34,7 @@ mod read_api;
 mod reader_status;
 mod readers;
 mod ready;
+mod reconciler;
 mod reload;
 mod replica;
 mod report;

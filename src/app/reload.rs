@@ -35,11 +35,11 @@ use port_readers::ReadReaders;
 use super::collect::Collecting;
 use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
-use super::delivered::Reconciler;
 use super::elections::Elections;
 use super::error::{ReloadError, StartError};
 use super::fleet_status::SharedFleetStatus;
 use super::readers::{Follower, Reader, ReaderSubscriptions, RunningSink, RunningSinks, files_of};
+use super::reconciler::Reconciler;
 #[cfg(feature = "fleet")]
 use super::serve::Serving;
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};

@@ -1,7 +1,7 @@
 //! Start and end of a hub's part in leader elections.
 
-use super::delivered::Reconciler;
 use super::elections::Elections;
+use super::reconciler::Reconciler;
 use super::reload::RunningHub;
 
 impl RunningHub {

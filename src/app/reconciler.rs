@@ -1,0 +1,160 @@
+//! Reconciles sinks with the progress that is published in their leases.
+//!
+//! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
+//! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops the events that
+//! this covers. When it becomes leader, it delivers the others; some of them are repetitions with the same ids.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::Addr;
+use futures::future::join_all;
+
+use super::delivered::acknowledged;
+use super::elections::{ElectionSet, Group};
+use super::readers::RunningSinks;
+use crate::actors::messages::FindSubscription;
+use crate::actors::sinks::sink::Sink;
+use crate::actors::{AcceptedVersions, Env, RegistryActor, SubscriptionId};
+use informer_hub_sink::{Coverage, SourceVersions};
+use informer_hub_types::clock::{self, Instant};
+
+/// Time after which a process competes for the lease although it is not in step, e.g. since a cluster has no collector.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+struct SinkProgress {
+    subscriptions: AcceptedVersions,
+    /// Last accepted versions. They stay true while a shutdown drains the sinks.
+    accepted: SourceVersions,
+}
+
+/// Reconciles the sinks of a hub.
+pub(super) struct Reconciler {
+    elections: Arc<ElectionSet>,
+    sinks: RunningSinks,
+    env: Env,
+    registry: Addr<RegistryActor>,
+    progress: BTreeMap<String, SinkProgress>,
+    has_warned: bool,
+    began: Instant,
+}
+
+impl Reconciler {
+    pub(super) fn new(
+        elections: &Arc<ElectionSet>,
+        sinks: &RunningSinks,
+        env: &Env,
+        registry: &Addr<RegistryActor>,
+    ) -> Self {
+        let (sinks, env, registry) = (Arc::clone(sinks), env.clone(), registry.clone());
+        Self {
+            elections: Arc::clone(elections),
+            sinks,
+            env,
+            registry,
+            progress: BTreeMap::new(),
+            has_warned: false,
+            began: clock::now(),
+        }
+    }
+
+    /// Reconciles at an interval, and when this replica becomes leader or stops being it.
+    pub(super) fn begin(self) -> Arc<tokio::sync::Mutex<Self>> {
+        let (elections, io) = (Arc::clone(&self.elections), self.env.io.clone());
+        let end = elections.end.clone();
+        let reconciler = Arc::new(tokio::sync::Mutex::new(self));
+        let running = Arc::clone(&reconciler);
+        io.spawn(end.run_until_cancelled_owned(async move {
+            loop {
+                running.lock().await.reconcile().await;
+                // Both a notification and a timeout lead to the next round.
+                let _ = tokio::time::timeout(elections.reconcile_interval(), elections.changed.notified()).await;
+            }
+        }));
+        reconciler
+    }
+
+    /// Reconciles each sink once, and has the leader of a lease publish what its sinks have delivered.
+    pub(super) async fn reconcile(&mut self) {
+        // First: a note from before the answer would be none.
+        let is_read = self.elections.has_answered();
+        let sinks = self.sinks_of_config();
+        let names: BTreeSet<_> = sinks.iter().map(|(name, ..)| name.clone()).collect();
+        self.elections.follow(&names);
+        let groups = self.elections.groups(names);
+        for (name, _, subscriptions) in &sinks {
+            let found = join_all(subscriptions.iter().map(|id| self.registry.send(FindSubscription(*id)))).await;
+            // An error means that the hub is shutting down.
+            let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
+            let found: Vec<_> = found.into_iter().flatten().collect();
+            let progress = self.progress.entry(name.clone()).or_default();
+            progress.accepted = progress.subscriptions.update(&self.env, &found);
+        }
+        let rounds = sinks.into_iter().map(|(name, sink, _)| {
+            let acknowledged = groups.iter().find_map(|group| group.delivered.sinks.get(&name)).cloned();
+            let accepted = self.progress.get(&name).map(|progress| progress.accepted.clone()).unwrap_or_default();
+            let coverage = Coverage { acknowledged: acknowledged.unwrap_or_default(), accepted };
+            let deadline = self.elections.reconcile_interval();
+            // A sink whose actor is being restarted must not delay the others.
+            async move { (name, tokio::time::timeout(deadline, sink.reconcile(coverage)).await.ok().flatten()) }
+        });
+        let lowest: BTreeMap<_, _> = join_all(rounds).await.into_iter().collect();
+        self.progress.retain(|name, _| lowest.contains_key(name));
+        let is_late = self.began.elapsed() >= PATIENCE;
+        self.elections.contend(&groups, |group| is_late || is_read && self.is_in_step(group));
+        for group in groups.into_iter().filter(|group| group.leads && !group.sinks.is_empty()) {
+            self.publish(group, &lowest);
+        }
+        self.elections.balance();
+    }
+
+    /// Whether the sinks have accepted their events of everything that was delivered before, so that they have dropped
+    /// those that are covered.
+    fn is_in_step(&self, group: &Group) -> bool {
+        let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
+            let accepted = accepted.get(cluster);
+            versions.keys().all(|resource| accepted.is_some_and(|accepted| accepted.contains_key(resource)))
+        };
+        group.sinks.iter().filter_map(|name| Some((name, self.progress.get(name)?))).all(|(name, progress)| {
+            let mut before = group.delivered.sinks.get(name).into_iter().flatten();
+            before.all(|one| has_accepted(one, &progress.accepted))
+        })
+    }
+
+    /// Publishes what the sinks of a lease have delivered. If it is handed over, releases it with that.
+    fn publish(&mut self, group: Group, lowest: &BTreeMap<String, Option<SourceVersions>>) {
+        let Group { shared, mut delivered, sinks, .. } = group;
+        delivered.sinks.retain(|name, _| sinks.contains(name));
+        for name in &sinks {
+            // The last progress stays true.
+            let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
+            delivered.sinks.insert(name.clone(), acknowledged(progress.accepted.clone(), lowest));
+        }
+        delivered.next = shared.advance_handover();
+        let (note, left_out) = delivered.note(shared.max_note);
+        if left_out > 0 && !std::mem::replace(&mut self.has_warned, true) {
+            tracing::warn!(
+                left_out,
+                "the Lease has no room for the progress of all clusters; after a takeover, their last events are repeated"
+            );
+        }
+        shared.publish(&note);
+        if delivered.next.is_some() {
+            shared.release();
+        }
+    }
+
+    /// Returns the sinks of the configuration. Durable subscriptions deliver within this process, whatever its role.
+    fn sinks_of_config(&self) -> Vec<(String, Sink, Vec<SubscriptionId>)> {
+        let sinks = self.sinks.lock();
+        let configured = sinks.iter().filter(|one| one.files.is_some());
+        configured
+            .map(|one| {
+                let subscriptions = one.followed.values().map(|(_, id)| *id).collect();
+                (one.name().to_owned(), one.sink().clone(), subscriptions)
+            })
+            .collect()
+    }
+}
