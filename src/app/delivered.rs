@@ -73,6 +73,16 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
+/// Adds the earlier versions of the resources that a holder has not read yet, so that its successor starts there.
+pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_read: impl Fn(&str, &str) -> bool) {
+    for (cluster, versions) in earlier {
+        let unread = versions.into_iter().filter(|(resource, _)| !is_read(&cluster, resource));
+        for (resource, version) in unread {
+            own.entry(cluster.clone()).or_default().entry(resource).or_insert(version);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +104,14 @@ mod tests {
         assert_eq!(acknowledged(accepted.clone(), &SourceVersions::new()), accepted);
         let unknown = versions(&[("a", "nodes.", 0)]);
         assert_eq!(acknowledged(accepted, &unknown)["a"]["nodes."], 0);
+    }
+
+    #[test]
+    fn progress_of_resources_that_were_not_read_is_kept() {
+        let mut own = versions(&[("a", "pods.", 9)]);
+        let earlier = versions(&[("a", "pods.", 5), ("a", "nodes.", 6), ("b", "pods.", 7), ("removed", "pods.", 8)]);
+        keep_unread(&mut own, earlier, |cluster, _| cluster == "removed");
+        assert_eq!(own, versions(&[("a", "pods.", 9), ("a", "nodes.", 6), ("b", "pods.", 7)]));
     }
 
     #[test]

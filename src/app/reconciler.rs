@@ -11,23 +11,45 @@ use std::time::Duration;
 use actix::Addr;
 use futures::future::join_all;
 
-use super::delivered::acknowledged;
+use super::delivered::{acknowledged, keep_unread};
 use super::elections::{ElectionSet, Group};
 use super::readers::RunningSinks;
 use crate::actors::messages::FindSubscription;
 use crate::actors::sinks::sink::Sink;
-use crate::actors::{AcceptedVersions, Env, RegistryActor, SubscriptionId};
+use crate::actors::{AcceptedVersions, Env, RegistryActor, Subscription, SubscriptionId};
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock::{self, Instant};
 
 /// Time after which a process competes for the lease although it is not in step, e.g. since a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Time for which a process publishes the progress of its predecessor for what it has not read itself. After it, the
+/// cluster or the resource is assumed to be removed.
+const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 struct SinkProgress {
     subscriptions: AcceptedVersions,
     /// Last accepted versions. They stay true while a shutdown drains the sinks.
     accepted: SourceVersions,
+    /// All resources of clusters that ever had an accepted version.
+    read: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl SinkProgress {
+    fn update(&mut self, env: &Env, found: &[Arc<Subscription>]) {
+        self.accepted = self.subscriptions.update(env, found);
+        for (cluster, versions) in &self.accepted {
+            let unread = versions.keys().filter(|resource| !has_read(&self.read, cluster, resource)).cloned();
+            let unread: Vec<_> = unread.collect();
+            if !unread.is_empty() {
+                self.read.entry(cluster.clone()).or_default().extend(unread);
+            }
+        }
+    }
+}
+
+fn has_read(read: &BTreeMap<String, BTreeSet<String>>, cluster: &str, resource: &str) -> bool {
+    read.get(cluster).is_some_and(|resources| resources.contains(resource))
 }
 
 /// Reconciles the sinks of a hub.
@@ -89,8 +111,7 @@ impl Reconciler {
             // An error means that the hub is shutting down.
             let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
             let found: Vec<_> = found.into_iter().flatten().collect();
-            let progress = self.progress.entry(name.clone()).or_default();
-            progress.accepted = progress.subscriptions.update(&self.env, &found);
+            self.progress.entry(name.clone()).or_default().update(&self.env, &found);
         }
         let rounds = sinks.into_iter().map(|(name, sink, _)| {
             let acknowledged = groups.iter().find_map(|group| group.delivered.sinks.get(&name)).cloned();
@@ -130,7 +151,12 @@ impl Reconciler {
         for name in &sinks {
             // The last progress stays true.
             let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
-            delivered.sinks.insert(name.clone(), acknowledged(progress.accepted.clone(), lowest));
+            let mut own = acknowledged(progress.accepted.clone(), lowest);
+            if self.began.elapsed() < KEEPS_UNREAD {
+                let earlier = delivered.sinks.remove(name).unwrap_or_default();
+                keep_unread(&mut own, earlier, |cluster, resource| has_read(&progress.read, cluster, resource));
+            }
+            delivered.sinks.insert(name.clone(), own);
         }
         delivered.next = shared.advance_handover();
         let (note, left_out) = delivered.note(shared.max_note);
