@@ -100,7 +100,7 @@ fn metric(name: &str) -> Option<&'static Metric> {
 
 /// Returns whether the hub of the test cannot have a metric: it has no readers with limits, and is a process by itself.
 fn is_of_others(name: &str) -> bool {
-    let absent = ["reader_refused_requests", "reader_delay_seconds", "leader", "lease_", "fleet_"];
+    let absent = ["reader_refused_requests", "reader_delay_seconds", "sink_standby", "leader", "lease_", "fleet_"];
     name.strip_prefix("informer_hub_").is_some_and(|name| absent.iter().any(|part| name.starts_with(part)))
 }
 
