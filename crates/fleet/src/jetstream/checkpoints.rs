@@ -149,7 +149,8 @@ impl Checkpoints {
     /// Returns whether the object store has contents of an object with this identifier.
     async fn has_contents(&self, object: &str, id: &str) -> Result<bool, NatsError> {
         let (name, action) = (bucket(&self.subjects), || format!("look for the contents of {object}"));
-        let stream = self.context.get_stream(object_stream(&name)).await.map_err(NatsError::request(action()))?;
+        let stream = self.context.get_stream_no_info(object_stream(&name)).await;
+        let stream = stream.map_err(NatsError::request(action()))?;
         match stream.get_last_raw_message_by_subject(&format!("$O.{name}.C.{id}")).await {
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(false),
             found => found.map(|_| true).map_err(NatsError::request(action())),
