@@ -288,10 +288,11 @@ async fn drive(
             ended = &mut connection => break ended.as_ref().err().map_or(StreamError::Closed, StreamError::from),
             end = &mut probe => break end,
             () = state.wants_window.notified() => {
-                let window = state.window.load(SeqCst).saturating_mul(2).min(largest);
+                let present = state.window.load(SeqCst);
+                let larger = present.saturating_mul(2).min(largest);
                 // Fails while the server has not acknowledged the last one. Another reader will ask.
-                if window > state.window.load(SeqCst) && connection.set_initial_window_size(window).is_ok() {
-                    state.window.store(window, SeqCst);
+                if larger > present && connection.set_initial_window_size(larger).is_ok() {
+                    state.window.store(larger, SeqCst);
                 }
             }
         }
