@@ -98,20 +98,22 @@ impl Roster {
     }
 }
 
+/// Returns the number of leases that a contender holds.
+fn held(holders: &Holders, name: &str) -> usize {
+    holders.values().flatten().filter(|holder| ***holder == *name).count()
+}
+
 /// Returns the number of leases that each running contender holds.
 fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usize> {
-    let held = |name: &str| holders.values().flatten().filter(|holder| ***holder == *name).count();
-    running.keys().map(|name| (&**name, held(name))).collect()
+    running.keys().map(|name| (&**name, held(holders, name))).collect()
 }
 
 /// Returns the time for which a contender leaves a free lease to others: `unit` for each lease that it holds more than the
 /// one that holds fewest, at most `longest`.
 #[must_use]
 pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
-    let counts = counts(holders, running);
-    let least = counts.iter().filter(|(name, _)| **name != own).map(|(_, count)| *count).min();
-    let held = holders.values().flatten().filter(|holder| &***holder == own).count();
-    let more = least.map_or(0, |least| held.saturating_sub(least));
+    let least = running.keys().filter(|name| **name != own).map(|name| held(holders, name)).min();
+    let more = least.map_or(0, |least| held(holders, own).saturating_sub(least));
     unit.saturating_mul(u32::try_from(more).unwrap_or(u32::MAX)).min(longest)
 }
 
