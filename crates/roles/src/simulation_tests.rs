@@ -1,8 +1,8 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
 //! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving replicas
-//! are killed and cut off; owners, documents and checkpoints are deleted. A test of its own upgrades the processes of a fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the
-//! clusters' objects.
+//! are killed and cut off; owners, documents and checkpoints are deleted. A test of its own upgrades the processes of a
+//! fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the clusters' objects.
 
 mod cluster;
 mod deletions;

@@ -35,11 +35,45 @@ struct Entries(Mutex<Buckets>);
 
 #[derive(Default)]
 struct Buckets {
-    owners: BTreeMap<Shard, Result<Ownership, String>>,
+    owners: Bucket<Result<Ownership, String>>,
     /// Revisions of the documents.
-    documents: BTreeMap<Shard, u64>,
+    documents: Bucket<u64>,
+}
+
+/// Entries of a bucket by shard.
+struct Bucket<T> {
+    entries: BTreeMap<Shard, T>,
     /// Shards with an entry in the watch that begins; `None` once it has delivered all.
-    begun: (Option<BTreeSet<Shard>>, Option<BTreeSet<Shard>>),
+    begun: Option<BTreeSet<Shard>>,
+}
+
+impl<T> Default for Bucket<T> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), begun: None }
+    }
+}
+
+impl<T> Bucket<T> {
+    fn begin(&mut self) {
+        self.begun = Some(BTreeSet::new());
+    }
+
+    fn change(&mut self, shard: Shard, entry: Option<T>) {
+        if let Some(begun) = &mut self.begun {
+            begun.insert(shard.clone());
+        }
+        match entry {
+            Some(entry) => _ = self.entries.insert(shard, entry),
+            None => _ = self.entries.remove(&shard),
+        }
+    }
+
+    /// Drops the entries that the watch has not delivered.
+    fn complete(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.entries.retain(|shard, _| begun.contains(shard));
+        }
+    }
 }
 
 impl Directory {
@@ -60,54 +94,36 @@ impl Directory {
         }
         // Before the entry: a change in between is a part of it.
         let Some(current) = self.watch.current() else { return Ok(None) };
-        let entry = self.entries.0.lock().owners.get(shard).cloned().transpose().map_err(BackendError)?;
+        let entry = self.entries.0.lock().owners.entries.get(shard).cloned().transpose().map_err(BackendError)?;
         Ok(Some(Known { entry, current }))
     }
 
     /// Returns the revision of the document of a shard; `None` before all are known.
     pub(super) fn document(&self, shard: &Shard) -> Option<Known<u64>> {
         let current = self.watch.current()?;
-        Some(Known { entry: self.entries.0.lock().documents.get(shard).copied(), current })
+        Some(Known { entry: self.entries.0.lock().documents.entries.get(shard).copied(), current })
     }
 }
 
 impl ClusterObserver for Entries {
     fn begin(&self) {
-        self.0.lock().begun = (Some(BTreeSet::new()), Some(BTreeSet::new()));
+        let buckets = &mut *self.0.lock();
+        buckets.owners.begin();
+        buckets.documents.begin();
     }
 
     fn change(&self, change: ClusterChange) {
         let buckets = &mut *self.0.lock();
         match change {
             ClusterChange::Owner { shard, owner, .. } => {
-                if let Some(begun) = &mut buckets.begun.0 {
-                    begun.insert(shard.clone());
-                }
-                let error = |error| format!("cannot decode the owner of {shard}: {error}");
-                match owner.map_err(error).transpose() {
-                    Some(owner) => _ = buckets.owners.insert(shard, owner),
-                    None => _ = buckets.owners.remove(&shard),
-                }
+                let owner = owner.map_err(|error| format!("cannot decode the owner of {shard}: {error}"));
+                buckets.owners.change(shard, owner.transpose());
             }
             ClusterChange::Document { shard, revision, document } => {
-                if let Some(begun) = &mut buckets.begun.1 {
-                    begun.insert(shard.clone());
-                }
-                match document {
-                    Some(_) => _ = buckets.documents.insert(shard, revision),
-                    None => _ = buckets.documents.remove(&shard),
-                }
+                buckets.documents.change(shard, document.map(|_| revision));
             }
-            ClusterChange::OwnersComplete(_) => {
-                if let Some(begun) = buckets.begun.0.take() {
-                    buckets.owners.retain(|shard, _| begun.contains(shard));
-                }
-            }
-            ClusterChange::DocumentsComplete(_) => {
-                if let Some(begun) = buckets.begun.1.take() {
-                    buckets.documents.retain(|shard, _| begun.contains(shard));
-                }
-            }
+            ClusterChange::OwnersComplete(_) => buckets.owners.complete(),
+            ClusterChange::DocumentsComplete(_) => buckets.documents.complete(),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Owners and documents of the clusters of a process, by one [watch](crate::cluster_watch) of their buckets, which is read anew after
-//! clusters were added. A cluster becomes stale by the clock of this process, also while the watch and its requests fail.
+//! Owners and documents of the clusters of a process, by one [watch](crate::cluster_watch) of their buckets, which is read
+//! anew after clusters were added. A cluster becomes stale by the clock of this process, also while the watch and its
+//! requests fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

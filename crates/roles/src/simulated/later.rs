@@ -7,8 +7,8 @@ use informer_hub_fleet::{Answer, Entry, Request};
 const AT_BEGIN: usize = 0;
 const IN_CHECKPOINT: usize = 4;
 
-/// Number of formats that a process knows besides that of this program. It reads those up to its own, and writes its own. Apart from
-/// their numbers, the formats are equal.
+/// Number of formats that a process knows besides that of this program. It reads those up to its own, and writes its own.
+/// Apart from their numbers, the formats are equal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Later(pub(crate) u8);
 
