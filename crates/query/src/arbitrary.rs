@@ -83,8 +83,12 @@ pub fn paths() -> impl Strategy<Value = FieldPath> {
 }
 
 fn odd_paths() -> impl Strategy<Value = FieldPath> {
-    let name = prop_oneof!["[a-c]", "[ -~é\\n]{1,6}", "(not|and|or|in|count|all|NAME|labels|\\$)"]
-        .prop_map(|name| format!("['{}']", name.replace('\\', "\\\\").replace('\'', "\\'")));
+    let name = prop_oneof![
+        "[a-c]",
+        "[ -~é\\n]{1,6}",
+        "(not|and|or|in|notin|Exists|prefix|contains|count|all|NAME|labels|\\$)"
+    ]
+    .prop_map(|name| format!("['{}']", name.replace('\\', "\\\\").replace('\'', "\\'")));
     let step = prop_oneof![3 => name.clone(), 1 => Just("[*]".to_owned())];
     let built = (name, prop::collection::vec(step, 0..4)).prop_map(|(first, rest)| {
         let text = first + &rest.concat();

@@ -5,10 +5,8 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use smol_str::SmolStr;
-
 use super::lex::{bare_literal, is_bare};
-use super::words::{CLAUSES, TERMS, is_likely_typo};
+use super::words::{CLAUSES, OPERATORS, TERMS, is_likely_typo};
 use super::{Column, Direction, Expr, Literal, Output, Question, Test, TextTest};
 use informer_hub_types::{ClusterSelector, Condition, FieldPath, LabelSelector, Segment};
 
@@ -234,18 +232,21 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A path. A field named like a keyword, or nearly so, is written in brackets.
+/// A path. A field named like a keyword, or nearly so, is written in brackets. So is the first field of a longer path if
+/// it is named like an operator: `select in.x` would test a field `select`.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let is_word = |name: &SmolStr| {
-            let mut words = TERMS.iter().chain(CLAUSES).chain(&["and", "or"]);
-            words.any(|word| name.eq_ignore_ascii_case(word)) || is_likely_typo(name)
-        };
+        let is_any = |name: &str, words: &[&str]| words.iter().any(|word| name.eq_ignore_ascii_case(word));
+        let is_word = |name: &str| [TERMS, CLAUSES, &["and", "or"]].iter().any(|words| is_any(name, words));
+        let text = self.0.to_string();
         match self.0.segments() {
-            [Segment::Field(name)] if is_word(name) => write!(f, "['{name}']"),
-            _ => self.0.fmt(f),
+            [Segment::Field(name)] if is_word(name) || is_likely_typo(name) => write!(f, "['{name}']"),
+            [Segment::Field(name), ..] if is_any(name, OPERATORS) => {
+                write!(f, "['{name}']{}", text.strip_prefix(name.as_str()).unwrap_or_default())
+            }
+            _ => f.write_str(&text),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::lex::{
     Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unclosed,
     unexpected, word,
 };
-use super::words::{DISTINCTIVE, TERMS, is_likely_typo};
+use super::words::{DISTINCTIVE, OPERATORS, TERMS, is_likely_typo};
 use super::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InvalidName, InvalidSelector, LabelSelector, Uid,
@@ -34,8 +34,6 @@ pub(super) enum Operator {
     Exists,
     NotExists,
 }
-
-const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
 
 pub(super) fn operator(input: &mut Input<'_>) -> Parsed<Operator> {
     let marks = alt((

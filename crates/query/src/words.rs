@@ -6,6 +6,8 @@ use super::error::nearest;
 pub(super) const CLAUSES: &[&str] = &["order", "limit", "continue", "select", "count", "distinct"];
 /// Keywords that begin a condition, and so are not read as paths there.
 pub(super) const TERMS: &[&str] = &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
+/// Keywords that follow a path.
+pub(super) const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
 /// Keywords that no usual field name resembles: `namespce = shop` is a typo, not a field that every object lacks.
 pub(super) const DISTINCTIVE: &[&str] = &["cluster", "index", "labels", "namespace", "owned-by"];
 

@@ -200,6 +200,8 @@ fn clauses_parse_in_any_order() {
         ("count by namespace limit 50", output(Output::CountBy(column("metadata.namespace"))).limit(limit)),
         ("distinct spec.containers[*].image", output(Output::Distinct(column("spec.containers[*].image")))),
         ("order by ['cluster']", Question::default().order_by(path("['cluster']"), Direction::Ascending)),
+        ("select ['in']", output(Output::Columns(vec![column("['in']")]))),
+        ("distinct ['exists'].x", output(Output::Distinct(column("exists.x")))),
         ("select uid", output(Output::Columns(vec![column("metadata.uid")]))),
         ("", Question::default()),
         (" \n", Question::default()),
