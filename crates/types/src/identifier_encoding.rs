@@ -24,6 +24,8 @@ const KNOWN_COUNT: usize = 3;
 const MIN_RUN: usize = 16;
 /// Longest run of digits per marker: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
+/// Length of the longer part of a long run, or of a UUID's last group, on one side of a probe, without the probe.
+const SIDE: usize = PROBE_STEP / 2;
 /// Probe distance. Among this many consecutive characters of a long run, or of a UUID's last group, all are digits, so
 /// a probe cannot miss one.
 const PROBE_STEP: usize = 12;
@@ -78,7 +80,7 @@ fn first_occurrences(json: &[u8], known: &KnownTexts<'_>) -> [Option<(usize, usi
 fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
     let (mut from, mut probe) = (0, PROBE_STEP - 1);
     while let Some(byte) = json.get(probe) {
-        if nibble(*byte).is_none() {
+        if nibble(*byte).is_none() || !is_likely_run(json, probe) {
             probe += PROBE_STEP;
             continue;
         }
@@ -107,6 +109,16 @@ fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&json[from..]);
 }
 
+/// Returns whether some characters beside a probe are digits: all of them are on one side, in a run of [`PROBE_STEP`].
+///
+/// Every third character of a JSON text is a digit by chance, and a search for the ends of its run costs more.
+#[inline]
+fn is_likely_run(json: &[u8], probe: usize) -> bool {
+    let is_digit = |at: usize| json.get(at).is_some_and(|byte| nibble(*byte).is_some());
+    (is_digit(probe.wrapping_sub(SIDE)) & is_digit(probe.wrapping_sub(SIDE / 2)))
+        | (is_digit(probe + SIDE) & is_digit(probe + SIDE / 2))
+}
+
 /// Returns the start of the UUID whose last group is `begin..end`; `None` if there is none or it starts before `from`.
 fn uuid_start(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usize> {
     let first = begin.checked_sub(UUID_HEAD).filter(|first| end - begin == PROBE_STEP && *first >= from)?;
@@ -115,13 +127,22 @@ fn uuid_start(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usiz
     json[first..begin].iter().enumerate().all(fits).then_some(first)
 }
 
-/// Returns the value of a lowercase digit. Uppercase is not encoded, since decoding would not restore it.
-fn nibble(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
+/// Values of digits by byte, and [`NO_DIGIT`].
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        nibbles[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
     }
+    nibbles
+};
+const NO_DIGIT: u8 = u8::MAX;
+
+/// Returns the value of a lowercase digit. Uppercase is not encoded, since decoding would not restore it.
+#[inline]
+fn nibble(byte: u8) -> Option<u8> {
+    Some(NIBBLES[usize::from(byte)]).filter(|value| *value != NO_DIGIT)
 }
 
 /// Appends an even number of digits as half as many bytes.
@@ -236,6 +257,18 @@ mod tests {
         assert_eq!(size(r#"{"name":"web-0","uid":"00655632-b6c1-4437-aa44-f3e239fcd34c"}"#), 8 + 1 + 7 + 1 + 1);
         // Only the first quoted occurrence is replaced.
         assert_eq!(size(r#"web-0,"web-0","web-0""#), 6 + 1 + 1 + 7);
+    }
+
+    #[test]
+    fn long_runs_and_uuids_are_found_at_every_offset() {
+        let uuid = "637bcda8-b560-4853-b62b-33b2740d8a48";
+        for (text, takes) in [("0123456789abcdef", 2 + 8), (uuid, 17)] {
+            for (before, after) in (0..40).flat_map(|before| (0..14).map(move |after| (before, after))) {
+                let other: String = "x-1:ab_9".chars().cycle().take(before).collect();
+                let around = format!("{other}_{text}_{}", &other[..after.min(before)]);
+                assert_eq!(encoded(&around).unwrap().len(), around.len() - text.len() + takes, "{around}");
+            }
+        }
     }
 
     #[test]
