@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::KEPT_CAPACITY;
 use super::paths::Paths;
-use informer_hub_protobuf::{ConvertError, Converter, MessageId, Schema, TypeMeta};
+use informer_hub_protobuf::{ConvertError, Converter, Extent, MessageId, Schema, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason};
 
@@ -111,6 +111,11 @@ impl Protobuf {
         self.json.clear();
         let converter = self.converter.get_or_insert_default();
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
+    }
+
+    /// Returns where members of the last object are in its JSON.
+    pub(super) fn extents(&self) -> &[Extent] {
+        self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }
 
     /// Returns the metadata of an object as JSON.

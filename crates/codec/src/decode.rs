@@ -138,7 +138,7 @@ impl Decoder {
     /// # Errors
     /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if no further bytes can make it JSON.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
-        let (found, result) = self.walk(bytes, |walk| walk.value(Trie::ROOT, 0));
+        let (found, result) = self.walk_object(bytes);
         let used = match result {
             Ok(used) => used,
             Err(at) if at >= bytes.len() => return Ok(Next::Incomplete),
@@ -208,7 +208,7 @@ impl Decoder {
     /// Describes an object of which only the first bytes are available.
     #[must_use]
     pub fn skip_object(&mut self, head: &[u8], reason: String) -> Skipped {
-        let (found, result) = self.walk(head, |walk| walk.value(Trie::ROOT, 0));
+        let (found, result) = self.walk_object(head);
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
@@ -228,14 +228,28 @@ impl Decoder {
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
-    /// Walks over a whole object.
+    /// Walks over an object.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, |walk| walk.value(Trie::ROOT, 0))
+    }
+
+    /// Walks over the object that was converted last, without a scan of what is not needed.
+    pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
+        self.walk_known(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
+        run: impl FnOnce(&mut Walk<'_, 'de>) -> Scanned,
+    ) -> (WalkResult<'de>, Scanned) {
+        self.walk_known(input, false, run)
+    }
+
+    fn walk_known<'de>(
+        &mut self,
+        input: &'de [u8],
+        is_converted: bool,
         run: impl FnOnce(&mut Walk<'_, 'de>) -> Scanned,
     ) -> (WalkResult<'de>, Scanned) {
         self.cuts.clear();
@@ -245,6 +259,7 @@ impl Decoder {
             names: &self.index_names,
             interner: &mut self.interner,
             input,
+            extents: if is_converted { self.protobuf.extents() } else { &[] },
             head: Head::default(),
             labels: Labels::default(),
             index_values: Vec::new(),
@@ -257,7 +272,7 @@ impl Decoder {
     }
 
     /// Builds the stored object in `span` from the result of a walk over `input`.
-    fn build(&mut self, found: WalkResult<'_>, input: &[u8], span: Range<usize>) -> Decoded {
+    pub(super) fn build(&mut self, found: WalkResult<'_>, input: &[u8], span: Range<usize>) -> Decoded {
         let WalkResult { head, labels, index_values } = found;
         // The walk does not check UTF-8. The end of the object is certain, so only this object is lost. An error would
         // keep the informer from completing a list.
@@ -314,7 +329,7 @@ impl Decoder {
     /// Runs the transform and walks over its result.
     fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<TransformResult, String> {
         let json = transform.apply(json)?;
-        let (found, result) = self.walk(&json, |walk| walk.value(Trie::ROOT, 0));
+        let (found, result) = self.walk_object(&json);
         let WalkResult { head, labels, index_values } = found;
         if result.is_err() || !head.is_object {
             return Err("the result is not an object".to_owned());

@@ -66,7 +66,11 @@ impl Decoder {
         match self.protobuf.object(items.message, items.type_meta, bytes, limit) {
             Ok(()) => {
                 let json = std::mem::take(&mut self.protobuf.json);
-                let decoded = self.decode_object(&json);
+                let (found, result) = self.walk_converted(&json);
+                let decoded = match result {
+                    Ok(end) => Ok(self.build(found, &json, 0..end)),
+                    Err(_) => Err(malformed("object: invalid JSON after conversion")),
+                };
                 self.protobuf.keep(json);
                 decoded
             }
@@ -114,7 +118,7 @@ impl Decoder {
             Ok(()) => {
                 self.protobuf.worked();
                 let json = std::mem::take(&mut self.protobuf.json);
-                let (found, result) = self.walk_object(&json);
+                let (found, result) = self.walk_converted(&json);
                 let item = match result {
                     Ok(end) => self.event(event.kind, found, &json, 0..end),
                     Err(_) => Err(malformed("watch event: invalid JSON after conversion")),

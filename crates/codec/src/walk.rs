@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::scan::{self, Key, Scanned};
 use super::trie::{Role, Trie};
+use informer_hub_protobuf::Extent;
 use informer_hub_types::{IndexEntry, Interner, Labels, SharedStr};
 
 /// Fields of an object's head, borrowed from its bytes unless they have escapes.
@@ -28,6 +29,8 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) interner: &'w mut Interner,
     /// The bytes of the walk; spans are offsets into it.
     pub(super) input: &'de [u8],
+    /// Where some members are: ascending. Empty if that is unknown.
+    pub(super) extents: &'w [Extent],
     pub(super) head: Head<'de>,
     pub(super) labels: Labels,
     pub(super) index_values: Vec<IndexEntry>,
@@ -137,7 +140,7 @@ impl<'de> Walk<'_, 'de> {
             let key = scan::key(input, at)?;
             let end = match self.child(node, &key) {
                 Some(child) => self.member(emits, child, &key)?,
-                None => scan::value(input, key.value)?,
+                None => self.skip(&key)?,
             };
             (more, at) = scan::next(input, end, b'}')?;
         }
@@ -147,6 +150,18 @@ impl<'de> Walk<'_, 'de> {
             self.kept.push(b'}');
         }
         Ok(at)
+    }
+
+    /// Returns the end of a member of which nothing is needed.
+    fn skip(&self, key: &Key) -> Scanned {
+        match self.extents.binary_search_by_key(&key.span.start, |extent| extent.key) {
+            Ok(place) => {
+                let end = self.extents[place].end;
+                debug_assert_eq!(scan::value(self.input, key.value), Ok(end));
+                Ok(end)
+            }
+            Err(_) => scan::value(self.input, key.value),
+        }
     }
 
     /// Returns the node of a member, if something in it is needed.

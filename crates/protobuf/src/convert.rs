@@ -13,6 +13,9 @@ mod special;
 /// Deepest nesting of messages that is followed. Go's structs reach 15; definitions' schemas refer to themselves.
 const MAX_DEPTH: usize = 100;
 
+/// Depth of members whose places are noted: those of the object, and theirs.
+const EXTENTS_DEPTH: usize = 2;
+
 const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
 /// Kind and version of an object, which are not in its message.
@@ -29,6 +32,16 @@ pub struct TypeMeta<'t> {
 pub struct Converter {
     schema: &'static Schema,
     slots: Vec<Slot>,
+    extents: Vec<Extent>,
+}
+
+/// Where a member is in the JSON: a reader that does not need it need not scan for its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Offset of its name's opening quote.
+    pub key: usize,
+    /// Offset behind its value.
+    pub end: usize,
 }
 
 /// The place of one field in a message. JSON has another order than the bytes, so all fields are found first.
@@ -47,6 +60,7 @@ struct Run<'r> {
     schema: &'static Schema,
     slots: &'r mut Vec<Slot>,
     out: &'r mut Vec<u8>,
+    extents: &'r mut Vec<Extent>,
     /// Length of `out` that is too large.
     limit: usize,
 }
@@ -55,7 +69,7 @@ type Done = Result<(), ConvertError>;
 
 impl Default for Converter {
     fn default() -> Self {
-        Self { schema: Schema::builtin(), slots: Vec::new() }
+        Self { schema: Schema::builtin(), slots: Vec::new(), extents: Vec::new() }
     }
 }
 
@@ -74,6 +88,7 @@ impl Converter {
         out: &mut Vec<u8>,
     ) -> Result<(), ConvertError> {
         self.slots.clear();
+        self.extents.clear();
         let limit = out.len().saturating_add(limit);
         out.push(b'{');
         if let Some(TypeMeta { api_version, kind }) = type_meta {
@@ -83,10 +98,17 @@ impl Converter {
             text::string(out, api_version.as_bytes());
         }
         let omit = (!omit.is_all()).then_some(omit);
-        let mut run = Run { schema: self.schema, slots: &mut self.slots, out, limit };
+        let mut run = Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit };
         run.members(self.schema.message(message), bytes, omit, 0)?;
         out.push(b'}');
         if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
+    }
+
+    /// Returns where members of the last object are, in their order: its own ones, and theirs. `kind` and `apiVersion` are
+    /// not among them.
+    #[must_use]
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
     }
 
     /// Returns an object's metadata as `{"metadata":{…}}`, from its first bytes; `{}` if they do not have it.
@@ -122,6 +144,9 @@ impl Run<'_> {
         find(message, bytes, &mut self.slots[base..])?;
         for (place, field) in message.fields.iter().enumerate() {
             let slot = self.slots[base + place];
+            if slot.count == 0 && !field.is_written_if_absent {
+                continue;
+            }
             let below = omit.and_then(|omit| omit.below(field.name));
             if below.is_some_and(Omit::is_all) {
                 continue;
@@ -129,15 +154,40 @@ impl Run<'_> {
             if self.out.len() > self.limit {
                 return Err(ConvertError::TooLarge);
             }
+            let extent = self.begin_extent(field, depth);
             match field.label {
                 _ if slot.count == 0 => self.absent(field, depth)?,
                 Label::Repeated => self.repeated(field, &bytes[slot.start..slot.end], depth)?,
                 Label::Map => self.map(field, &bytes[slot.start..slot.end], depth)?,
                 Label::One | Label::Pointer => self.one(field, slot, bytes, below, depth)?,
             }
+            self.end_extent(extent);
         }
         self.slots.truncate(base);
         Ok(())
+    }
+
+    /// Begins to note where a member is, if it is near the root. Returns the place of the note.
+    #[inline]
+    fn begin_extent(&mut self, field: &FieldInfo, depth: usize) -> Option<usize> {
+        if depth >= EXTENTS_DEPTH || field.rule == Rule::Inline {
+            return None;
+        }
+        let comma = usize::from(self.out.last() != Some(&b'{'));
+        self.extents.push(Extent { key: self.out.len() + comma, end: 0 });
+        Some(self.extents.len() - 1)
+    }
+
+    /// Completes or removes the note of a member.
+    #[inline]
+    fn end_extent(&mut self, place: Option<usize>) {
+        let Some(place) = place else { return };
+        let end = self.out.len();
+        if end > self.extents[place].key {
+            self.extents[place].end = end;
+        } else {
+            self.extents.truncate(place);
+        }
     }
 
     /// Writes the name of a member.
@@ -169,33 +219,21 @@ impl Run<'_> {
         self.value(field, value, depth)
     }
 
-    /// Writes a member that the message lacks: what Go writes for a zero value.
+    /// Writes a member that the message lacks: what Go writes for a zero value, if it writes one.
     fn absent(&mut self, field: &FieldInfo, depth: usize) -> Done {
-        let is_struct = !matches!(
-            field.shape,
-            Shape::Text | Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Bytes | Shape::Texts
-        );
         if field.rule == Rule::Inline {
             return self.members(self.schema.message(field.message), &[], None, depth + 1);
         }
-        match (field.label, field.rule) {
-            _ if field.shape == Shape::Constant => {
-                self.key(field);
-                text::string(self.out, field.constant.as_bytes());
-                return Ok(());
-            }
-            (_, Rule::OmitZero) => return Ok(()),
-            (Label::One, Rule::OmitEmpty) if !is_struct => return Ok(()),
-            (Label::One, _) => {}
-            (_, Rule::OmitEmpty) => return Ok(()),
-            _ => {
-                self.key(field);
-                self.out.extend_from_slice(b"null");
-                return Ok(());
-            }
-        }
         self.key(field);
         match field.shape {
+            Shape::Constant => {
+                text::string(self.out, field.constant.as_bytes());
+                Ok(())
+            }
+            _ if field.label != Label::One => {
+                self.out.extend_from_slice(b"null");
+                Ok(())
+            }
             Shape::Bool | Shape::Int32 | Shape::Int64 => self.value(field, Value::Varint(0), depth),
             Shape::Double => self.value(field, Value::Fixed64(0), depth),
             Shape::Bytes | Shape::Texts => {

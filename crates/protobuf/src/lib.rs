@@ -26,7 +26,7 @@ mod wire;
 mod wire_out;
 mod writer;
 
-pub use convert::{Converter, TypeMeta};
+pub use convert::{Converter, Extent, TypeMeta};
 pub use encode::Encoder;
 pub use envelope::{Envelope, MAGIC, WatchEvent};
 pub use error::{ConvertError, EncodeError};

@@ -47,6 +47,8 @@ pub(super) struct FieldInfo {
     /// The constant's text.
     pub(super) constant: &'static str,
     pub(super) message: MessageId,
+    /// Whether Go writes something for the zero value. False means that a message without the field lacks the member.
+    pub(super) is_written_if_absent: bool,
     key: Range<u32>,
 }
 
@@ -246,7 +248,22 @@ fn field(
         Shape::Message | Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrTexts => (*numbers.get(last)?, ""),
         _ => (MessageId(0), ""),
     };
-    Some(FieldInfo { number, label, shape, rule, name, constant, message, key: 0..0 })
+    let is_written_if_absent = is_written_if_absent(label, shape, rule);
+    Some(FieldInfo { number, label, shape, rule, name, constant, message, is_written_if_absent, key: 0..0 })
+}
+
+fn is_written_if_absent(label: Label, shape: Shape, rule: Rule) -> bool {
+    // Go never omits an empty struct for `omitempty`.
+    let is_struct = !matches!(
+        shape,
+        Shape::Text | Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Bytes | Shape::Texts
+    );
+    match rule {
+        _ if shape == Shape::Constant => true,
+        Rule::Inline | Rule::Always => true,
+        Rule::OmitEmpty => label == Label::One && is_struct,
+        Rule::OmitZero => false,
+    }
 }
 
 fn shape(word: &str) -> Option<Shape> {

@@ -48,6 +48,38 @@ fn objects_equal_those_of_apimachinery() {
 }
 
 #[test]
+fn extents_are_those_of_members_near_the_root() {
+    let mut omit = Omit::default();
+    omit.add(["metadata", "labels"]);
+    omit.add(["status"]);
+    let mut converter = Converter::default();
+    for (wire, _) in objects() {
+        let Envelope { api_version, kind, raw } = Envelope::read(wire).unwrap();
+        let (message, mut json) = (Schema::builtin().kind(api_version, kind).unwrap(), Vec::new());
+        converter.object(message, Some(TypeMeta { api_version, kind }), raw, &omit, usize::MAX, &mut json).unwrap();
+        let mut outer_end = 0;
+        let (mut members, mut metadata) = (vec!["kind".to_owned(), "apiVersion".to_owned()], Vec::new());
+        for extent in converter.extents() {
+            let member = [b"{", &json[extent.key..extent.end], b"}"].concat();
+            let member: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&member).unwrap();
+            let name = member.keys().next().unwrap().clone();
+            if extent.key >= outer_end {
+                outer_end = extent.end;
+                members.push(name);
+            } else if members.last().unwrap() == "metadata" {
+                metadata.push(name);
+            }
+        }
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&json).unwrap();
+        let names = |value: &serde_json::Map<String, serde_json::Value>| value.keys().cloned().collect::<BTreeSet<_>>();
+        assert_eq!(members.into_iter().collect::<BTreeSet<_>>(), names(&object), "{kind}");
+        if let Some(found) = object.get("metadata").and_then(|metadata| metadata.as_object()) {
+            assert_eq!(metadata.into_iter().collect::<BTreeSet<_>>(), names(found), "{kind}");
+        }
+    }
+}
+
+#[test]
 fn omitted_members_are_missing_and_nothing_else() {
     let mut omit = Omit::default();
     omit.add(["metadata", "managedFields"]);
