@@ -23,7 +23,7 @@ use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::{Shard, jittered_backoff, with_causes};
 use tokio::sync::{Mutex, OnceCell};
 
-pub use steering::FleetRoster;
+pub use steering::{FleetRoster, LeaseHolder};
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
 

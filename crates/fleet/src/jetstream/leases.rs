@@ -9,7 +9,7 @@ use async_nats::jetstream::kv::{Operation, Store};
 use bytes::Bytes;
 use informer_hub_lease::{Answer, Record, Request};
 
-use super::{NatsError, context, open_bucket, write_entry};
+use super::{NatsError, context, find_bucket, open_bucket, write_entry};
 use crate::partition::Subjects;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
@@ -28,8 +28,17 @@ impl Leases {
         replicas: usize,
         timeout: Duration,
     ) -> Result<Self, NatsError> {
-        let bucket = format!("{}-leases", subjects.fleet());
-        open_bucket(&context(client, timeout, IN_FLIGHT), &bucket, replicas).await.map(Self)
+        open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects), replicas).await.map(Self)
+    }
+
+    /// Opens the bucket if it exists.
+    pub async fn find(
+        client: async_nats::Client,
+        subjects: &Subjects,
+        timeout: Duration,
+    ) -> Result<Option<Self>, NatsError> {
+        let store = find_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects)).await?;
+        Ok(store.map(Self))
     }
 
     /// Executes a request for the lease with a name, which is a key of the bucket.
@@ -58,6 +67,10 @@ impl Leases {
         let written = write_entry(&self.0, lease.to_owned(), encode(record), seen, action).await?;
         Ok(written.map_or(Answer::Conflict, |revision| Answer::Written(revision.to_string().into())))
     }
+}
+
+fn bucket(subjects: &Subjects) -> String {
+    format!("{}-leases", subjects.fleet())
 }
 
 fn encode(record: &Record) -> Bytes {

@@ -1,18 +1,39 @@
-//! Roster and owners of a fleet on JetStream, for the operator. Creates no stream and no bucket.
+//! Roster, owners and leases of a fleet on JetStream, for the operator. Creates no stream and no bucket.
 
 use std::fmt;
+use std::time::Duration;
 
-use informer_hub_fleet::Ownership;
-use informer_hub_fleet::jetstream::{NatsError, Owners, RosterBucket};
+use async_nats::Client;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use informer_hub_fleet::jetstream::{Leases, NatsError, Owners, RosterBucket};
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
+use informer_hub_fleet::{Ownership, Subjects};
+use informer_hub_lease::{Answer, Request};
 use informer_hub_types::with_causes;
 
 use super::{NatsParams, NatsProblem};
 
-/// Roster and owners of a fleet.
+/// Leases that are read at once.
+const READS: usize = 32;
+
+/// Roster, owners and leases of a fleet.
 pub struct FleetRoster {
     roster: RosterBucket,
     owners: Owners,
+    client: Client,
+    subjects: Subjects,
+    timeout: Duration,
+}
+
+/// Holder of a lease, by its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseHolder {
+    /// The lease is released, or was never held.
+    None,
+    /// Name of the process. The lease may have expired since its last renewal.
+    Process(String),
+    /// The record cannot be decoded, for this cause. A later version may have written it.
+    Unknown(String),
 }
 
 impl NatsParams {
@@ -22,8 +43,10 @@ impl NatsParams {
         let client = self.connect(&self.servers).await?;
         let roster =
             RosterBucket::find(client.clone(), &subjects, self.timeout).await.map_err(|error| problem(&error))?;
-        let owners = Owners::find(client, subjects, self.timeout).await.map_err(|error| problem(&error))?;
-        Ok(roster.zip(owners).map(|(roster, owners)| FleetRoster { roster, owners }))
+        let owners =
+            Owners::find(client.clone(), subjects.clone(), self.timeout).await.map_err(|error| problem(&error))?;
+        let timeout = self.timeout;
+        Ok(roster.zip(owners).map(|(roster, owners)| FleetRoster { roster, owners, client, subjects, timeout }))
     }
 }
 
@@ -40,6 +63,16 @@ impl FleetRoster {
         Ok(owners)
     }
 
+    /// Returns the holders of leases, in the same order. Creates and writes nothing.
+    pub async fn lease_holders(&self, leases: &[String]) -> Result<Vec<LeaseHolder>, NatsProblem> {
+        let found = Leases::find(self.client.clone(), &self.subjects, self.timeout).await;
+        let Some(bucket) = found.map_err(|error| problem(&error))? else {
+            return Ok(vec![LeaseHolder::None; leases.len()]);
+        };
+        let reading: Vec<_> = leases.iter().map(|lease| holder(&bucket, lease)).collect();
+        stream::iter(reading).buffered(READS).try_collect().await
+    }
+
     /// Writes an item of the roster.
     pub async fn put(&self, item: &RosterItem) -> Result<(), NatsProblem> {
         self.roster.put(item).await.map(drop).map_err(|error| problem(&error))
@@ -48,6 +81,17 @@ impl FleetRoster {
     /// Removes an item of the roster.
     pub async fn remove(&self, item: &RosterItem) -> Result<(), NatsProblem> {
         self.roster.remove(item).await.map_err(|error| problem(&error))
+    }
+}
+
+async fn holder(bucket: &Leases, lease: &str) -> Result<LeaseHolder, NatsProblem> {
+    match bucket.execute(lease, &Request::Get).await {
+        Ok(Answer::Found { record, .. }) if !record.holder.is_empty() => {
+            Ok(LeaseHolder::Process(record.holder.to_string()))
+        }
+        Ok(_) => Ok(LeaseHolder::None),
+        Err(error @ NatsError::Decode { .. }) => Ok(LeaseHolder::Unknown(with_causes(&error))),
+        Err(error) => Err(problem(&error)),
     }
 }
 

@@ -17,6 +17,7 @@ mod replica;
 #[path = "../../../fleet/tests/nats/server.rs"]
 #[allow(dead_code, reason = "the tests of the log use more of it")]
 mod server;
+mod steering;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
