@@ -114,7 +114,7 @@ impl Shares {
     }
 
     fn election(&self, sink: &str, set: &ElectionSet) -> Election {
-        let key = lease_key(sink);
+        let key = sink_lease(sink);
         let connected =
             Connected { fence: self.fence(sink), changed: Arc::clone(&set.changed), end: set.end.child_token() };
         let elector = Elector::observing(&self.identity, self.params, rng::rng());
@@ -142,7 +142,7 @@ impl Shares {
             role,
             identity: self.identity.clone(),
             holder: None,
-            lease: lease_key("*"),
+            lease: sink_lease("*"),
             transitions: all.iter().map(|(_, status)| status.transitions).sum(),
             renewed_seconds_ago: held().filter_map(|(_, status)| status.renewed_seconds_ago).max(),
             error: all.iter().find_map(|(_, status)| status.error.clone()),
@@ -322,6 +322,6 @@ impl ElectionSet {
 }
 
 /// Returns the name of the lease of a sink: keys of a bucket have no empty parts between dots.
-fn lease_key(sink: &str) -> String {
+pub(crate) fn sink_lease(sink: &str) -> String {
     format!("sink.{}", sink.replace('.', "=2E"))
 }

@@ -62,6 +62,8 @@ pub use durable::DurableSubscription;
 #[cfg(feature = "cli")]
 pub(crate) use election::own_cluster;
 pub use election::{ElectionStatus, Role};
+#[cfg(all(feature = "cli", feature = "fleet"))]
+pub(crate) use elections::sink_lease;
 #[cfg(all(feature = "cli", not(feature = "fleet")))]
 pub(crate) use error::WITHOUT_FLEET;
 pub use error::{ReloadError, StartError};

@@ -102,7 +102,7 @@ enum Command {
     Man(shell::Man),
     /// List, show, replay or purge the dead letters of the sinks of a running hub
     DeadLetters(dead_letters::Args),
-    /// Show the collectors that share clusters, move clusters between them, or drain one
+    /// Show the collectors and deliverers of a fleet, move clusters between collectors, or drain one
     Fleet(fleet::Args),
     /// Run the hub on simulated clusters; needs no Kubernetes
     Demo(demo::Args),

@@ -193,6 +193,31 @@ impl Sharing {
         assert!(becomes_true(WAIT_DEADLINE, is_shared).await, "{expected:?} expected: {:?}", self.held().await);
     }
 
+    /// Verifies that `fleet status` shows the deliverer of each sink.
+    async fn fleet_status_shows_each_deliverer(&self) {
+        let mut identities = Vec::new();
+        for one in &self.processes {
+            identities.push(one.status().await["ha"]["identity"].as_str().unwrap().to_owned());
+        }
+        let held = self.held().await;
+        let shown = self.processes[0].workdir.json(&["fleet", "status", "-c", "hub.toml"]);
+        let list = |key: &str| shown[key].as_array().unwrap().iter();
+        for (identity, held) in identities.iter().zip(&held) {
+            let is_shown = |one: &Value| {
+                one["name"] == **identity
+                    && one["sinks"] == held.len()
+                    && one["contendsFor"] == SINKS.len()
+                    && one["live"] == true
+            };
+            assert!(list("deliverers").any(is_shown), "{identity}, {held:?}: {shown}");
+        }
+        assert_eq!(list("sinks").map(|sink| sink["name"].as_str().unwrap()).collect::<Vec<_>>(), SINKS, "{shown}");
+        for sink in list("sinks") {
+            let holder = held.iter().position(|held| held.contains(sink["name"].as_str().unwrap())).unwrap();
+            assert!(sink["deliverer"] == *identities[holder] && sink["live"] == true, "{identities:?}: {sink}");
+        }
+    }
+
     async fn is_delivered(&self, changing: &Changing) {
         for (receiver, _) in &self.receivers {
             changing.is_delivered_to(receiver).await;
@@ -234,6 +259,7 @@ async fn three_deliverers_share_four_sinks_and_take_over_those_of_a_killed_one()
         progress_is_published(&nats, sink, &changing.clusters).await;
     }
     sharing.each_sink_has_one_sender(&mut changing, &mut deleted).await;
+    sharing.fleet_status_shows_each_deliverer().await;
     let held = sharing.held().await;
     let most = held.iter().position(|held| held.len() == 2).unwrap();
     let [one, other] = [held[most].first().unwrap(), held[most].last().unwrap()];
@@ -259,6 +285,7 @@ async fn three_deliverers_share_four_sinks_and_take_over_those_of_a_killed_one()
     assert!(becomes_true(WAIT_DEADLINE, async || first_arrivals().is_some()).await, "no takeover: seed {seed}");
     let takeovers: Vec<_> = first_arrivals().unwrap().into_iter().map(|at| at.duration_since(killed)).collect();
     sharing.share(&[2, 2]).await;
+    sharing.fleet_status_shows_each_deliverer().await;
     sharing.is_delivered(&changing).await;
     sharing.each_sink_has_one_sender(&mut changing, &mut deleted).await;
 

@@ -1,8 +1,12 @@
-//! `informer-hub fleet`: shows the collectors of a fleet and the owners of its clusters, and steers them.
+//! `informer-hub fleet`: shows the collectors and deliverers of a fleet, and steers the collectors.
 //!
 //! The commands talk to NATS with the credentials of the configuration. A hub's HTTP port has no rights for this: its
 //! readers may read objects, and only NATS decides who may change the fleet.
 
+#[cfg(feature = "fleet")]
+mod report;
+#[cfg(feature = "fleet")]
+mod sharing;
 #[cfg(feature = "fleet")]
 mod steer;
 #[cfg(feature = "fleet")]
@@ -25,7 +29,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the collectors of a fleet, and the owner of each cluster
+    /// Show the collectors and deliverers of a fleet, the owner of each cluster, and the deliverer of each sink
     #[command(
         after_help = "Examples:\n  informer-hub fleet status -c hub.toml\n  informer-hub fleet status -c hub.toml \
         -o json | jq '.collectors[] | select(.draining)'"
@@ -100,8 +104,8 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
 async fn run(command: &Command) -> anyhow::Result<()> {
     match command {
         Command::Status { fleet, output } => {
-            let view = fleet.open().await?.observe().await?;
-            super::print::answer(*output, &view, || view.text(super::print::width(), super::print::colours()))
+            let report = fleet.open().await?.report().await?;
+            super::print::answer(*output, &report, || report.text(super::print::width(), super::print::colours()))
         }
         Command::Move { cluster, collector, timeout, fleet, .. } => {
             let fleet = fleet.open().await?;

@@ -5,17 +5,22 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::report::FleetReport;
+use super::sharing::{Sharing, contended};
 use super::view::FleetOverview;
+use crate::app::sink_lease;
 use crate::cli::print::show;
 use informer_hub_config::HumanDuration;
-use informer_hub_roles::{FleetRoster, Ownership, RosterEntry, RosterItem};
+use informer_hub_roles::{FleetRoster, LeaseHolder, Ownership, RosterEntry, RosterItem};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::printable;
 
 /// Interval of looks at the fleet.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time within which a live collector renews its entry.
+/// Time within which a live collector renews its entry: three intervals.
 const RENEWAL: Duration = Duration::from_secs(3);
+/// Time within which a live deliverer renews its entry: about three intervals.
+const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// Time within which a collector claims a cluster of its file that has no owner: the lease of the former owner, and its own
 /// delay.
 const CLAIM: Duration = Duration::from_secs(15);
@@ -27,19 +32,56 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Observes the fleet until it is known which collectors are alive: these renew their entries.
+    /// Observes collectors and deliverers until it is known which of them are alive.
+    pub(super) async fn report(&self) -> anyhow::Result<FleetReport> {
+        let (entries, live) = self.watch(renewal).await?;
+        let overview = FleetOverview::new(&entries, &self.roster.owners().await?, &live);
+        let sharing = Sharing::new(&entries, &live, &self.holders(contended(&entries)).await);
+        Ok(FleetReport { overview, sharing })
+    }
+
+    /// Returns the holders of the leases of sinks. If they cannot be read, they are unknown: the rest of the fleet is shown.
+    async fn holders(&self, sinks: BTreeSet<String>) -> BTreeMap<String, LeaseHolder> {
+        if sinks.is_empty() {
+            return BTreeMap::new();
+        }
+        let leases: Vec<_> = sinks.iter().map(|sink| sink_lease(sink)).collect();
+        let holders = self.roster.lease_holders(&leases).await;
+        let holders = holders.unwrap_or_else(|error| vec![LeaseHolder::Unknown(error.to_string()); leases.len()]);
+        sinks.into_iter().zip(holders).collect()
+    }
+
+    /// Observes the collectors until it is known which of them are alive.
     pub(super) async fn observe(&self) -> anyhow::Result<FleetOverview> {
+        let (entries, live) =
+            self.watch(|item| renewal(item).filter(|_| matches!(item, RosterItem::Member(_)))).await?;
+        Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live))
+    }
+
+    /// Reads the roster until every entry with a time of renewal has been renewed, or that time is over. Returns the last
+    /// entries, and the keys of the renewed ones.
+    async fn watch(
+        &self,
+        renewal: impl Fn(&RosterItem) -> Option<Duration>,
+    ) -> anyhow::Result<(Vec<RosterEntry>, BTreeSet<String>)> {
         let begun = clock::now();
-        let first = revisions(&self.roster.entries().await?);
+        let first = self.roster.entries().await?;
+        let first: BTreeMap<_, _> = first.iter().map(|entry| (entry.item.key(), entry.revision)).collect();
         loop {
             sleep(LOOK).await;
             let entries = self.roster.entries().await?;
-            let mut live = revisions(&entries);
-            let all = live.len();
-            live.retain(|name, revision| first.get(name) != Some(&*revision));
-            if live.len() == all || begun.elapsed() >= RENEWAL {
-                let live: BTreeSet<_> = live.into_keys().collect();
-                return Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live));
+            let (mut live, mut is_complete) = (BTreeSet::new(), true);
+            for entry in &entries {
+                let Some(within) = renewal(&entry.item) else { continue };
+                let key = entry.item.key();
+                if first.get(&key) == Some(&entry.revision) {
+                    is_complete &= begun.elapsed() >= within;
+                } else {
+                    live.insert(key);
+                }
+            }
+            if is_complete {
+                return Ok((entries, live));
             }
         }
     }
@@ -155,11 +197,11 @@ impl Deadline {
     }
 }
 
-/// Returns the revisions of the entries of collectors, by name.
-fn revisions(entries: &[RosterEntry]) -> BTreeMap<String, u64> {
-    let of_member = |entry: &RosterEntry| match &entry.item {
-        RosterItem::Member(member) => Some((member.name.clone(), entry.revision)),
-        _ => None,
-    };
-    entries.iter().filter_map(of_member).collect()
+/// Returns the time within which a live process renews an entry; `None` if no process renews it.
+fn renewal(item: &RosterItem) -> Option<Duration> {
+    match item {
+        RosterItem::Member(_) => Some(RENEWAL),
+        RosterItem::Deliverer(_) => Some(DELIVERER_RENEWAL),
+        RosterItem::Drain(_) | RosterItem::Pin { .. } | RosterItem::Move(_) => None,
+    }
 }

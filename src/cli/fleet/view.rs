@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::cli::fit::{Fitted, note};
+use crate::cli::fit::Fitted;
 use crate::cli::print::{grouped, span};
 use informer_hub_roles::{Member, MoveInProgress, Ownership, RosterEntry, RosterItem};
 use informer_hub_types::{Shard, clock, first_names, nearest_name};
@@ -95,24 +95,24 @@ impl<'r> Settings<'r> {
 }
 
 impl FleetOverview {
-    /// Combines the roster and the owners. `live` names the collectors that renew their entries.
+    /// Combines the roster and the owners. `live` are the keys of the entries that their processes renew.
     pub(super) fn new(roster: &[RosterEntry], owners: &[Ownership], live: &BTreeSet<String>) -> Self {
         let settings = Settings::of(roster);
         let members = roster.iter().filter_map(|entry| match &entry.item {
-            RosterItem::Member(member) => Some((member, entry.written_millis)),
+            RosterItem::Member(member) => Some((member, entry)),
             _ => None,
         });
-        let collector = |(member, written): (&Member, i64)| {
+        let collector = |(member, entry): (&Member, &RosterEntry)| {
             let owned = || owners.iter().filter(|own| own.collector == member.name);
             CollectorView {
                 name: member.name.clone(),
                 zone: Some(member.zone.clone()).filter(|zone| !zone.is_empty()),
                 clusters: owned().count(),
                 weight: owned().map(|own| own.weight).sum(),
-                live: live.contains(&member.name),
+                live: live.contains(&entry.item.key()),
                 draining: settings.drains.contains(member.name.as_str()),
                 contends_for: member.contends_for,
-                last_seen_seconds: clock::since_wall_millis(written).as_secs(),
+                last_seen_seconds: clock::since_wall_millis(entry.written_millis).as_secs(),
             }
         };
         let clusters = owners.iter().map(|own| settings.cluster(own)).collect();
@@ -169,9 +169,9 @@ impl FleetOverview {
         )
     }
 
-    /// Renders the tables.
-    pub(super) fn text(&self, width: Option<usize>, colours: bool) -> String {
-        let tables = [
+    /// Returns the tables of collectors and clusters.
+    pub(super) fn tables(&self) -> [Fitted<'static>; 2] {
+        [
             Fitted {
                 header: &["COLLECTOR", "ZONE", "CLUSTERS", "WEIGHT", "STATE"],
                 numbers: &[2, 3],
@@ -184,12 +184,7 @@ impl FleetOverview {
                 spare: &[2, 3],
                 rows: self.clusters.iter().map(|found| (found.cells(), None)).collect(),
             },
-        ];
-        let rendered = tables.map(|table| {
-            let (text, left_out) = table.render(width, colours);
-            text + &note(&left_out, width).map(|note| format!("\n\n{note}")).unwrap_or_default()
-        });
-        rendered.join("\n\n") + "\n"
+        ]
     }
 }
 
@@ -201,7 +196,7 @@ impl CollectorView {
 
     fn cells(&self) -> Vec<String> {
         let state = match (self.live, self.draining, self.clusters) {
-            (false, ..) => format!("not seen for {}", span(self.last_seen_seconds)),
+            (false, ..) => not_seen(self.last_seen_seconds),
             (true, true, 0) => "drained".to_owned(),
             (true, true, _) => "draining".to_owned(),
             (true, false, _) => "live".to_owned(),
@@ -222,6 +217,11 @@ impl ClusterView {
         let owner = self.owner.clone().unwrap_or_default();
         vec![self.name.clone(), owner, self.epoch.to_string(), grouped(self.weight), notes.join(", ")]
     }
+}
+
+/// Returns the state of a process that does not renew its entry.
+pub(super) fn not_seen(last_seen_seconds: u64) -> String {
+    format!("not seen for {}", span(last_seen_seconds))
 }
 
 fn unknown(what: &str, name: &str, known: &[&str]) -> anyhow::Error {
@@ -274,12 +274,12 @@ mod tests {
             own("prod-us/pods", "hub-1-17-cc", "", 300),
             own("test", "", "hub-0-17-aa", 0),
         ];
-        FleetOverview::new(&entries, &owners, &["hub-0-17-aa", "hub-1-17-cc"].map(str::to_owned).into())
+        FleetOverview::new(&entries, &owners, &["member.hub-0-17-aa", "member.hub-1-17-cc"].map(str::to_owned).into())
     }
 
     #[test]
     fn tables_show_collectors_and_clusters() {
-        let text = view().text(None, false);
+        let text = view().tables().map(|table| table.render(None, false).0).join("\n");
         let lines: Vec<_> = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         let twelve = grouped(12_000);
         for line in [
