@@ -1,8 +1,11 @@
 //! Notification queue of one subscriber of one informer: merges notifications of one object if the subscriber is slow.
 //!
 //! Bounded by merging. Up to a threshold every notification is kept. Above it, notifications of one object merge: at
-//! most two per object wait, a deletion and the addition of its successor, for any stall. Merging never changes the
-//! final state that a subscriber sees.
+//! most three per object wait, its initial addition, its deletion and the addition of its successor, for any stall.
+//! Merging never changes the final state that a subscriber sees.
+//!
+//! An initial addition merges with nothing. The receiver of a sink may know the object from an earlier process, and drop
+//! the addition because it was delivered before. It must still get the update or the deletion.
 //!
 //! Initial objects for a late subscriber are not queued. They are read from the snapshot of its subscription as it
 //! consumes them.
@@ -200,6 +203,9 @@ impl ListenerQueue {
         let key = notification.object().map(|object| object.key().clone());
         let last = key.as_ref().and_then(|key| by_key.get(key)?.last().copied());
         let (Some(key), Some(last)) = (key, last) else { return self.append(notification) };
+        if self.is_first(&key) && matches!(self.slot(last), Some(Some(Notification::Added { initial: true, .. }))) {
+            return self.append(notification);
+        }
         let Some(waiting) = self.slot(last).and_then(Option::take) else { return self.append(notification) };
         match merge(waiting, notification) {
             // The object was added after a waiting deletion, and the addition was not delivered. Drop its deletion too.
@@ -218,6 +224,11 @@ impl ListenerQueue {
 
     fn slot(&mut self, number: u64) -> Option<&mut Option<Notification>> {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
+    }
+
+    /// Returns whether the key has one slot. An initial addition behind a deletion is that of a successor.
+    fn is_first(&self, key: &ObjectKey) -> bool {
+        self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
 
     /// Returns whether the slot of the key before its last one is a deletion.

@@ -18,7 +18,8 @@
 //!   notifications follow. Above a size limit, or under memory pressure, it is published in parts (`stage`).
 //! - *No noise.* An object that a list repeats unchanged causes no change and no notification.
 //! - *In order per listener.* A listener receives the changes of one object in order. If it falls behind, changes are
-//!   merged: the oldest `old`, the newest `new`. An object that was added and deleted meanwhile is left out.
+//!   merged: the oldest `old`, the newest `new`. An object that was added and deleted meanwhile is left out, unless its
+//!   addition is initial: the receiver may know it from before.
 //!
 //! # Data flow
 //!

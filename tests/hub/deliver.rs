@@ -52,7 +52,10 @@ impl Deliverer {
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
         let serve = Serve { backend: shared, params, election: Some(ELECTION) };
         let config = with_sinks(config(clusters, &["pods"]), sinks);
-        let hub = Hub::builder(config).tuning(quick()).serve(serve).start().await.unwrap();
+        let mut tuning = quick();
+        // As behind a long list, notifications that wait are merged.
+        tuning.merge_above = 0;
+        let hub = Hub::builder(config).tuning(tuning).serve(serve).start().await.unwrap();
         // So that a standby receives the next changes as events.
         hub.wait_for_cache_sync(PATIENCE).await.unwrap();
         Self { hub, backend, file }

@@ -68,6 +68,14 @@ fn listener_gets_every_change_below_the_merge_threshold() {
 }
 
 #[test]
+fn initial_additions_merge_with_nothing() {
+    let mut pair = Pair::join("", ListenerOptions::default(), 0);
+    pair.apply("[ *a@1 *b@2 *c@3 ]3");
+    pair.apply_each("-a@4 ~b@5 ~b@6 ~c@7 -c@8 +c:v@9 -c:v@10 +c:w@11 ~c:w@12");
+    assert_eq!(pair.take(), ["!a@1", "!b@2", "!c@3", "synced", "-a@4", "b@2>6", "-c@8", "+c@12"]);
+}
+
+#[test]
 fn additions_before_the_end_of_the_first_list_are_initial() {
     let mut pair = Pair::join("", ListenerOptions::default(), NEVER);
     pair.apply("[ *a@1");
@@ -198,15 +206,6 @@ fn successor_never_merges_with_its_predecessor() {
     assert_eq!(stalled("+a@1", "~a@2 -a@3 +a:v@4 ~a:v@5"), ["-a@3", "+a@5"]);
     assert_eq!(stalled("+a@1", "+a:v@2 ~a:v@3"), ["†a@1", "+a@3"]);
     assert_eq!(stalled("+a@1", "-a@2 +a:v@3 -a:v@4"), ["-a@2"]);
-}
-
-#[test]
-fn merged_initial_objects_stay_before_synced() {
-    let mut pair = Pair::join("", ListenerOptions::default(), 0);
-    pair.apply("[ *a@1 *b@1 *c@1 ]1");
-    pair.apply_each("~a@2 -b@3 ~c@4");
-    assert_eq!(pair.take(), ["!a@2", "!c@4", "synced"]);
-    assert_eq!(pair.queue.merged(), 4);
 }
 
 #[test]

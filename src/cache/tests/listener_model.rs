@@ -210,7 +210,7 @@ proptest! {
                 listeners.patient.offer(number, &batch, step.resync);
             }
             batch.clear();
-            prop_assert!(listeners.merging.len() <= merge_above + 2 * NAMES.len() + 1);
+            prop_assert!(listeners.merging.len() <= merge_above + 3 * NAMES.len() + 1);
             listeners.take(step.take);
             listeners.notified_patiently.extend(listeners.patient.take(usize::MAX));
         }

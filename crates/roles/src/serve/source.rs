@@ -128,7 +128,6 @@ impl Served {
                 restored
             }
         };
-        self.shared.begun.lock().insert(self.partition.clone());
         Ok(restored)
     }
 
@@ -181,6 +180,8 @@ impl Served {
 
     /// Follows the log from the position, until `end`.
     async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
+        // The reflector has the whole first list. One that broke off begins at the cursor again.
+        self.shared.begun.lock().insert(self.partition.clone());
         self.fresh().await?;
         let (subscription, entries) = self.subscribe().await?;
         let watch = Watch { served: self, subscription, entries, end };
