@@ -74,9 +74,9 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
 }
 
 /// Adds the earlier versions of the resources that a holder has not read yet, so that its successor starts there.
-pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_read: impl Fn(&str, &str) -> bool) {
+pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
-        let unread = versions.into_iter().filter(|(resource, _)| !is_read(&cluster, resource));
+        let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));
         for (resource, version) in unread {
             own.entry(cluster.clone()).or_default().entry(resource).or_insert(version);
         }

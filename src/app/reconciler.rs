@@ -22,8 +22,8 @@ use informer_hub_types::clock::{self, Instant};
 
 /// Time after which a process competes for the lease although it is not in step, e.g. since a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process publishes the progress of its predecessor for what it has not read itself. After it, the
-/// cluster or the resource is assumed to be removed.
+/// Time for which a process publishes the progress of its predecessor for clusters and resources that it has no informer of.
+/// After it, they are assumed to be removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -45,6 +45,13 @@ impl SinkProgress {
                 self.read.entry(cluster.clone()).or_default().extend(unread);
             }
         }
+    }
+
+    /// Returns whether a successor does not need the earlier progress of a resource: it has progress of this process, or it
+    /// was removed. An informer that has started again has none yet. `waits` for resources that were never read.
+    fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
+        let is_expected = waits && !has_read(&self.read, cluster, resource);
+        !is_expected && !self.subscriptions.is_unknown(cluster, resource)
     }
 }
 
@@ -152,10 +159,10 @@ impl Reconciler {
             // The last progress stays true.
             let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
             let mut own = acknowledged(progress.accepted.clone(), lowest);
-            if self.began.elapsed() < KEEPS_UNREAD {
-                let earlier = delivered.sinks.remove(name).unwrap_or_default();
-                keep_unread(&mut own, earlier, |cluster, resource| has_read(&progress.read, cluster, resource));
-            }
+            let (earlier, waits) = (delivered.sinks.remove(name), self.began.elapsed() < KEEPS_UNREAD);
+            keep_unread(&mut own, earlier.unwrap_or_default(), |cluster, resource| {
+                progress.is_obsolete(cluster, resource, waits)
+            });
             delivered.sinks.insert(name.clone(), own);
         }
         delivered.next = shared.advance_handover();
@@ -182,5 +189,30 @@ impl Reconciler {
                 (one.name().to_owned(), one.sink().clone(), subscriptions)
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_progress_is_obsolete_once_it_is_replaced_or_its_resource_was_removed() {
+        let read = |names: &[&str]| {
+            let resources = names.iter().map(|name| (*name).to_owned()).collect();
+            BTreeMap::from([("a".to_owned(), resources)])
+        };
+        let subscriptions = AcceptedVersions::unknown_of("a", "pods.");
+        let progress = SinkProgress { subscriptions, read: read(&["pods.", "nodes."]), ..SinkProgress::default() };
+        for (resource, waits, expected) in [
+            ("nodes.", true, true),
+            ("nodes.", false, true),
+            ("jobs.batch", true, false),
+            ("jobs.batch", false, true),
+            ("pods.", true, false),
+            ("pods.", false, false),
+        ] {
+            assert_eq!(progress.is_obsolete("a", resource, waits), expected, "{resource} {waits}");
+        }
     }
 }

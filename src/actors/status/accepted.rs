@@ -1,6 +1,6 @@
 //! Versions up to which a subscriber has accepted every change, for standby processes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::actors::env::Env;
@@ -14,10 +14,12 @@ use informer_hub_sink::{SourceVersions, resource_key};
 /// Each informer is followed with one mark at a time: the last batch of its cache, and the version that this batch
 /// reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to the version.
 #[derive(Debug, Default)]
-pub struct AcceptedVersions(
+pub struct AcceptedVersions {
     /// By the address of the inbox, which the entry keeps alive.
-    HashMap<usize, Progress>,
-);
+    inboxes: HashMap<usize, Progress>,
+    /// Resources with an informer whose progress is unknown, by cluster.
+    unknown: BTreeMap<String, BTreeSet<String>>,
+}
 
 #[derive(Debug)]
 struct Progress {
@@ -59,7 +61,7 @@ impl AcceptedVersions {
                     let snapshot = snapshots.get(&(origin.resource.gvr.clone(), origin.scope.view.clone()))?;
                     let partition = snapshot.partition(id)?;
                     let address = Arc::as_ptr(&inbox) as usize;
-                    let known = self.0.remove(&address).filter(|known| known.partition == id);
+                    let known = self.inboxes.remove(&address).filter(|known| known.partition == id);
                     let mut progress = known.unwrap_or_else(|| Progress::of(Arc::clone(&inbox), id));
                     progress.advance(partition);
                     let accepted = progress.accepted;
@@ -72,10 +74,30 @@ impl AcceptedVersions {
                 *least = least.zip(accepted).map(|(one, other)| one.min(other));
             }
         }
-        self.0 = seen;
-        let known = |all: BTreeMap<String, Option<u64>>| {
-            all.into_iter().filter_map(|(resource, version)| Some((resource, version?))).collect()
-        };
-        versions.into_iter().map(|(cluster, all)| (cluster, known(all))).collect()
+        (self.inboxes, self.unknown) = (seen, BTreeMap::new());
+        let mut all_known = SourceVersions::new();
+        for (cluster, all) in versions {
+            let known = all_known.entry(cluster.clone()).or_default();
+            for (resource, version) in all {
+                match version {
+                    Some(version) => _ = known.insert(resource, version),
+                    None => _ = self.unknown.entry(cluster.clone()).or_default().insert(resource),
+                }
+            }
+        }
+        all_known
+    }
+
+    /// Returns whether a resource has an informer whose progress was unknown at the last update, as at its start.
+    #[must_use]
+    pub fn is_unknown(&self, cluster: &str, resource: &str) -> bool {
+        self.unknown.get(cluster).is_some_and(|resources| resources.contains(resource))
+    }
+
+    /// Creates the progress of one informer that has just started.
+    #[cfg(test)]
+    pub fn unknown_of(cluster: &str, resource: &str) -> Self {
+        let resources = BTreeSet::from([resource.to_owned()]);
+        Self { unknown: BTreeMap::from([(cluster.to_owned(), resources)]), ..Self::default() }
     }
 }
