@@ -96,7 +96,7 @@ impl AcceptedVersions {
 
     /// Creates the progress of one informer that has just started.
     #[cfg(test)]
-    pub fn unknown_of(cluster: &str, resource: &str) -> Self {
+    pub(crate) fn unknown_of(cluster: &str, resource: &str) -> Self {
         let resources = BTreeSet::from([resource.to_owned()]);
         Self { unknown: BTreeMap::from([(cluster.to_owned(), resources)]), ..Self::default() }
     }
