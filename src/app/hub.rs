@@ -17,17 +17,14 @@ use super::reload::{Reloader, RunningHub};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
+use crate::actors::messages::{FindSubscription, SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sinks::sink::Drain;
-use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
+use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Subscription};
 use crate::cache::OwnerChain;
 #[cfg(feature = "fleet")]
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
-
-/// How long before the shutdown deadline the backlog of the sinks is counted.
-const BACKLOG_CHECK: Duration = Duration::from_millis(50);
 
 /// Error of setting a memory limit. The caller can fix it.
 #[derive(Debug, thiserror::Error)]
@@ -195,26 +192,37 @@ impl Hub {
         &self.system
     }
 
-    /// Stops clusters and informers and drains their pipelines. Returns, by subscriber, the notifications that were
-    /// still queued shortly before the deadline: a full sink accepts none.
+    /// Stops clusters and informers and drains their pipelines. Returns, by sink, the notifications that were left at the
+    /// deadline: a full sink accepts none.
     async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
+        let subscriptions = self.subscriptions_of_sinks().await;
+        let backlog = |(sink, subscription): (String, Arc<Subscription>)| (sink, subscription.backlog());
+        let backlogs: Vec<_> = subscriptions.into_iter().map(backlog).collect();
+        // An error means that the registry had ended already.
+        let _ = self.registry().send(Shutdown { deadline }).await;
         let mut behind = BTreeMap::new();
-        let mut stopping = Box::pin(self.registry().send(Shutdown { deadline }));
-        let nearly = deadline.checked_sub(BACKLOG_CHECK).unwrap_or(deadline);
-        if tokio::time::timeout_at(nearly, &mut stopping).await.is_ok() {
+        if clock::now() < deadline {
             return behind;
         }
-        // The registry answers while it stops the clusters. A late answer is not waited for.
-        let reporter = self.reporter();
-        let look = tokio::time::timeout(Duration::from_secs(1), reporter.report());
-        // An error of `stopping` means that the registry had ended already.
-        let (looked, _) = futures::join!(look, stopping);
-        let Ok(Ok(report)) = looked else { return behind };
-        let informers = report.hub.clusters.into_iter().flat_map(|cluster| cluster.informers);
-        for listener in informers.flat_map(|informer| informer.listeners) {
-            *behind.entry(listener.name).or_default() += listener.pending;
+        for (sink, pending) in backlogs {
+            *behind.entry(sink).or_default() += pending();
         }
         behind
+    }
+
+    /// Returns each subscription with the name of its sink.
+    async fn subscriptions_of_sinks(&self) -> Vec<(String, Arc<Subscription>)> {
+        let followed = |one: &RunningSink| {
+            let ids = one.followed.values().map(|(_, id)| *id).collect::<Vec<_>>();
+            ids.into_iter().map(|id| (one.name().to_owned(), id)).collect::<Vec<_>>()
+        };
+        let followed: Vec<_> = self.running.sinks.lock().iter().flat_map(followed).collect();
+        let found = followed.into_iter().map(async |(sink, id)| {
+            let found = self.registry().send(FindSubscription(id)).await;
+            found.ok().flatten().map(|subscription| (sink, subscription))
+        });
+        let found = tokio::time::timeout(Duration::from_secs(1), join_all(found)).await;
+        found.unwrap_or_default().into_iter().flatten().collect()
     }
 
     /// Ends the hub within `timeout`, in order: reflectors, pipelines, then sinks.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use actix::{Message, Recipient};
@@ -193,6 +194,13 @@ impl Subscription {
     /// Returns all inboxes with their informers.
     pub(in crate::actors) fn inboxes(&self) -> Vec<(Arc<Origin>, Arc<Inbox>)> {
         self.inboxes.lock().clone()
+    }
+
+    /// Returns a function that counts the notifications which the subscriber has not taken, without those of a replay. It
+    /// counts them also after the informers have stopped.
+    pub(crate) fn backlog(&self) -> impl Fn() -> u64 + use<> {
+        let inboxes = self.inboxes();
+        move || inboxes.iter().map(|(_, inbox)| inbox.health.pending.load(Relaxed)).sum()
     }
 
     /// Moves the inbox of an informer to its new origin.
