@@ -158,7 +158,7 @@ impl Decoder {
     /// The error of an ERROR event, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the line is not an event.
     pub fn decode_event(&mut self, line: &[u8]) -> Result<WatchItem, SourceError> {
         let (mut envelope, input) = (Envelope::default(), line);
-        let (found, result) = self.walk(line, |walk| match envelope.read(input, walk)? {
+        let (found, result) = self.walk(line, false, |walk| match envelope.read(input, walk)? {
             end if scan::is_over(input, end) => Ok(end),
             end => Err(end),
         });
@@ -223,30 +223,23 @@ impl Decoder {
     #[must_use]
     pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut envelope = Envelope::default();
-        let (found, result) = self.walk(head, |walk| envelope.read(head, walk));
+        let (found, result) = self.walk(head, false, |walk| envelope.read(head, walk));
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
     /// Walks over an object.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
-        self.walk(json, |walk| walk.value(Trie::ROOT, 0))
+        self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
     /// Walks over the object that was converted last, without a scan of what is not needed.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
-        self.walk_known(json, true, |walk| walk.value(Trie::ROOT, 0))
+        self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
+    /// Walks over `input`, which may be the object that was converted last.
     fn walk<'de>(
-        &mut self,
-        input: &'de [u8],
-        run: impl FnOnce(&mut Walk<'_, 'de>) -> Scanned,
-    ) -> (WalkResult<'de>, Scanned) {
-        self.walk_known(input, false, run)
-    }
-
-    fn walk_known<'de>(
         &mut self,
         input: &'de [u8],
         is_converted: bool,
