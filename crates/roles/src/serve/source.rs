@@ -115,19 +115,14 @@ impl Served {
         }
         let delivered = cursor.version(&self.partition).await;
         let delivered = delivered.map_err(|error| self.failed(ErrorClass::Refused, &error))?;
-        let restored = match delivered {
-            None => None,
-            Some(version) => {
-                let _permit = self.shared.restores.acquire().await;
-                let restored = restore_at(&self.shared.backend, &self.partition, version, &self.shared.io).await;
-                let restored = restored.map_err(|error| self.unrestored(error))?;
-                if restored.is_none() {
-                    let partition = &self.partition;
-                    tracing::warn!(%partition, version, "the log has no state at the cursor; deletions since then are not delivered");
-                }
-                restored
-            }
-        };
+        let Some(version) = delivered else { return Ok(None) };
+        let _permit = self.shared.restores.acquire().await;
+        let restored = restore_at(&self.shared.backend, &self.partition, version, &self.shared.io).await;
+        let restored = restored.map_err(|error| self.unrestored(error))?;
+        if restored.is_none() {
+            let partition = &self.partition;
+            tracing::warn!(%partition, version, "the log has no state at the cursor; deletions since then are not delivered");
+        }
         Ok(restored)
     }
 
@@ -180,8 +175,10 @@ impl Served {
 
     /// Follows the log from the position, until `end`.
     async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
-        // The reflector has the whole first list. One that broke off begins at the cursor again.
-        self.shared.begun.lock().insert(self.partition.clone());
+        if self.shared.params.cursor.is_some() {
+            // The reflector has the whole first list. One that broke off begins at the cursor again.
+            self.shared.begun.lock().insert(self.partition.clone());
+        }
         self.fresh().await?;
         let (subscription, entries) = self.subscribe().await?;
         let watch = Watch { served: self, subscription, entries, end };
