@@ -19,7 +19,7 @@ use super::sources::ClusterSourceState;
 use super::typed::{CacheClient, api_resource};
 use crate::actors::messages::{FindSubscription, SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sinks::sink::Drain;
-use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor, Subscription};
+use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::OwnerChain;
 #[cfg(feature = "fleet")]
 use informer_hub_types::ClusterName;
@@ -195,9 +195,7 @@ impl Hub {
     /// Stops clusters and informers and drains their pipelines. Returns, by sink, the notifications that were left at the
     /// deadline: a full sink accepts none.
     async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
-        let subscriptions = self.subscriptions_of_sinks().await;
-        let backlog = |(sink, subscription): (String, Arc<Subscription>)| (sink, subscription.backlog());
-        let backlogs: Vec<_> = subscriptions.into_iter().map(backlog).collect();
+        let backlogs = self.backlogs_of_sinks().await;
         // An error means that the registry had ended already.
         let _ = self.registry().send(Shutdown { deadline }).await;
         let mut behind = BTreeMap::new();
@@ -210,19 +208,18 @@ impl Hub {
         behind
     }
 
-    /// Returns each subscription with the name of its sink.
-    async fn subscriptions_of_sinks(&self) -> Vec<(String, Arc<Subscription>)> {
-        let followed = |one: &RunningSink| {
-            let ids = one.followed.values().map(|(_, id)| *id).collect::<Vec<_>>();
-            ids.into_iter().map(|id| (one.name().to_owned(), id)).collect::<Vec<_>>()
-        };
-        let followed: Vec<_> = self.running.sinks.lock().iter().flat_map(followed).collect();
-        let found = followed.into_iter().map(async |(sink, id)| {
+    /// Returns, for each subscription, the name of its sink and a function that counts what the sink has not taken.
+    async fn backlogs_of_sinks(&self) -> Vec<(String, impl Fn() -> u64 + use<>)> {
+        let mut followed = Vec::new();
+        for one in &*self.running.sinks.lock() {
+            followed.extend(one.followed.values().map(|(_, id)| (one.name().to_owned(), *id)));
+        }
+        let backlogs = followed.into_iter().map(async |(sink, id)| {
             let found = self.registry().send(FindSubscription(id)).await;
-            found.ok().flatten().map(|subscription| (sink, subscription))
+            found.ok().flatten().map(|subscription| (sink, subscription.backlog()))
         });
-        let found = tokio::time::timeout(Duration::from_secs(1), join_all(found)).await;
-        found.unwrap_or_default().into_iter().flatten().collect()
+        let backlogs = tokio::time::timeout(Duration::from_secs(1), join_all(backlogs)).await;
+        backlogs.unwrap_or_default().into_iter().flatten().collect()
     }
 
     /// Ends the hub within `timeout`, in order: reflectors, pipelines, then sinks.
