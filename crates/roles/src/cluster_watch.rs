@@ -4,12 +4,14 @@
 //! - The requests of a process do not grow with the clusters: one watch, read anew every [`REREAD`] and when its observer
 //!   needs it, and one request for the last revisions per poll.
 //! - That request finds services that do not answer, and a watch that has become silent, which is then opened again.
+//! - A request to a server that dies is lost. So it is sent again each [`REPEAT`], and the first answer counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use informer_hub_fleet::ClusterChange;
+use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, jittered_backoff, rng};
 use parking_lot::Mutex;
@@ -25,6 +27,10 @@ const REREAD: Duration = Duration::from_secs(60);
 const GATHER: Duration = Duration::from_millis(50);
 /// First and longest pause before the watch is opened again after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Time without an answer after which the last revisions are requested once more.
+const REPEAT: Duration = Duration::from_secs(1);
+/// Time within which the watch delivers a change that a request has found, or any other. One that delivers nothing is silent.
+const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
@@ -159,24 +165,66 @@ impl<O: ClusterObserver> Watching<O> {
 
     /// Verifies at each interval that the services answer, and that the watch delivers what they have.
     async fn probe(&self) {
-        let state = &self.state;
+        let mut failures = 0;
         loop {
-            let (read, begun) = (state.progress.lock().read(), clock::now());
-            let asking = tokio::time::timeout(self.patience, self.backend.cluster_revisions()).await;
+            let (read, begun) = (self.state.progress.lock().read(), clock::now());
+            let asking = tokio::time::timeout(self.patience, self.revisions()).await;
             let answer = asking.unwrap_or_else(|_| Err(BackendError("no answer in time".to_owned())));
-            let error = answer.as_ref().err().map(ToString::to_string);
-            if let Ok(stored) = answer {
-                let mut progress = state.progress.lock();
-                if progress.is_behind(read, stored) {
-                    tracing::debug!("the watch of the clusters is behind, opening another");
-                    state.reread.notify_one();
-                } else {
-                    progress.note_stored(stored, begun);
+            self.note(|errors| errors.probe = answer.as_ref().err().map(ToString::to_string));
+            let pause = self.poll.mul_f64(0.75 + 0.5 * rng::unit());
+            let pause = match answer {
+                Ok(stored) => {
+                    failures = 0;
+                    self.verify(read, stored, begun).await;
+                    pause
                 }
-            }
-            self.note(|errors| errors.probe = error);
-            tokio::time::sleep(self.poll.mul_f64(0.75 + 0.5 * rng::unit())).await;
+                Err(_) => {
+                    failures += 1;
+                    jittered_backoff(PAUSE.0, failures, pause)
+                }
+            };
+            tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Returns the first answer about the last revisions.
+    async fn revisions(&self) -> Result<ClusterRevisions, BackendError> {
+        let mut answers = FuturesUnordered::new();
+        loop {
+            answers.push(self.backend.cluster_revisions());
+            tokio::select! {
+                biased;
+                Some(answer) = answers.next() => return answer,
+                () = tokio::time::sleep(REPEAT) => {}
+            }
+        }
+    }
+
+    /// Has another watch opened if this one does not deliver the last revisions, which were requested at `begun`, after `read`.
+    async fn verify(&self, read: ClusterRevisions, stored: ClusterRevisions, begun: Instant) {
+        let is_behind = {
+            let mut progress = self.state.progress.lock();
+            let is_behind = progress.is_behind(read, stored);
+            if !is_behind {
+                progress.note_stored(stored, begun);
+            }
+            is_behind
+        };
+        if is_behind || self.is_silent(stored).await {
+            tracing::debug!("the watch of the clusters is behind, opening another");
+            self.state.reread.notify_one();
+        }
+    }
+
+    /// Returns whether the watch lacks changes up to `stored`, and delivers none for [`DELIVERY`].
+    async fn is_silent(&self, stored: ClusterRevisions) -> bool {
+        let delivered = self.state.progress.lock().read();
+        let is_silent = || self.state.progress.lock().is_silent(delivered, stored);
+        if !is_silent() {
+            return false;
+        }
+        tokio::time::sleep(DELIVERY).await;
+        is_silent()
     }
 
     /// Changes the errors of the services, and passes them to the observer.

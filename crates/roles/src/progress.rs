@@ -80,6 +80,11 @@ impl Progress {
         earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
     }
 
+    /// Returns whether changes up to `stored` are missing, and none has been read after `delivered`.
+    pub(super) fn is_silent(&self, delivered: ClusterRevisions, stored: ClusterRevisions) -> bool {
+        self.is_complete() && self.read == delivered && precedes(self.read, stored)
+    }
+
     fn is_complete(&self) -> bool {
         self.complete == (true, true)
     }
@@ -119,6 +124,19 @@ mod tests {
         let mut progress = complete(5, 5);
         assert!(!progress.is_behind(progress.read(), revisions(5, 6)));
         assert!(progress.is_behind(progress.read(), revisions(5, 6)), "a document is missing");
+    }
+
+    #[test]
+    fn watch_is_silent_if_nothing_arrives_while_changes_are_missing() {
+        let mut progress = complete(5, 5);
+        let delivered = progress.read();
+        assert!(!progress.is_silent(delivered, revisions(5, 5)), "nothing is missing");
+        assert!(progress.is_silent(delivered, revisions(5, 6)));
+        assert!(progress.is_silent(delivered, revisions(9, 5)));
+        progress.note(&ClusterChange::Owner { shard: "c".parse().unwrap(), revision: 7, owner: Ok(None) });
+        assert!(!progress.is_silent(delivered, revisions(9, 5)), "it is slow");
+        progress.begin();
+        assert!(!progress.is_silent(progress.read(), revisions(9, 5)), "another watch reads the first entries");
     }
 
     #[test]

@@ -57,6 +57,8 @@ struct FleetState {
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
+    /// Whether requests are lost.
+    losing: Mutex<bool>,
     /// Number of times that open watches of owners and documents became silent.
     silenced: Mutex<usize>,
     /// Time of the log, which goes on over runtimes.
@@ -107,6 +109,7 @@ impl SimulatedFleet {
             leases: Mutex::default(),
             roster: Mutex::default(),
             down: Mutex::default(),
+            losing: Mutex::default(),
             silenced: Mutex::default(),
             time: Mutex::default(),
         }))
@@ -147,6 +150,12 @@ impl SimulatedFleet {
     pub fn set_down(&self, down: bool) {
         *self.0.down.lock() = down;
         self.0.log.set_down(down);
+    }
+
+    /// Has requests to owners, documents, checkpoints, leases and the roster lost, which end at their deadline, or ends that.
+    #[cfg(test)]
+    pub(crate) fn lose_requests(&self, losing: bool) {
+        *self.0.losing.lock() = losing;
     }
 
     /// Deletes the owners of all clusters.
@@ -223,6 +232,10 @@ impl SimulatedBackend {
             let faults = *fleet.0.faults.lock();
             tokio::time::sleep(faults.delay.mul_f64(rng::unit())).await;
             let failed = || BackendError("the simulated services do not answer".to_owned());
+            if *fleet.0.losing.lock() {
+                tokio::time::sleep(DEADLINE).await;
+                return Err(failed());
+            }
             if *fleet.0.down.lock() || *cut_off.lock() || rng::unit() < faults.failed {
                 return Err(failed());
             }

@@ -96,7 +96,7 @@ fn replica_that_is_cut_off_is_stale_in_time_with_the_reason_and_recovers() {
         served.pass(30).await;
         assert!(served.stale().is_empty());
         served.backend.set_cut_off(true);
-        served.pass(8).await;
+        served.pass(13).await;
         assert!(served.replica.status().error.is_some(), "the error is reported before the clusters are stale");
         assert!(served.stale().is_empty());
         served.pass(5).await;
@@ -118,7 +118,7 @@ fn collector_without_a_sign_of_life_makes_its_clusters_stale() {
         let dead = served.owned.remove(1);
         let released = served.owned.remove(1);
         served.fleet.connect().release(&released).await.unwrap();
-        served.pass(9).await;
+        served.pass(14).await;
         assert!(served.stale().is_empty());
         served.pass(4).await;
         let stale = served.stale();
@@ -143,6 +143,25 @@ fn silent_watch_is_replaced_before_a_cluster_is_stale() {
             for _ in 0..12 {
                 served.pass(1).await;
                 assert!(served.stale().is_empty());
+            }
+        }
+    });
+}
+
+#[test]
+fn killed_server_makes_no_cluster_stale() {
+    run(async || {
+        let mut served = Served::start(5).await;
+        served.pass(5).await;
+        for _ in 0..20 {
+            // Until another server leads the bucket, requests are lost. The watch was served by the one that was killed.
+            served.fleet.silence_watches();
+            served.fleet.lose_requests(true);
+            sleep(Duration::from_secs(8)).await;
+            served.fleet.lose_requests(false);
+            for _ in 0..12 {
+                assert_eq!(served.stale(), Vec::<String>::new());
+                served.pass(1).await;
             }
         }
     });

@@ -75,13 +75,16 @@ async fn replica_follows_the_owners_without_any_one_server_and_is_stale_without_
     })
     .await;
     for at in 0..3 {
+        let watching = async |seconds| {
+            for _ in 0..5 * seconds {
+                sleep(Duration::from_millis(200)).await;
+                assert_eq!(stale(&replica), Vec::<String>::new(), "without server {at}");
+            }
+        };
         servers.kill(at);
-        for _ in 0..60 {
-            sleep(Duration::from_millis(200)).await;
-            assert_eq!(stale(&replica), Vec::<String>::new(), "without server {at}");
-        }
+        watching(12).await;
         servers.restart(at).await;
-        sleep(Duration::from_secs(3)).await;
+        watching(4).await;
     }
     (0..3).for_each(|at| servers.kill(at));
     let died = clock::now();
@@ -92,7 +95,7 @@ async fn replica_follows_the_owners_without_any_one_server_and_is_stale_without_
     })
     .await;
     println!("stale after {:?}: {}", died.elapsed(), stale(&replica)[0]);
-    assert!(died.elapsed() < Duration::from_secs(18), "{:?}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(25), "{:?}", died.elapsed());
     assert!(stale(&replica)[0].starts_with("the services of the fleet do not answer since"));
     for at in 0..3 {
         servers.restart(at).await;
