@@ -32,7 +32,7 @@ impl SinkErrors<'_> {
 /// Returns the parameters of the actor of a sink. Compiles filter and template, and reads secrets and certificates.
 /// Webhook receivers are reached with `dial` if it is given.
 pub(super) fn sink(sink: &SinkConfig, io: &Threads, dial: Option<&Dial>) -> Result<SinkParams, StartError> {
-    let wrong = SinkErrors(&sink.name);
+    let wrong = SinkErrors(sink.table());
     let shape = Arc::new(shape(&sink.body, &wrong)?);
     let transport: Arc<dyn Transport> = match &sink.transport {
         TransportConfig::Webhook(hook) => {
@@ -79,6 +79,7 @@ pub(super) fn limits(sink: &SinkConfig) -> StoreLimits {
 fn selection(sink: &SinkConfig, redaction: Redaction, wrong: &SinkErrors<'_>) -> Result<Selection, StartError> {
     let filter = sink.filter.as_deref().map(Filter::compile).transpose().map_err(wrong.at("filter"))?;
     Ok(Selection {
+        partition: sink.partition,
         events: sink.select.events.clone(),
         namespaces: sink.select.namespaces.clone(),
         initial: sink.initial,

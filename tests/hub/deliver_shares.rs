@@ -1,12 +1,14 @@
 //! Tests of deliverers that share the sinks of a fleet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use informer_hub_config::Config;
 use informer_hub_roles::simulated::SimulatedFleet;
 use informer_hub_sim::Churn;
+use serde_json::Value;
 
 use crate::collect::{Process, SOME_FAULTS, cluster, services};
 use crate::deliver::{Clusters, Deliverer, deletions_have_one_id, events};
@@ -76,6 +78,10 @@ fn each_process_keeps_the_order(files: &[PathBuf]) {
     }
 }
 
+fn ids(events: &[Value]) -> BTreeSet<&str> {
+    events.iter().map(|event| event["id"].as_str().unwrap()).collect()
+}
+
 async fn sinks_are_shared_through_a_kill_and_a_return(seed: u64) {
     let (services, clusters, mut changes) = (services(seed, SOME_FAULTS), cluster(seed, 40), Churn::new(seed));
     let (pods, folder) = (&clusters["c0"], tempfile::tempdir().unwrap());
@@ -111,8 +117,7 @@ async fn sinks_are_shared_through_a_kill_and_a_return(seed: u64) {
         let all = events(&files(sink));
         deletions_have_one_id(&all);
         each_process_keeps_the_order(&files(sink));
-        let ids: BTreeSet<_> = all.iter().map(|event| event["id"].as_str().unwrap()).collect();
-        let repeated = all.len() - ids.len();
+        let repeated = all.len() - ids(&all).len();
         println!("seed {seed}: sink {sink}: {repeated} of {} events are repetitions", all.len());
         assert!(repeated < 150, "seed {seed}: {repeated} of {} events are repetitions", all.len());
     }
@@ -193,5 +198,49 @@ async fn reload_adds_removes_and_returns_sinks_of_deliverers_that_share_them() {
     println!("{} events of the sink that was added again", again.len());
     first.hub.shutdown(Duration::from_secs(10)).await;
     share(&[&second], &[5]).await;
+    collector.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_of_a_sink_are_shared_and_keep_each_object_in_one_partition() {
+    const COUNT: NonZeroU16 = NonZeroU16::new(4).unwrap();
+    let (services, clusters, mut changes) = (services(44, SOME_FAULTS), cluster(44, 60), Churn::new(44));
+    let (pods, folder) = (&clusters["c0"], tempfile::tempdir().unwrap());
+    let collector = Process::start_with("collector", &services, &clusters, &["pods"]).await;
+    let names = ["d0", "d1"];
+    let partitions: Vec<_> = (1..=COUNT.get()).map(|number| format!("audit-{number}-of-{COUNT}")).collect();
+    let start = async |name: &str| {
+        let whole = file_sink("audit", Path::new("of each partition"));
+        let sinks = whole.partitions(COUNT).map(|mut sink| {
+            sink.transport = file_sink(&sink.name, &file(folder.path(), name, &sink.name)).transport;
+            sink
+        });
+        Deliverer::start_with(name, &services, &clusters, (folder.path().to_owned(), sinks.collect())).await
+    };
+    let (first, second) = (start(names[0]).await, start(names[1]).await);
+    let mut created = uids(pods);
+    share(&[&first, &second], &[2, 2]).await;
+    created.extend(change(pods, &mut changes, 80));
+    let of_partition = |sink: &String| events(&names.map(|name| file(folder.path(), name, sink)));
+    let all = || partitions.iter().flat_map(of_partition).collect::<Vec<_>>();
+    receivers_converge(pods, &created, all).await;
+    let kept = delivered_by(&second).await;
+    drop(first);
+    created.extend(change(pods, &mut changes, 80));
+    share(&[&second], &[4]).await;
+    receivers_converge(pods, &created, all).await;
+    deletions_have_one_id(&all());
+    let mut objects = BTreeMap::new();
+    for sink in &partitions {
+        let found: BTreeSet<_> = of_partition(sink).iter().filter_map(uid_of).collect();
+        assert!(found.len() > 5, "{sink} has {} objects", found.len());
+        for uid in found {
+            let other = objects.insert(uid.clone(), sink);
+            assert_eq!(other, None, "{uid} is in {sink} too");
+        }
+        let repeated = of_partition(sink).len() - ids(&of_partition(sink)).len();
+        assert!(!kept.contains(sink) || repeated == 0, "{sink} was not taken over, but repeats {repeated} events");
+        each_process_keeps_the_order(&names.map(|name| file(folder.path(), name, sink)));
+    }
     collector.end().await;
 }

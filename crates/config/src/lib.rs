@@ -49,6 +49,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -79,7 +80,7 @@ pub use informer_hub_types::{
     RateLimit as RateLimitConfig, RetryParams as RetryConfig,
 };
 use informer_hub_types::{
-    ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, StoreLimits,
+    ClusterLabels, ClusterName, ClusterSelector, FieldPath, Fsync, LabelSelector, Selected, SinkPartition, StoreLimits,
 };
 
 /// Checked configuration. [`Config::default`] has neither clusters nor resources; its fields can be set.
@@ -368,8 +369,10 @@ pub enum Projection {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {
-    /// The table's key.
+    /// The table's key; of a partition, followed by `-1-of-4`.
     pub name: String,
+    /// Part of the objects that it delivers; `None` delivers all.
+    pub partition: Option<SinkPartition>,
     /// Selected notifications.
     pub select: SinkMatch,
     /// CEL expression over `object`, `oldObject`, `cluster`, `event`; `None` accepts everything.
@@ -406,6 +409,7 @@ impl SinkConfig {
     pub fn new(name: impl Into<String>, transport: TransportConfig) -> Self {
         Self {
             name: name.into(),
+            partition: None,
             select: SinkMatch::default(),
             filter: None,
             on_filter_error: OnFilterError::default(),
@@ -421,6 +425,22 @@ impl SinkConfig {
             retry: RetryConfig::default(),
             transport,
         }
+    }
+
+    /// Returns the partitions of this sink: sinks of their own, each of which delivers a part of the objects.
+    pub fn partitions(self, count: NonZeroU16) -> impl Iterator<Item = Self> {
+        SinkPartition::all(count).map(move |partition| Self {
+            name: format!("{}-{partition}", self.name),
+            partition: Some(partition),
+            ..self.clone()
+        })
+    }
+
+    /// Returns the key of the table in the configuration.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        let suffix = self.partition.map(|partition| format!("-{partition}"));
+        suffix.and_then(|suffix| self.name.strip_suffix(suffix.as_str())).unwrap_or(&self.name)
     }
 }
 

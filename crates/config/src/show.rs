@@ -211,7 +211,7 @@ fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
 fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     let ["sinks", name, table, key] = keys[..] else { return None };
-    let SinkConfig { batch, retry, .. } = config.sinks.iter().find(|sink| sink.name == name)?;
+    let SinkConfig { batch, retry, .. } = config.sinks.iter().find(|sink| sink.table() == name)?;
     let human = |duration| Some(json!(HumanDuration(duration).to_string()));
     match (table, key) {
         ("batch", "max_events") => Some(json!(batch.max_events)),

@@ -1,18 +1,19 @@
 //! Reader of `[sinks.<name>]`.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::clusters::{KnownClusters, meet, selector};
 use super::error::suggestion;
 use super::rules::is_identity;
-use super::table::Table;
+use super::spans::KeyPath;
+use super::table::{Checker, Table};
 use super::transports::transport;
 use super::units::HumanDuration;
 use super::{
     BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
-    SinkConfig, SinkMatch,
+    SinkConfig, SinkMatch, TransportConfig,
 };
 use informer_hub_types::{FieldPath, StoreLimits, check_name, is_dns_label};
 
@@ -24,6 +25,8 @@ pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Bounds of a sink's disk limits. Less could not store one large object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
+/// Bounds of the partitions of a sink. Each has a lease that every deliverer reads about every 2 s.
+pub(super) const PARTITIONS: RangeInclusive<usize> = 1..=64;
 pub(super) const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
 impl Default for SinkMatch {
@@ -63,6 +66,7 @@ pub(super) fn sinks(
         }
         let mut table = Table::new(checker, path.clone(), value);
         let (transport, body) = transport(&mut table);
+        let partitions = partitions(&mut table, &transport);
         let filter = table.text("filter");
         table.probe("filter", filter.as_deref(), |probes, filter| (probes.filter)(filter));
         let on_filter_error = table.choice("on_filter_error", "choice", ON_FILTER_ERROR);
@@ -85,8 +89,13 @@ pub(super) fn sinks(
             retry: retry(&mut table),
             transport,
             name,
+            partition: None,
         };
         table.finish();
+        if partitions.is_some() && sink.select.events.contains(&EventType::Synced) {
+            let problem = "does not work with match.events = [\"synced\"]: no partition knows that all are synced";
+            checker.mistake(&path.key("partitions"), problem);
+        }
         let is_known = !clusters.is_open && !clusters.tables.is_empty();
         if is_known && checker.is_clean(&path) && !reaches(&sink.select, clusters.tables, resources) {
             checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
@@ -98,9 +107,36 @@ pub(super) fn sinks(
             checker
                 .mistake(&path.key("path"), format!("is also the path of sinks.{}; write different paths", other.name));
         }
-        found.push(sink);
+        let before = found.len();
+        match partitions {
+            Some(count) => found.extend(sink.partitions(count)),
+            None => found.push(sink),
+        }
+        names_are_free(checker, &path, &found, before);
     }
     found
+}
+
+/// Reads `partitions`; `None` is a sink as a whole. Each partition of a file would write to the same path.
+fn partitions(table: &mut Table<'_>, transport: &TransportConfig) -> Option<NonZeroU16> {
+    if !matches!(transport, TransportConfig::Webhook(_) | TransportConfig::Nats(_)) {
+        return None;
+    }
+    let count = table.number("partitions", PARTITIONS)?;
+    NonZeroU16::new(u16::try_from(count).ok()?).filter(|count| count.get() > 1)
+}
+
+/// Notes a mistake if a sink from `first` on has the name of another, or a name that is too long.
+fn names_are_free(checker: &Checker<'_>, path: &KeyPath, all: &[SinkConfig], first: usize) {
+    let (others, added) = all.split_at(first);
+    for sink in added {
+        if let Some(other) = others.iter().find(|other| other.name == sink.name) {
+            let (name, other) = (&sink.name, other.table());
+            checker.mistake(path, format!("has the name {name}, which is a partition of sinks.{other}; rename one"));
+        } else if sink.partition.is_some() && check_name("sink name", &sink.name).is_err() && checker.is_clean(path) {
+            checker.mistake(path, format!("its partition {} has a name of more than 63 characters", sink.name));
+        }
+    }
 }
 
 fn limit(table: &mut Table<'_>, key: &'static str) -> Option<u64> {

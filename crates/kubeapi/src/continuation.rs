@@ -5,11 +5,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use informer_hub_types::{ClusterName, ObjectKey};
+use informer_hub_types::{ClusterName, Fingerprint, ObjectKey};
 use serde::{Deserialize, Serialize};
 
 use crate::encode::json;
-use crate::fingerprint::Fingerprint;
 use crate::{Options, ResourcePath, Root, Status};
 
 /// Form of the tokens that this program writes. Others are refused.
@@ -63,7 +62,7 @@ impl Continuation {
         let (labels, fields) = (options.labels.to_string(), options.fields.to_string());
         let namespace = path.namespace.as_deref().unwrap_or_default();
         let parts = [kind, &clusters, &path.group, &path.version, &path.resource, namespace, &labels, &fields];
-        parts.into_iter().fold(Fingerprint::new(), Fingerprint::text).finish()
+        parts.into_iter().fold(Fingerprint::default(), Fingerprint::text).finish()
     }
 
     /// Writes the token.
@@ -116,7 +115,7 @@ impl Continuation {
     }
 
     fn sum(&self) -> u64 {
-        let numbers = Fingerprint::new().number(self.version).number(self.list);
+        let numbers = Fingerprint::default().number(self.version).number(self.list);
         numbers.text(self.cluster.as_str()).text(self.key.as_str()).finish()
     }
 }

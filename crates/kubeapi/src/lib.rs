@@ -8,7 +8,6 @@ mod discovery;
 mod encode;
 mod failures;
 mod field_selector;
-mod fingerprint;
 mod number;
 mod object;
 mod options;

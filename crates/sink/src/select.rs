@@ -2,11 +2,13 @@
 
 use super::filter::Filter;
 use super::redact::Redaction;
-use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, OnFilterError};
+use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, OnFilterError, SinkPartition};
 
 /// Conditions on the notifications of the informers that a sink listens to.
 #[derive(Debug)]
 pub struct Selection {
+    /// Accepted part of the objects; `None` accepts all. Notifications of the other parts are not counted.
+    pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
     /// Accepted namespaces; empty accepts all objects, including those without a namespace.
@@ -40,6 +42,7 @@ pub enum SelectionResult {
 impl Default for Selection {
     fn default() -> Self {
         Self {
+            partition: None,
             events: vec![EventType::Added, EventType::Updated, EventType::Deleted],
             namespaces: Vec::new(),
             initial: Initial::Skip,
@@ -75,6 +78,12 @@ impl Selection {
                 OnFilterError::Drop => SelectionResult::DropUnfiltered(error),
             },
         }
+    }
+
+    /// Returns whether a notification is of the sink's partition. [`Selection::evaluate`] requires it.
+    #[must_use]
+    pub fn is_in_partition<K>(&self, notification: &Notification<K>) -> bool {
+        self.partition.is_none_or(|partition| partition.contains(notification))
     }
 
     /// Whether a notification's object is in one of the namespaces. A notification without an object is in all of them.

@@ -13,6 +13,7 @@ mod tables;
 use std::cell::RefCell;
 use std::fmt;
 
+use crate::Fingerprint;
 use samples::Samples;
 use statistics::Statistics;
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
@@ -158,9 +159,7 @@ impl Dictionary {
 /// Returns the identifier of a dictionary with this content: a hash, in the range that zstd leaves to private use.
 fn identifier(content: &[u8]) -> u32 {
     const RANGE: u64 = (1 << 31) - (1 << 15);
-    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    let hash = content.iter().fold(0xcbf2_9ce4_8422_2325, fnv);
-    u32::try_from(hash % RANGE).map_or(1 << 15, |hash| hash + (1 << 15))
+    u32::try_from(Fingerprint::default().bytes(content).finish() % RANGE).map_or(1 << 15, |hash| hash + (1 << 15))
 }
 
 thread_local! {

@@ -177,7 +177,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<String> {
     keys.extend(fleet.into_iter().map(str::to_owned));
     let pairs = old.sinks.iter().filter_map(|sink| Some((sink, new.sinks.iter().find(|new| new.name == sink.name)?)));
     for (before, now) in pairs {
-        let SinkConfig { name, journal_limit, dead_letter_limit, .. } = before;
+        let SinkConfig { journal_limit, dead_letter_limit, .. } = before;
+        let name = before.table();
         let limits = [
             ("journal_limit", *journal_limit != now.journal_limit),
             ("dead_letter_limit", *dead_letter_limit != now.dead_letter_limit),

@@ -29,7 +29,7 @@ use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
 use informer_hub_config::{
     ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, FleetConfig, FleetRole, HubConfig, HumanDuration,
 };
-use informer_hub_types::{ClusterName, ClusterSelector, ShardRule, clock};
+use informer_hub_types::{ClusterName, ClusterSelector, ShardRule, SinkPartition, clock};
 
 /// Maximum number of clusters that are checked concurrently.
 const MAX_CONCURRENT: usize = 16;
@@ -196,7 +196,8 @@ async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Durati
 /// Checks which clusters the entries select now. With sources, this is unknown when the configuration is loaded.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
-    let sinks = config.sinks.iter().map(|it| (format!("sinks.{}.match.clusters", it.name), &it.select.clusters));
+    let sinks = config.sinks.iter().filter(|it| it.partition.is_none_or(SinkPartition::is_first));
+    let sinks = sinks.map(|it| (format!("sinks.{}.match.clusters", it.table()), &it.select.clusters));
     for (about, selector) in resources.chain(sinks) {
         let mut warn = |problem: String| {
             let advice = "a source may add one later; otherwise correct the names or labels".to_owned();

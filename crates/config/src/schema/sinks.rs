@@ -6,7 +6,9 @@ use super::node::{
     boolean, bytes, choice, default, duration, human, list, node, pattern, secret, size, table, text, whole,
 };
 use super::{URL, namespaces, paths, selector};
-use crate::sinks::{BATCH_WAIT, BYTES_PER_BATCH, EVENTS_PER_BATCH, FILES, GIVE_UP, RATE, REFUSED, RETRY_DELAY};
+use crate::sinks::{
+    BATCH_WAIT, BYTES_PER_BATCH, EVENTS_PER_BATCH, FILES, GIVE_UP, PARTITIONS, RATE, REFUSED, RETRY_DELAY,
+};
 use crate::transports::{CONCURRENCY, FILE_SIZE, KEEP, SECRET_WORDS, TIMEOUT};
 use crate::{BatchConfig, RetryConfig, WebhookConfig};
 use informer_hub_types::StoreLimits;
@@ -118,6 +120,10 @@ fn network() -> Vec<(&'static str, Value)> {
     vec![
         ("timeout", default(duration("Time limit of one attempt.", &TIMEOUT), human(is.timeout))),
         ("concurrency", default(whole("Maximum number of attempts in flight.", &CONCURRENCY), is.concurrency)),
+        (
+            "partitions",
+            default(whole("Number of parts of the objects, each delivered as a sink of its own.", &PARTITIONS), 1),
+        ),
         ("ca_file", text("PEM file with the receiver's CA. Unset: the system's.")),
         ("client_cert_file", text("PEM file with the client certificate.")),
         ("client_key_file", text("PEM file with the key of the client certificate.")),

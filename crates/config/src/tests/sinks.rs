@@ -129,6 +129,29 @@ fn file_keys_are_checked() {
 }
 
 #[test]
+fn partitions_are_sinks_of_their_own() {
+    let sinks = |lines: &str| Config::from_toml(&format!("{BASE}{SINK}{lines}")).unwrap().sinks;
+    let divided = sinks("partitions = 3\ninitial = \"replay\"\n");
+    let names: Vec<_> = divided.iter().map(|sink| (sink.name.as_str(), sink.table())).collect();
+    assert_eq!(names, [("audit-1-of-3", "audit"), ("audit-2-of-3", "audit"), ("audit-3-of-3", "audit")]);
+    assert!(divided.iter().all(|sink| sink.initial == Initial::Replay && sink.partition.is_some()));
+    let whole = sinks("partitions = 1\n");
+    assert_eq!(
+        (whole.len(), whole[0].name.as_str(), whole[0].table(), whole[0].partition),
+        (1, "audit", "audit", None)
+    );
+    only_in_sink("partitions = 0\n", 1, "expected a whole number from 1 to 64, found 0");
+    only_in_sink("partitions = 65\n", 1, "expected a whole number from 1 to 64, found 65");
+    only_in("type = \"file\"\npath = \"a.jsonl\"\npartitions = 2\n", 3, "unknown key");
+    let synced = "partitions = 2\nmatch = { events = [\"added\", \"synced\"] }\n";
+    only_in_sink(synced, 1, "does not work with match.events = [\"synced\"]");
+    let other = format!("partitions = 2\n{}", SINK.replace("audit]", "audit-2-of-2]"));
+    only_in_sink(&other, 2, "has the name audit-2-of-2, which is a partition of sinks.audit; rename one");
+    let long = SINK.replace("[sinks.audit]", &format!("[sinks.{}]", "a".repeat(60)));
+    only(&format!("{BASE}{long}partitions = 2\n"), 5, "has a name of more than 63 characters");
+}
+
+#[test]
 fn batches_and_retries_have_bounds() {
     only_in_sink("batch = { max_events = 10001 }\n", 1, "batch.max_events: expected a whole number from 1 to 10000");
     only_in_sink("batch = { max_bytes = 10 }\n", 1, "10B is out of range: from 1KiB to 64MiB");

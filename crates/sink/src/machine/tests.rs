@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::test_objects::{added, pod, updated};
 use crate::{EventType, LetterFilter, Outcome, Store, StoreLimits};
 use informer_hub_disk::Disk;
 use informer_hub_sim::disk::{DiskCall, SimDisk};
-use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, clock};
+use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, SinkPartition, clock};
 
 mod refused;
 mod standby;
@@ -179,6 +180,29 @@ fn message_is_answered_once_it_is_on_disk() {
     rig.receiver(|_| Outcome::Accepted);
     rig.run(SECOND);
     assert_eq!(rig.accepted.len(), 4);
+}
+
+#[test]
+fn partitions_deliver_each_object_once_and_count_only_their_own() {
+    let (mut accepted, mut received) = (Vec::new(), 0);
+    for partition in SinkPartition::all(NonZeroU16::new(3).unwrap()) {
+        let mut rig = Rig::new();
+        let selection = Arc::new(Selection { partition: Some(partition), ..Selection::default() });
+        rig.machine.reconfigure(MachineParams { selection, ..params(Arc::clone(&rig.health)) }, rig.now);
+        let whole = rig.send(history(30, 4));
+        let foreign = history(30, 1).into_iter().filter(|notification| !partition.contains(notification));
+        let none = rig.send(foreign.collect());
+        rig.run(SECOND);
+        assert_eq!(rig.answered, [whole, none], "a message of other partitions is answered too");
+        let versions = rig.versions();
+        assert!(versions.len() > 3 && versions.len() < 20, "{partition}: {}", versions.len());
+        assert!(versions.values().all(|versions| *versions == [1, 2, 3, 4]), "{versions:?}");
+        accepted.extend(versions.into_keys());
+        received += rig.health.received.load(Relaxed);
+    }
+    accepted.sort_unstable();
+    accepted.dedup();
+    assert_eq!((accepted.len(), received), (30, 120));
 }
 
 #[test]
