@@ -98,7 +98,7 @@ async fn paced(replicas: usize) -> Run {
     let urls = [server.url.clone()];
     let in_role = |role| {
         let mut fleet = FleetConfig::new("bench", vec![nats.url.clone()], vec![role]);
-        fleet.window_bytes = 1 << 30;
+        fleet.window_bytes = Some(1 << 30);
         fleet
     };
     let mut hubs: Vec<Hub> = Vec::new();

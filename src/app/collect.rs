@@ -15,10 +15,10 @@ use super::fleet_status::{FleetCluster, FleetStatus};
 use super::host::host_name;
 use crate::actors::messages::{AddCluster, RemoveCluster, ReviewClusterInformers, SetClusterLabels};
 use crate::actors::{Env, RegistryActor, RegistryError};
-use informer_hub_config::FleetConfig;
+use informer_hub_config::{FleetConfig, FleetRole, NEW_LOG};
 use informer_hub_roles::{
-    Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, Host, NatsBackend, NatsParams,
-    Zone,
+    Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, FixedLimits, Host, NatsBackend,
+    NatsParams, Zone,
 };
 use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, rng};
 
@@ -38,7 +38,7 @@ impl Collect {
     /// Returns the parameters of a process of a configured fleet.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
-        let mut params = CollectorParams::new(&nats.name, config.window_age);
+        let mut params = CollectorParams::new(&nats.name, nats.max_age);
         let prefer = config.prefer.clone();
         params.zone = config.zone.clone().map(|name| Zone { name, prefer });
         params.shards = ShardRules::new(config.shards.clone());
@@ -48,14 +48,21 @@ impl Collect {
 
 /// Returns the parameters of the connection to NATS, under a new process name.
 pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
+    let collects = config.roles.contains(&FleetRole::Collect);
+    let (replicas, max_age, max_bytes) = NEW_LOG;
     NatsParams {
         servers: config.nats.clone(),
         credentials: config.credentials.clone().map(|secret| Arc::new(move || secret.read()) as Credentials),
         name: process_name(),
         fleet: config.name.clone(),
-        replicas: config.replicas,
-        max_age: config.window_age,
-        max_bytes: config.window_bytes,
+        replicas: config.replicas.unwrap_or(replicas),
+        max_age: config.window_age.unwrap_or(max_age),
+        max_bytes: config.window_bytes.unwrap_or(max_bytes),
+        fixed: FixedLimits {
+            replicas: collects && config.replicas.is_some(),
+            max_age: collects && config.window_age.is_some(),
+            max_bytes: collects && config.window_bytes.is_some(),
+        },
         timeout: TIMEOUT,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use informer_hub_fleet::jetstream::{JetStreamLog, LogParams, Owners};
+use informer_hub_fleet::jetstream::{FixedLimits, JetStreamLog, LogParams, Owners};
 use informer_hub_fleet::{Entry, ReadOutcome, Reader, Record, ResetReason, Subjects};
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ObjectKey, ResourceVersion, Uid, clock};
@@ -137,6 +137,7 @@ pub(crate) fn log_params(replicas: usize) -> LogParams {
         replicas,
         max_age: Duration::from_secs(3600),
         max_bytes: WINDOW_BYTES,
+        fixed: FixedLimits::default(),
         timeout: Duration::from_secs(5),
     }
 }
@@ -427,6 +428,7 @@ async fn check_reports_why_nats_cannot_be_used() {
     };
     let usable = Server::start(&["--jetstream"]).await;
     assert_eq!(check(&usable.url(), "").0, Some(0));
+    finds(check(&usable.url(), "replicas = 3\n"), &["fleet.replicas: the log is to have 3 copies", "is alone"]);
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     finds(
         check(&format!("nats://{closed}"), ""),

@@ -45,12 +45,12 @@ pub struct FleetConfig {
     pub name: String,
     /// Roles of the process.
     pub roles: Vec<FleetRole>,
-    /// Copies of the log and the buckets. Default 1.
-    pub replicas: usize,
-    /// Age at which the log removes changes. Default 1 h.
-    pub window_age: Duration,
-    /// Size of the log at which it removes the oldest changes. Default 8 GiB.
-    pub window_bytes: u64,
+    /// Copies of the log and the buckets; `None` keeps what exists, and creates a new log with 1.
+    pub replicas: Option<usize>,
+    /// Age at which the log removes changes; `None` keeps what exists, and creates a new log with 1 h.
+    pub window_age: Option<Duration>,
+    /// Size of the log at which it removes the oldest changes; `None` keeps what exists, and creates a new log with 8 GiB.
+    pub window_bytes: Option<u64>,
     /// Zone of the process.
     pub zone: Option<String>,
     /// Labels of the clusters that prefer collectors in the zone.
@@ -59,11 +59,14 @@ pub struct FleetConfig {
     pub shards: Vec<ShardRule>,
 }
 
+/// Limits of a log that is created without `replicas` and `window`: copies, age and size.
+pub const NEW_LOG: (usize, Duration, u64) = (1, Duration::from_secs(3600), 8 << 30);
+
 impl FleetConfig {
     /// Returns a configuration with the default values.
     #[must_use]
     pub fn new(name: &str, nats: Vec<String>, roles: Vec<FleetRole>) -> Self {
-        let (replicas, window_age, window_bytes) = (1, Duration::from_secs(3600), 8 << 30);
+        let (replicas, window_age, window_bytes) = (None, None, None);
         let (credentials, zone, prefer, shards) = Default::default();
         let name = name.to_owned();
         Self { nats, credentials, name, roles, replicas, window_age, window_bytes, zone, prefer, shards }
@@ -137,9 +140,9 @@ pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> Fleet
         prefer,
         shards,
         credentials,
-        replicas: replicas.unwrap_or(default.replicas),
-        window_age: age.unwrap_or(default.window_age),
-        window_bytes: bytes.map_or(default.window_bytes, |bytes| bytes as u64),
+        replicas,
+        window_age: age,
+        window_bytes: bytes.map(|bytes| bytes as u64),
         ..default
     }
 }

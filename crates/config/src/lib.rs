@@ -55,7 +55,7 @@ use std::time::Duration;
 
 pub use self::audit_config::{AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig};
 pub use self::error::{ConfigErrors, Mistake};
-pub use self::fleet_config::{FleetConfig, FleetRole, fleet_keys_to_restart};
+pub use self::fleet_config::{FleetConfig, FleetRole, NEW_LOG, fleet_keys_to_restart};
 pub use self::ha::{HaConfig, LeaseConfig};
 pub use self::probes::{KeyProblem, Probes, WrongKubeconfig};
 pub use self::reader_config::{

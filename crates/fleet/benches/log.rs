@@ -17,7 +17,7 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Config;
 use bytes::Bytes;
 use futures::StreamExt;
-use informer_hub_fleet::jetstream::{JetStreamLog, LogParams};
+use informer_hub_fleet::jetstream::{FixedLimits, JetStreamLog, LogParams};
 use informer_hub_fleet::writer::OfferError;
 use informer_hub_fleet::{
     Partition, ReadOutcome, Reader, Record, ResetReason, Subjects, Writer, WriterEvent, WriterParams,
@@ -120,6 +120,7 @@ async fn log(url: &str, round: usize, bodies: &[Bytes], compress: bool) -> f64 {
         replicas: 1,
         max_age: Duration::from_secs(3600),
         max_bytes: 1 << 30,
+        fixed: FixedLimits::default(),
         timeout: TIMEOUT,
     };
     let client = connect(url).await;

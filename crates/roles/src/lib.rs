@@ -55,6 +55,6 @@ pub use collect::{Collector, CollectorParams, CollectorStatus, ConnectorWrap, Ho
 pub use informer_hub_fleet::Ownership;
 pub use informer_hub_fleet::roster::{Deliverer, Member, MoveInProgress, RosterEntry, RosterItem};
 #[cfg(feature = "nats")]
-pub use nats::{Credentials, FleetRoster, LeaseHolder, NatsBackend, NatsParams, NatsProblem};
+pub use nats::{Credentials, FixedLimits, FleetRoster, LeaseHolder, NatsBackend, NatsParams, NatsProblem};
 pub use roster_store::RosterStore;
 pub use serve::{Cursor, Replica, ReplicaParams, ReplicaStatus, ServedShard, Stale};

@@ -10,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -17,18 +18,24 @@ use futures::stream::{self, StreamExt};
 use informer_hub_fleet::jetstream::{
     Buckets, Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, probe,
 };
+use informer_hub_fleet::kept::Retained;
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
+use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Shard, jittered_backoff, with_causes};
+use parking_lot::Mutex as SyncMutex;
 use tokio::sync::{Mutex, OnceCell};
 
+pub use informer_hub_fleet::jetstream::FixedLimits;
 pub use steering::{FleetRoster, LeaseHolder};
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
 
 /// Largest checkpoint that is read, compressed.
 const LARGEST_CHECKPOINT: usize = 4 << 30;
+/// First pause between attempts to open the services.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between attempts to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -46,12 +53,14 @@ pub struct NatsParams {
     pub name: String,
     /// Name of the fleet.
     pub fleet: String,
-    /// Copies of the log, the buckets and the checkpoints.
+    /// Copies of the log. New buckets and checkpoints have as many as the log.
     pub replicas: usize,
     /// Age at which the log removes entries.
     pub max_age: Duration,
     /// Size of the log at which it removes the oldest entries.
     pub max_bytes: u64,
+    /// Those of the three limits that an existing log is changed to. A new log has all of them.
+    pub fixed: FixedLimits,
     /// Deadline of a request.
     pub timeout: Duration,
 }
@@ -68,6 +77,16 @@ pub struct NatsBackend(Arc<Connecting>);
 struct Connecting {
     params: NatsParams,
     services: OnceCell<Arc<Services>>,
+    failed: SyncMutex<Option<Failed>>,
+}
+
+/// Failed attempts to open the services.
+struct Failed {
+    error: BackendError,
+    /// Attempts that have failed since the start.
+    attempts: u32,
+    /// When the next attempt may begin.
+    until: Instant,
 }
 
 struct Services {
@@ -88,7 +107,7 @@ impl NatsBackend {
     /// Creates a backend that is not connected yet.
     #[must_use]
     pub fn new(params: NatsParams) -> Self {
-        Self(Arc::new(Connecting { params, services: OnceCell::new() }))
+        Self(Arc::new(Connecting { params, services: OnceCell::new(), failed: SyncMutex::default() }))
     }
 
     /// Performs a request, once the services are open.
@@ -104,7 +123,11 @@ impl NatsBackend {
                 Ok(answer) => Ok(answer),
                 Err(error) => {
                     services.restore(&error).await;
-                    Err(failure(&error))
+                    let BackendError(cause) = failure(&error);
+                    Err(BackendError(match services.client.connection_state() {
+                        State::Connected => cause,
+                        _ => format!("no connection to {}: {cause}", connecting.params.servers.join(", ")),
+                    }))
                 }
             }
         })
@@ -114,19 +137,37 @@ impl NatsBackend {
 impl Connecting {
     async fn services(&self) -> Result<Arc<Services>, BackendError> {
         // Boxed: every request contains this future.
-        let services = self.services.get_or_try_init(|| async { Box::pin(self.connect()).await.map(Arc::new) });
+        let services = self.services.get_or_try_init(|| async { Box::pin(self.open()).await.map(Arc::new) });
         services.await.cloned()
+    }
+
+    /// Opens the services. All requests share the attempts, with exponential backoff; one in between fails as the last attempt.
+    async fn open(&self) -> Result<Services, BackendError> {
+        let recent = |failed: &&Failed| clock::now() < failed.until;
+        if let Some(failed) = self.failed.lock().as_ref().filter(recent) {
+            return Err(failed.error.clone());
+        }
+        let opened = self.connect().await;
+        let mut failed = self.failed.lock();
+        if let Err(error) = &opened {
+            let attempts = failed.as_ref().map_or(0, |failed| failed.attempts).saturating_add(1);
+            let until = clock::now() + jittered_backoff(FIRST_PAUSE, attempts, LONGEST_PAUSE);
+            *failed = Some(Failed { error: error.clone(), attempts, until });
+        }
+        opened
     }
 
     async fn connect(&self) -> Result<Services, BackendError> {
         let params = &self.params;
         let subjects = params.subjects().map_err(|error| failure(&error))?;
         let client = params.connect(&params.servers).await.map_err(|error| failure(&error))?;
-        let NatsParams { replicas, max_age, max_bytes, timeout, .. } = *params;
-        let log = LogParams { subjects: subjects.clone(), replicas, max_age, max_bytes, timeout };
+        let NatsParams { replicas, max_age, max_bytes, fixed, timeout, .. } = *params;
+        let log = LogParams { subjects: subjects.clone(), replicas, max_age, max_bytes, fixed, timeout };
         let opened = async {
+            let log = JetStreamLog::open(client.clone(), log).await?;
+            let replicas = log.replicas();
             Ok(Services {
-                log: JetStreamLog::open(client.clone(), log).await?,
+                log,
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 documents: Documents::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 roster: RosterBucket::open(client.clone(), &subjects, replicas, timeout).await?,
@@ -142,7 +183,7 @@ impl Connecting {
 
     async fn lease(&self, name: &str, request: &lease::Request) -> Result<lease::Answer, BackendError> {
         let services = self.services().await?;
-        let NatsParams { replicas, timeout, .. } = self.params;
+        let (replicas, timeout) = (services.log.replicas(), self.params.timeout);
         let subjects = self.params.subjects().map_err(|error| failure(&error))?;
         let opening = async {
             let mut opened = services.leases.lock().await;
@@ -238,8 +279,13 @@ impl NatsParams {
             }
         }
         let Some(client) = clients.into_iter().next() else { return (problems, false) };
-        match probe(client, &subjects, self.timeout).await {
-            Ok(()) => (problems, true),
+        match probe(client.clone(), &subjects, self.timeout).await {
+            // A server by itself names no cluster.
+            Ok(false) if self.replicas > 1 && client.server_info().cluster.is_none() => {
+                problems.push(NatsProblem::NoCluster { replicas: self.replicas });
+                (problems, false)
+            }
+            Ok(_) => (problems, true),
             Err(error) => {
                 let cause = with_causes(&error);
                 problems.push(match error {
@@ -291,6 +337,12 @@ pub enum NatsProblem {
         /// Cause.
         String,
     ),
+    /// A new log has several copies, and the server is not a part of a NATS cluster.
+    #[error("the log is to have {replicas} copies, and the NATS server is alone")]
+    NoCluster {
+        /// Copies.
+        replicas: usize,
+    },
     /// Other problem.
     #[error("{0}")]
     Other(
@@ -336,8 +388,8 @@ impl Backend for NatsBackend {
         })
     }
 
-    fn end(&self) -> Answered<Option<Sequence>> {
-        self.perform(move |services| async move { Ok(services.log.retained().await?.end()) })
+    fn retained(&self) -> Answered<Retained> {
+        self.perform(move |services| async move { services.log.retained().await })
     }
 
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>> {

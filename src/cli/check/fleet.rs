@@ -48,6 +48,9 @@ fn of_problem(level: Level, problem: &NatsProblem) -> Finding {
         NatsProblem::NoJetStream(_) => {
             ("nats", "enable JetStream on the servers (nats-server --jetstream) and for the account")
         }
+        NatsProblem::NoCluster { .. } => {
+            ("replicas", "name a cluster of at least as many servers in fleet.nats, or set fleet.replicas = 1")
+        }
         NatsProblem::ForeignStream(_) => ("name", "choose another name, or remove that stream"),
         _ => ("nats", "check the rights of the account to $JS.API.> and the log of the servers"),
     };

@@ -3,23 +3,22 @@
 use serde_json::{Value, json};
 
 use super::node::{bytes, default, duration, human, labels, list, named, pattern, secret, size, table, text};
-use crate::FleetConfig;
-use crate::fleet_config::{ROLES, WINDOW_AGE, WINDOW_BYTES};
+use crate::fleet_config::{NEW_LOG, ROLES, WINDOW_AGE, WINDOW_BYTES};
 
 /// `[fleet]`.
 pub(super) fn fleet() -> Value {
-    let is = FleetConfig::new("", Vec::new(), Vec::new());
+    let (copies, age, size_of_log) = NEW_LOG;
     let window = table(
-        "How much of the log is kept. Changes beyond either limit are removed.",
+        "How much of the log is kept. Changes beyond either limit are removed. Without a key, an existing log keeps its limit.",
         vec![
-            ("age", default(duration("Age of changes.", &WINDOW_AGE), human(is.window_age))),
-            ("bytes", default(size("Size of the log.", &WINDOW_BYTES), bytes(is.window_bytes))),
+            ("age", default(duration("Age of changes.", &WINDOW_AGE), human(age))),
+            ("bytes", default(size("Size of the log.", &WINDOW_BYTES), bytes(size_of_log))),
         ],
     );
     let url = json!({ "type": "string", "pattern": "^(nats|tls)://[^/@,\\s]+$" });
     let words: Vec<_> = ROLES.iter().map(|(word, _)| word).collect();
     let replicas = json!({
-        "description": "Copies of the log and its buckets, an odd number of at most the servers of the NATS cluster.",
+        "description": "Copies of the log and its buckets, an odd number of at most the servers of the NATS cluster. Without the key, an existing log keeps its number.",
         "type": "integer",
         "enum": [1, 3, 5],
     });
@@ -40,7 +39,7 @@ pub(super) fn fleet() -> Value {
                     &json!({ "enum": words }),
                 ),
             ),
-            ("replicas", default(replicas, is.replicas)),
+            ("replicas", default(replicas, copies)),
             ("window", default(window, json!({}))),
             ("zone", text("Zone of the process. Requires prefer.")),
             ("prefer", prefer),

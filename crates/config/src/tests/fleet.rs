@@ -23,9 +23,9 @@ fn keys_are_read() {
     assert_eq!(fleet(""), default);
     let expected = FleetConfig {
         credentials: Some(Secret::Env("CREDS".to_owned())),
-        replicas: 3,
-        window_age: Duration::from_secs(7200),
-        window_bytes: 1 << 30,
+        replicas: Some(3),
+        window_age: Some(Duration::from_secs(7200)),
+        window_bytes: Some(1 << 30),
         zone: Some("eu-west".to_owned()),
         prefer: ClusterLabels::from([("region".to_owned(), "eu".to_owned())]),
         ..default.clone()

@@ -33,6 +33,18 @@ const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Appends that may wait for the server at once. A writer's window is smaller.
 const IN_FLIGHT: usize = 4096;
 
+/// Limits of a log that an existing stream is changed to. A new stream has all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each concerns another limit")]
+pub struct FixedLimits {
+    /// [`LogParams::replicas`].
+    pub replicas: bool,
+    /// [`LogParams::max_age`].
+    pub max_age: bool,
+    /// [`LogParams::max_bytes`].
+    pub max_bytes: bool,
+}
+
 /// Parameters of a [`JetStreamLog`].
 #[derive(Clone, Debug)]
 pub struct LogParams {
@@ -44,6 +56,8 @@ pub struct LogParams {
     pub max_age: Duration,
     /// Size of the stream at which the oldest entries are removed.
     pub max_bytes: u64,
+    /// Limits that an existing stream is changed to.
+    pub fixed: FixedLimits,
     /// Time after which a request fails.
     pub timeout: Duration,
 }
@@ -62,31 +76,36 @@ pub struct JetStreamLog {
 }
 
 impl JetStreamLog {
-    /// Opens the fleet's stream. Creates it, or changes its limits, as the parameters require.
+    /// Opens the fleet's stream. Creates it, or changes those of its limits that the parameters fix.
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub async fn open(client: async_nats::Client, params: LogParams) -> Result<Self, NatsError> {
+    pub async fn open(client: async_nats::Client, mut params: LogParams) -> Result<Self, NatsError> {
         let context = context(client, params.timeout, IN_FLIGHT);
         let name = stream_name(&params.subjects);
         let wanted = config(&params, &name);
         let action = || format!("open stream {name}");
         let (_, found) = find_or_create(&context, &wanted).await?;
         check_origin(&found)?;
-        let limits = |config: &Config| (config.max_age, config.max_bytes, config.num_replicas);
-        if limits(&found) != limits(&wanted) {
-            let changed = Config {
-                max_age: wanted.max_age,
-                max_bytes: wanted.max_bytes,
-                num_replicas: wanted.num_replicas,
-                ..found
-            };
-            context.update_stream(changed).await.map_err(NatsError::request(action()))?;
+        let changed = with_fixed(&found, &wanted, params.fixed);
+        if limits(&found) != limits(&changed) {
+            context.update_stream(changed.clone()).await.map_err(NatsError::request(action()))?;
+            let (before, after) = (limits(&found), limits(&changed));
+            tracing::warn!(stream = name, ?before, ?after, "changed copies, age or bytes of the log, as configured");
         }
+        (params.replicas, params.max_age) = (changed.num_replicas, changed.max_age);
+        // Negative without a limit.
+        params.max_bytes = u64::try_from(changed.max_bytes).unwrap_or(u64::MAX);
         let stream = context.get_stream_no_info(&name).await.map_err(NatsError::request(action()))?;
         let (sender, receiver) = mpsc::channel(IN_FLIGHT);
         let runtime = Handle::current();
         Ok(Self { params, context, stream, runtime, sender, receiver, received: VecDeque::new() })
+    }
+
+    /// Returns the number of copies of each message.
+    #[must_use]
+    pub fn replicas(&self) -> usize {
+        self.params.replicas
     }
 
     /// Creates the stream again if an operator has deleted it. Returns whether this process has.
@@ -241,6 +260,22 @@ pub(super) fn stream_name(subjects: &Subjects) -> String {
     format!("{}-log", subjects.fleet())
 }
 
+/// Copies, age and bytes of a stream.
+fn limits(config: &Config) -> (usize, Duration, i64) {
+    (config.num_replicas, config.max_age, config.max_bytes)
+}
+
+/// Returns the configuration of a stream with the fixed limits of another one.
+fn with_fixed(found: &Config, wanted: &Config, fixed: FixedLimits) -> Config {
+    let of = |fixed: bool| if fixed { wanted } else { found };
+    Config {
+        num_replicas: of(fixed.replicas).num_replicas,
+        max_age: of(fixed.max_age).max_age,
+        max_bytes: of(fixed.max_bytes).max_bytes,
+        ..found.clone()
+    }
+}
+
 fn config(params: &LogParams, name: &str) -> Config {
     Config {
         name: name.to_owned(),
@@ -260,4 +295,30 @@ fn config(params: &LogParams, name: &str) -> Config {
 pub(super) fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
     let missing = async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND;
     matches!(error.kind(), GetStreamErrorKind::JetStream(cause) if cause.error_code() == missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_fixed_limits_of_an_existing_log_change() {
+        let of = |num_replicas, seconds, max_bytes| Config {
+            name: "prod-log".to_owned(),
+            num_replicas,
+            max_age: Duration::from_secs(seconds),
+            max_bytes,
+            ..Config::default()
+        };
+        let (found, wanted) = (Config { max_messages: 7, ..of(3, 60, 100) }, of(1, 3600, 200));
+        let with = |fixed| {
+            let changed = with_fixed(&found, &wanted, fixed);
+            assert_eq!(changed.max_messages, 7);
+            limits(&changed)
+        };
+        assert_eq!(with(FixedLimits::default()), (3, Duration::from_secs(60), 100));
+        assert_eq!(with(FixedLimits { max_age: true, ..FixedLimits::default() }), (3, Duration::from_secs(3600), 100));
+        let all = FixedLimits { replicas: true, max_age: true, max_bytes: true };
+        assert_eq!(with(all), limits(&wanted));
+    }
 }

@@ -36,7 +36,7 @@ pub use buckets::Buckets;
 pub use checkpoints::Checkpoints;
 pub use documents::Documents;
 pub use leases::Leases;
-pub use log::{JetStreamLog, LogParams};
+pub use log::{FixedLimits, JetStreamLog, LogParams};
 pub use owners::Owners;
 pub use probe::probe;
 pub use roster::RosterBucket;

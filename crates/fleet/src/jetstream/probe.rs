@@ -11,11 +11,12 @@ use crate::partition::Subjects;
 /// Requests of a probe that wait for the server at once.
 const IN_FLIGHT: usize = 1;
 
-/// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists.
+/// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists. Returns whether
+/// it exists.
 ///
 /// # Errors
 /// [`NatsError::NoJetStream`], [`NatsError::ForeignStream`], or a failed request.
-pub async fn probe(client: async_nats::Client, subjects: &Subjects, timeout: Duration) -> Result<(), NatsError> {
+pub async fn probe(client: async_nats::Client, subjects: &Subjects, timeout: Duration) -> Result<bool, NatsError> {
     let context = context(client, timeout, IN_FLIGHT);
     context.query_account().await.map_err(|error| match error.kind() {
         AccountErrorKind::JetStreamUnavailable | AccountErrorKind::JetStream(_) => {
@@ -25,8 +26,8 @@ pub async fn probe(client: async_nats::Client, subjects: &Subjects, timeout: Dur
     })?;
     let name = stream_name(subjects);
     match context.get_stream(&name).await {
-        Ok(stream) => check_origin(&stream.cached_info().config),
-        Err(error) if is_missing(&error) => Ok(()),
+        Ok(stream) => check_origin(&stream.cached_info().config).map(|()| true),
+        Err(error) if is_missing(&error) => Ok(false),
         Err(error) => Err(NatsError::request(format!("read stream {name}"))(error)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use informer_hub_fleet::jetstream::{JetStreamLog, LogParams};
+use informer_hub_fleet::jetstream::{FixedLimits, JetStreamLog, LogParams};
 use informer_hub_fleet::writer::OfferError;
 use informer_hub_fleet::{Partition, Record, Subjects, Writer, WriterEvent, WriterParams};
 use informer_hub_types::{ClusterName, Gvr, clock};
@@ -27,6 +27,7 @@ pub(crate) fn params(replicas: usize) -> LogParams {
         replicas,
         max_age: Duration::from_secs(3600),
         max_bytes: 1 << 30,
+        fixed: FixedLimits { replicas: true, max_age: true, max_bytes: true },
         timeout: Duration::from_secs(2),
     }
 }

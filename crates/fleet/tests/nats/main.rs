@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use informer_hub_fleet::checkpoint::{CheckpointReader, CheckpointWriter};
 use informer_hub_fleet::jetstream::{
-    Buckets, Checkpoints, JetStreamLog, Leases, NatsError, Owners, RosterBucket, Tail,
+    Buckets, Checkpoints, FixedLimits, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, Tail,
 };
 use informer_hub_fleet::kept::Retained;
 use informer_hub_fleet::reader::PartitionState;
@@ -195,7 +195,7 @@ async fn recreated_stream_is_noticed_by_writer_and_reader() {
 async fn retention_leaves_a_gap_that_the_reader_finds() {
     let servers = Servers::start(1).await;
     let client = servers.client().await;
-    let small = informer_hub_fleet::jetstream::LogParams { max_bytes: 20_000, ..params(1) };
+    let small = LogParams { max_bytes: 20_000, ..params(1) };
     let log = JetStreamLog::open(client.clone(), small).await.unwrap();
     let (mut collector, c) = (Collector::with(client, log), partition("c"));
     collector.claim(&c, 1).await;
@@ -214,6 +214,31 @@ async fn retention_leaves_a_gap_that_the_reader_finds() {
     let mut tail = open_tail(&collector.log, reader.position(), subjects().all()).await;
     assert!(matches!(reader.read(&next(&mut tail).await), Ok(ReadOutcome::Gap(_))));
     assert_eq!(reader.incomplete().count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn existing_log_keeps_the_limits_that_a_process_does_not_fix() {
+    let servers = Servers::start(1).await;
+    let client = servers.client().await;
+    let context = async_nats::jetstream::new(client.clone());
+    let limits = async || {
+        let config = context.get_stream("test-log").await.unwrap().cached_info().config.clone();
+        (config.max_age.as_secs(), config.max_bytes)
+    };
+    let open = async |seconds, max_bytes, fixed| {
+        let max_age = Duration::from_secs(seconds);
+        let params = LogParams { max_age, max_bytes, fixed, ..params(1) };
+        JetStreamLog::open(client.clone(), params).await.unwrap()
+    };
+    open(600, 1 << 20, FixedLimits::default()).await;
+    assert_eq!(limits().await, (600, 1 << 20), "a new log has the limits of its first process");
+    let log = open(60, 1 << 30, FixedLimits::default()).await;
+    assert_eq!(limits().await, (600, 1 << 20));
+    open(60, 2 << 20, FixedLimits { max_bytes: true, ..FixedLimits::default() }).await;
+    assert_eq!(limits().await, (600, 2 << 20));
+    context.delete_stream("test-log").await.unwrap();
+    assert!(log.restore().await.unwrap());
+    assert_eq!(limits().await, (600, 1 << 20), "as the process has found it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -321,7 +346,7 @@ async fn checkpoint_whose_contents_are_lost_is_passed_over_and_stored_again() {
     let (client, c) = (servers.client().await, partition("c"));
     let timeout = Duration::from_secs(1);
     let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, timeout).await.unwrap();
-    let log = Retained { first: 1, last: 100, middle: 0 };
+    let log = Retained { first: 1, last: 100, middle: 0, is_half_full: false, max_age: DEADLINE };
     checkpoints.save(&c, 10, log, "a", &written(10)).await.unwrap();
     let newest = checkpoints.save(&c, 50, log, "a", &written(50)).await.unwrap().unwrap();
     let context = async_nats::jetstream::new(client);
@@ -348,7 +373,7 @@ async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let (client, c) = (servers.client().await, partition("c"));
     let checkpoints = Checkpoints::open(client.clone(), subjects(), 1, DEADLINE).await.unwrap();
     assert_eq!(checkpoints.load(&c, None, 1 << 20).await.unwrap(), None);
-    let log = |first: u64| Retained { first, last: 100, middle: 0 };
+    let log = |first: u64| Retained { first, last: 100, middle: 0, is_half_full: false, max_age: DEADLINE };
     for (sequence, saved) in [(10, true), (30, true), (20, false), (30, false), (50, true), (70, true)] {
         let name = checkpoints.save(&c, sequence, log(1), "a", &written(sequence)).await.unwrap();
         assert_eq!(name.is_some(), saved, "{sequence}");

@@ -23,7 +23,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use informer_hub_roles::{Backend, Collector, CollectorParams, ConnectorWrap, Host, NatsBackend, NatsParams};
+use informer_hub_roles::{
+    Backend, Collector, CollectorParams, ConnectorWrap, FixedLimits, Host, NatsBackend, NatsParams,
+};
 use informer_hub_types::{Shard, clock};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -49,6 +51,7 @@ fn params(name: &str, servers: &Servers, replicas: usize) -> NatsParams {
         replicas,
         max_age: Duration::from_secs(3600),
         max_bytes: 1 << 30,
+        fixed: FixedLimits::default(),
         timeout: Duration::from_secs(2),
     }
 }
