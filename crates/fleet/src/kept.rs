@@ -31,6 +31,10 @@ pub struct Retained {
     pub last: Sequence,
     /// Unix time in seconds in the middle of the time that the log retains, or will retain once it is full.
     pub middle: i64,
+    /// Whether the log has more than half of its maximum size, so that the size may remove entries long before their age.
+    pub is_half_full: bool,
+    /// Age at which entries are removed.
+    pub max_age: Duration,
 }
 
 impl Retained {
@@ -41,7 +45,15 @@ impl Retained {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
         let until_full = span.saturating_mul(size.1.into()).checked_div(size.0.into()).unwrap_or(u128::MAX);
         let half = i64::try_from(until_full.min(max_age.as_secs().into()) / 2).unwrap_or(i64::MAX);
-        Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half) }
+        let (bytes, max_bytes) = size;
+        let is_half_full = bytes > max_bytes / 2;
+        Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half), is_half_full, max_age }
+    }
+
+    /// Returns whether an entry is in the older half of a log that is half full: the log may soon remove what follows it.
+    #[must_use]
+    pub fn may_soon_pass(&self, sequence: Sequence) -> bool {
+        self.is_half_full && sequence < self.first + self.last.saturating_sub(self.first) / 2
     }
 
     /// Returns the sequence of the last entry; `None` if the log is empty.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
+use informer_hub_fleet::kept::Retained;
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence};
 use informer_hub_lease as lease;
 use informer_hub_types::Shard;
@@ -33,11 +34,11 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Follows the entries of all partitions after a sequence; without one, those that are stored after the call. Returns the
     /// sequence after which the stream begins.
     ///
-    /// A tail may become silent without an end. So its reader compares what it has read with [`Backend::end`].
+    /// A tail may become silent without an end. So its reader compares what it has read with [`Backend::retained`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 
-    /// Returns the sequence of the last retained entry of all partitions; `None` if there is none.
-    fn end(&self) -> Answered<Option<Sequence>>;
+    /// Returns what the log retains of all partitions.
+    fn retained(&self) -> Answered<Retained>;
 
     /// Returns the ownership of a shard.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;

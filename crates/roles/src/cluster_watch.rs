@@ -171,18 +171,14 @@ impl<O: ClusterObserver> Watching<O> {
             let asking = tokio::time::timeout(self.patience, self.revisions()).await;
             let answer = asking.unwrap_or_else(|_| Err(BackendError("no answer in time".to_owned())));
             self.note(|errors| errors.probe = answer.as_ref().err().map(ToString::to_string));
-            let pause = self.poll.mul_f64(0.75 + 0.5 * rng::unit());
-            let pause = match answer {
-                Ok(stored) => {
-                    failures = 0;
-                    self.verify(read, stored, begun).await;
-                    pause
-                }
-                Err(_) => {
-                    failures += 1;
-                    jittered_backoff(PAUSE.0, failures, pause)
-                }
-            };
+            let mut pause = self.poll.mul_f64(0.75 + 0.5 * rng::unit());
+            if let Ok(stored) = answer {
+                failures = 0;
+                self.verify(read, stored, begun).await;
+            } else {
+                failures += 1;
+                pause = jittered_backoff(PAUSE.0, failures, pause);
+            }
             tokio::time::sleep(pause).await;
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use informer_hub_fleet::kept::{self, Kept};
+use informer_hub_fleet::kept::{self, Kept, Retained};
 use informer_hub_fleet::roster::{MoveInProgress, RosterItem};
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
 use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
@@ -317,8 +317,8 @@ impl Backend for SimulatedBackend {
         })
     }
 
-    fn end(&self) -> Answered<Option<Sequence>> {
-        self.perform(|fleet| fleet.log.retained().end())
+    fn retained(&self) -> Answered<Retained> {
+        self.perform(|fleet| fleet.log.retained())
     }
 
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>> {

@@ -11,6 +11,7 @@ mod rebalance;
 pub(crate) mod replica;
 mod upgrade;
 mod watch;
+mod window;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

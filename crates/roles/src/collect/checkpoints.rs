@@ -1,12 +1,14 @@
 //! Checkpoints of the owned partitions, one at a time.
 //!
-//! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. If an
-//! operator has deleted the checkpoints, they are written again; a partition that the log does not have whole is listed.
+//! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It is due at
+//! an interval, and as soon as the log, by its size, may remove what follows the previous one. If an operator has deleted the
+//! checkpoints, they are written again. A partition that the log does not have whole is listed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use informer_hub_fleet::Partition;
+use informer_hub_fleet::kept::Retained;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::with_causes;
 
@@ -16,22 +18,24 @@ use crate::restore::{self, RestoreError};
 
 /// Interval of looks for partitions that need a checkpoint.
 const LOOK: Duration = Duration::from_secs(1);
-/// Interval of looks at the store of checkpoints.
+/// Interval of looks at the log and the store of checkpoints.
 const LOOK_AT_STORE: Duration = Duration::from_secs(3);
+/// Least time between two checkpoints of a partition.
+const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Writes checkpoints until it is aborted.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut store = Store { created: None, looked: clock::now() };
+    let mut store = Store { created: None, retained: None, looked: clock::now() };
     loop {
         tokio::time::sleep(LOOK.min(shared.params.checkpoint)).await;
-        let is_lost = store.is_lost(&shared).await;
+        let is_lost = store.look(&shared).await;
         let sessions: Vec<_> = shared.sessions.lock().values().cloned().collect();
         for session in sessions {
             if is_lost {
                 session.note_lost_checkpoints();
             }
             for (partition, open) in session.partitions() {
-                if is_due(&open, shared.params.checkpoint) {
+                if is_due(&open, shared.params.checkpoint, store.retained) {
                     write(&shared, &session, &partition, &open).await;
                 }
             }
@@ -39,19 +43,21 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Store of checkpoints as this process knows it.
+/// Store of checkpoints, and log, as this process knows them.
 struct Store {
     created: Option<u64>,
+    retained: Option<Retained>,
     looked: Instant,
 }
 
 impl Store {
-    /// Returns whether the store was deleted since the last look, and created again.
-    async fn is_lost(&mut self, shared: &Shared) -> bool {
+    /// Looks at the log and the store. Returns whether the store was deleted since the last look, and created again.
+    async fn look(&mut self, shared: &Shared) -> bool {
         if self.looked.elapsed() < LOOK_AT_STORE {
             return false;
         }
         self.looked = clock::now();
+        self.retained = shared.backend.retained().await.ok();
         match shared.backend.checkpoints_created().await {
             Ok(created) => self.created.replace(created).is_some_and(|before| before != created),
             Err(error) => {
@@ -62,17 +68,27 @@ impl Store {
     }
 }
 
-fn is_due(open: &OpenPartition, every: Duration) -> bool {
+fn is_due(open: &OpenPartition, every: Duration, log: Option<Retained>) -> bool {
     let (sequence, at) = open.checkpoint;
-    open.stored > sequence && at.is_none_or(|at| at.elapsed() >= every)
+    let Some(at) = at else { return open.stored > sequence };
+    let may_be_lost = log.is_some_and(|log| log.may_soon_pass(sequence.max(open.claimed)));
+    // Zero is no limit. Another collector may have changed it.
+    let by_age = log.map(|log| log.max_age / 4).filter(|age| !age.is_zero()).unwrap_or(every);
+    let pause = if may_be_lost { every.min(LEAST_PAUSE) } else { every.min(by_age) };
+    open.has_begun && open.stored > sequence && at.elapsed() >= pause
 }
 
 async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, open: &OpenPartition) {
     let was_deleted = open.checkpoint.1.is_none();
     match restore::checkpoint(&shared.backend, partition, &shared.params.name, &shared.io).await {
         Ok(sequence) => session.note_checkpoint(partition, sequence),
-        Err(RestoreError::Incomplete) if was_deleted => {
-            tracing::warn!(%partition, "the log does not have the deleted checkpoint's objects, listing them");
+        Err(RestoreError::Incomplete) => {
+            let reason = if was_deleted {
+                "the log does not have the objects of the deleted checkpoint"
+            } else {
+                "the log has removed changes before a checkpoint had them; raise fleet.window.bytes"
+            };
+            tracing::warn!(%partition, reason, "cannot write a checkpoint, listing the objects");
             session.note_checkpoint(partition, None);
             // The next record is refused, and the informer begins with a list.
             shared.appender.abandon(partition.clone(), open.epoch).await;

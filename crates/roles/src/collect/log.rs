@@ -87,6 +87,7 @@ impl SourceLog {
         }
         if usable {
             self.session.load.lock().begin(partition);
+            self.session.note_begun(partition);
         }
         tracing::debug!(%partition, sequence = state.last, tail = restored.tail, resume = ?state.resume, usable, "restored from the log");
         Ok(usable.then_some(restored))
@@ -157,7 +158,9 @@ impl SourceLog {
     pub(super) async fn reset(&self) -> Result<(), SourceError> {
         self.state.lock().listed = None;
         self.session.load.lock().begin(&self.partition);
-        self.append(|recording, records| records.push(recording.reset())).await
+        self.append(|recording, records| records.push(recording.reset())).await?;
+        self.session.note_begun(&self.partition);
+        Ok(())
     }
 
     /// Returns the version of the first page of a list. A watch from an older version loses nothing.

@@ -26,8 +26,12 @@ const OPENINGS: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenPartition {
     pub(super) epoch: u64,
+    /// Sequence of the claim.
+    pub(super) claimed: Sequence,
     /// Sequence of the last stored entry.
     pub(super) stored: Sequence,
+    /// Whether the log had, or has got under this epoch, the beginning of a complete state.
+    pub(super) has_begun: bool,
     /// When the append began that is not stored yet.
     pub(super) appending: Option<Instant>,
     /// Sequence of the last checkpoint, and when it was written or tried; `None` if it was deleted.
@@ -93,11 +97,23 @@ impl Session {
             self.shared.appender.abandon(partition.clone(), epoch).await;
             return Err(AppendError::NotOpen);
         }
-        let checkpoint = (0, Some(clock::now()));
-        self.open
-            .lock()
-            .insert(partition.clone(), OpenPartition { epoch, stored: sequence, appending: None, checkpoint });
+        let opened = OpenPartition {
+            epoch,
+            claimed: sequence,
+            stored: sequence,
+            has_begun: false,
+            appending: None,
+            checkpoint: (0, Some(clock::now())),
+        };
+        self.open.lock().insert(partition.clone(), opened);
         Ok((epoch, sequence))
+    }
+
+    /// Notes that the log has the beginning of a complete state.
+    pub(super) fn note_begun(&self, partition: &Partition) {
+        if let Some(open) = self.open.lock().get_mut(partition) {
+            open.has_begun = true;
+        }
     }
 
     pub(super) fn note_append(&self, partition: &Partition) {

@@ -182,7 +182,7 @@ async fn follow_once(
                     return Err(BackendError("the tail of the log is silent".to_owned()));
                 }
                 // Whether the services answer is verified elsewhere.
-                end = backend.end().await.ok().flatten();
+                end = backend.retained().await.ok().and_then(|retained| retained.end());
                 continue;
             }
         };

@@ -155,7 +155,7 @@ impl Balancer {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
         let Some(session) = shared.sessions.lock().get(&shard).cloned() else { return };
-        tracing::info!(cluster = %shard, to, ?reason, "moving the cluster");
+        tracing::info!(cluster = %shard, to, %reason, "moving the cluster");
         session.hand_over(&to);
         drop(session);
         let mut looks = 0;

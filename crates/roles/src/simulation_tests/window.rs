@@ -1,0 +1,62 @@
+//! Log whose size removes changes long before their age.
+
+use super::rebalance::run;
+use super::*;
+
+/// Bytes that the log retains: the changes of some seconds.
+const WINDOW: usize = 20_000;
+
+/// Returns a fleet whose checkpoints are due every five minutes, with a log that retains little.
+async fn with_small_log() -> World {
+    let mut world = World::with(Faults::NONE, 2, 0.0, ShardRules::default());
+    world.checkpoint = Duration::from_secs(300);
+    world.join();
+    world.step().await;
+    world.settle().await;
+    world.fleet.log().set_retention(WINDOW, Duration::MAX);
+    world
+}
+
+/// Changes the clusters `count` times, every `pause`.
+async fn churn(world: &mut World, count: usize, pause: Duration) {
+    for _ in 0..count {
+        for cluster in world.clusters.values() {
+            cluster.churn(&mut world.rng);
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+#[test]
+fn checkpoints_keep_up_with_the_size_of_the_log() {
+    run(21, async || {
+        let mut world = with_small_log().await;
+        let lists = world.lists();
+        // Three windows.
+        churn(&mut world, 300, Duration::from_millis(300)).await;
+        world.settle().await;
+        assert!(world.fleet.log().retained().first > 100, "the log has removed entries");
+        assert_eq!(world.lists(), lists, "nothing is listed");
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+    });
+}
+
+#[test]
+fn log_that_has_removed_changes_before_a_checkpoint_is_filled_by_a_list() {
+    run(22, async || {
+        let mut world = with_small_log().await;
+        let lists = world.lists();
+        // Two windows within a second, before the next look at the log.
+        churn(&mut world, 300, Duration::from_millis(3)).await;
+        // The changes after that go on, so the log would never be silent.
+        churn(&mut world, 60, Duration::from_secs(1)).await;
+        world.settle().await;
+        assert!(world.lists() > lists, "the log has lost the beginning");
+        assert!(world.lists() <= lists + 4, "each cluster is listed once or twice");
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+    });
+}
