@@ -65,9 +65,11 @@ pub struct FleetCluster {
 }
 
 impl FleetStatus {
-    /// Returns whether the owners of the clusters are unknown, because NATS has never answered. The hub is not ready then.
+    /// Returns whether the owners of the clusters are unknown, because NATS has never answered, or whether a serving process has
+    /// nothing to serve, because no cluster has ever had an owner. The hub is not ready then.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.connected && self.clusters.iter().all(|cluster| cluster.epoch == 0) && !self.clusters.is_empty()
+        let has_owners = self.clusters.is_empty() || self.clusters.iter().any(|cluster| cluster.epoch > 0);
+        !has_owners && (!self.connected || self.role == "serve")
     }
 
     pub(super) fn put(&self, out: &mut Snapshot) {
@@ -131,6 +133,20 @@ mod tests {
             stale_since: is_stale.then(clock::wall),
             stale_reason: None,
         }
+    }
+
+    #[test]
+    fn serving_process_waits_for_a_collector_and_a_collector_for_nats() {
+        let never_owned = FleetCluster { epoch: 0, ..cluster("a", None, false) };
+        let is_waiting = |role, connected, clusters: &[FleetCluster]| {
+            FleetStatus { role, connected, clusters: clusters.to_vec(), ..FleetStatus::default() }.is_waiting()
+        };
+        let nothing = [never_owned.clone()];
+        assert!(is_waiting("serve", true, &nothing) && is_waiting("serve", false, &nothing));
+        assert!(!is_waiting("collect", true, &nothing) && is_waiting("collect", false, &nothing));
+        let without_owner = [never_owned, cluster("b", None, true)];
+        assert!(!is_waiting("serve", true, &without_owner), "the log has objects");
+        assert!(!is_waiting("serve", true, &[]), "no cluster is configured");
     }
 
     #[test]

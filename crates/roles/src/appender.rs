@@ -25,7 +25,7 @@ const COMMANDS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AppendError {
     /// Another collector owns the partition, or the log has changed.
-    #[error("the log refuses entries of this collector: {0:?}")]
+    #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
     /// The partition is not open under this epoch.
     #[error("the partition is not open")]

@@ -19,8 +19,8 @@ use informer_hub_types::SPAN_TARGET;
 
 /// Dependencies silenced by default. They log each attempt without the cluster's name; our own lines report it once,
 /// with the name.
-const QUIET: [&str; 9] =
-    ["kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
+const QUIET: [&str; 10] =
+    ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
 /// Starts logging to standard error. `default` is a level. `RUST_LOG`, in `tracing`'s filter syntax, overrides it and
 /// the silenced dependencies.

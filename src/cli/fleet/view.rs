@@ -126,13 +126,17 @@ impl FleetOverview {
         found.ok_or_else(|| unknown("cluster", name, &known))
     }
 
-    /// Returns the collector of a name, or the only one whose name begins with it.
+    /// Returns the collector of a name, or the only one whose name begins with it. Of several, the only live one: after a crash, the
+    /// former process has the same beginning.
     pub(super) fn collector(&self, name: &str) -> anyhow::Result<&CollectorView> {
         if let Some(found) = self.collectors.iter().find(|collector| collector.name == name) {
             return Ok(found);
         }
         let starts = |collector: &&CollectorView| !name.is_empty() && collector.name.starts_with(name);
-        let found: Vec<_> = self.collectors.iter().filter(starts).collect();
+        let mut found: Vec<_> = self.collectors.iter().filter(starts).collect();
+        if found.iter().filter(|collector| collector.live).count() == 1 {
+            found.retain(|collector| collector.live);
+        }
         let names = |of: &[&CollectorView]| of.iter().map(|collector| collector.name.clone()).collect::<Vec<_>>();
         match &found[..] {
             [one] => Ok(one),
@@ -299,8 +303,9 @@ mod tests {
         let view = view();
         assert_eq!(view.collector("hub-1").unwrap().name, "hub-1-17-cc");
         assert_eq!(view.collector("hub-0-18-bb").unwrap().name, "hub-0-18-bb");
-        let several = view.collector("hub-0").unwrap_err().to_string();
-        assert!(several.contains("beginning of several collectors: hub-0-17-aa, hub-0-18-bb"), "{several}");
+        assert_eq!(view.collector("hub-0").unwrap().name, "hub-0-17-aa", "the other one is not live");
+        let several = view.collector("hub").unwrap_err().to_string();
+        assert!(several.contains("beginning of several collectors: hub-0-17-aa, hub-"), "{several}");
         let unknown = view.collector("nub").unwrap_err().to_string();
         assert!(unknown.contains("there is no collector \"nub\"") && unknown.contains("hub-1-17-cc"), "{unknown}");
         let unknown = view.cluster("prod-ue").unwrap_err().to_string();

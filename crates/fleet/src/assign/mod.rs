@@ -19,6 +19,7 @@ mod rendezvous;
 mod tests;
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::BuildHasher;
 
 use informer_hub_types::Shard;
@@ -78,6 +79,17 @@ pub enum MoveReason {
     Pin,
     /// The loads are out of balance.
     Balance,
+}
+
+impl fmt::Display for MoveReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Orphaned => "its collector is gone",
+            Self::Drain => "its collector is draining",
+            Self::Pin => "the operator has chosen the collector",
+            Self::Balance => "balance of the load",
+        })
+    }
 }
 
 /// Move of one shard.

@@ -114,7 +114,9 @@ impl RosterBucket {
         if find_bucket(&self.context, bucket).await?.is_some() {
             return Ok(false);
         }
-        open_bucket(&self.context, bucket, replicas).await.map(|_| true)
+        open_bucket(&self.context, bucket, replicas).await?;
+        tracing::warn!(bucket, "created the bucket again, it was deleted; its drains and pins are lost");
+        Ok(true)
     }
 
     /// Writes an item if its entry has the expected revision, or if there is none. Returns its revision; `None` if the entry

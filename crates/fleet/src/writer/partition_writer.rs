@@ -15,14 +15,17 @@ use crate::wire::DecodeError;
 use super::{OfferError, WriterParams};
 
 /// Reason for which a writer may no longer append.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceReason {
     /// A collector with this epoch, newer or the same, has claimed the partition.
+    #[error("another collector watches the resource now")]
     Epoch(u64),
     /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream was
     /// deleted or restored, or its retention removed the entry. Claim the partition again.
+    #[error("the log was deleted or restored, or has removed the last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
+    #[error("its last entry cannot be read: {0}")]
     Unreadable(DecodeError),
 }
 
