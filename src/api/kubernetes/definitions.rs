@@ -1,7 +1,8 @@
 //! Definitions of resources: columns, list kind, names and selectable fields.
 //!
-//! Those of custom resources come from their CustomResourceDefinition: from the hub's own cache if it watches
-//! definitions, else from a cluster that serves the resource. They are kept for a minute.
+//! Those of custom resources come from their CustomResourceDefinition in the cluster of the request, or in the first cluster of
+//! the fleet that serves the resource and that the reader may know of: from the hub's own cache if it watches definitions,
+//! else from the apiserver. They are kept for a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use serde::Deserialize;
 
 use super::fleet::{CacheInfo, Fleet};
 use super::scope::{Clusters, Scope};
+use crate::api::rights::sees_cluster;
+use informer_hub_access::Reader;
 use informer_hub_kubeapi::{Printer, Served};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_built_in};
@@ -43,7 +46,7 @@ pub(super) struct Definition {
 /// Cache of definitions.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
-    known: Mutex<BTreeMap<Gvr, (Instant, Definition)>>,
+    known: Mutex<BTreeMap<(ClusterName, Gvr), (Instant, Definition)>>,
 }
 
 /// The part of a CustomResourceDefinition that is used.
@@ -86,29 +89,43 @@ struct SelectableField {
 
 impl Definitions {
     /// Returns the definition of the resource of a request.
-    pub(super) async fn of(&self, fleet: &dyn Fleet, scope: &Scope) -> Definition {
-        self.of_resource(fleet, &scope.cache, &scope.clusters).await
+    pub(super) async fn of(&self, fleet: &dyn Fleet, scope: &Scope, reader: &Reader) -> Definition {
+        self.of_resource(fleet, &scope.cache, &scope.clusters, reader).await
     }
 
     /// Returns the definition of a cached resource.
-    pub(super) async fn of_resource(&self, fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> Definition {
+    pub(super) async fn of_resource(
+        &self,
+        fleet: &dyn Fleet,
+        cache: &CacheInfo,
+        clusters: &Clusters,
+        reader: &Reader,
+    ) -> Definition {
         let gvr = &cache.resource.gvr;
         if is_of_kubernetes(&gvr.group, &gvr.resource) {
             return built(&cache.resource, None);
         }
-        if let Some((_, known)) = self.known.lock().get(gvr).filter(|(until, _)| clock::now() < *until) {
+        let snapshot = cache.published.load_full();
+        let serving = || {
+            let synced = snapshot.partitions().filter(|(_, it)| it.has_synced() && clusters.include(it.origin()));
+            let origins = synced.map(|(_, it)| it.origin());
+            origins.filter(|it| sees_cluster(reader, &it.cluster, &it.cluster_labels)).map(|it| it.cluster.clone())
+        };
+        let Some(first) = serving().next() else { return built(&cache.resource, None) };
+        let key = (first, gvr.clone());
+        if let Some((_, known)) = self.known.lock().get(&key).filter(|(until, _)| clock::now() < *until) {
             return known.clone();
         }
-        let json = match cached(fleet, gvr) {
+        let json = match cached(fleet, gvr, &key.0) {
             Some(json) => Some(json),
-            None => fetched(fleet, cache, clusters).await,
+            None => fetched(fleet, gvr, serving().collect()).await,
         };
         let definition = built(&cache.resource, json.as_deref());
         let mut known = self.known.lock();
         if known.len() >= MAX_KEPT {
             known.clear();
         }
-        known.insert(gvr.clone(), (clock::now() + KEPT, definition.clone()));
+        known.insert(key, (clock::now() + KEPT, definition.clone()));
         definition
     }
 }
@@ -122,8 +139,8 @@ fn name_of(gvr: &Gvr) -> String {
     format!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Returns the definition from the hub's own cache of definitions.
-fn cached(fleet: &dyn Fleet, gvr: &Gvr) -> Option<Bytes> {
+/// Returns the definition in a cluster from the hub's own cache of definitions.
+fn cached(fleet: &dyn Fleet, gvr: &Gvr, cluster: &ClusterName) -> Option<Bytes> {
     let is_definitions = |cache: &CacheInfo| {
         let gvr = &cache.resource.gvr;
         cache.view == View::Shared && gvr.group == "apiextensions.k8s.io" && gvr.resource == "customresourcedefinitions"
@@ -131,23 +148,19 @@ fn cached(fleet: &dyn Fleet, gvr: &Gvr) -> Option<Bytes> {
     let cache = fleet.caches().into_iter().find(is_definitions)?;
     let key = ObjectKey::new("", &name_of(gvr));
     let snapshot = cache.published.load();
-    snapshot.partitions().find_map(|(_, partition)| {
+    let mut of_cluster = snapshot.partitions().filter(|(_, partition)| partition.origin().cluster == *cluster);
+    of_cluster.find_map(|(_, partition)| {
         let json = partition.get(&key)?.json().ok()?;
         Some(Bytes::copy_from_slice(&json))
     })
 }
 
-/// Fetches the definition from the first cluster that has the resource and answers.
-async fn fetched(fleet: &dyn Fleet, cache: &CacheInfo, clusters: &Clusters) -> Option<Bytes> {
-    let snapshot = cache.published.load_full();
-    let serving: Vec<ClusterName> = snapshot
-        .partitions()
-        .filter(|(_, partition)| partition.has_synced() && clusters.include(partition.origin()))
-        .map(|(_, partition)| partition.origin().cluster.clone())
-        .collect();
-    let reachable = fleet.clusters().into_iter().filter(|cluster| cluster.is_reachable);
-    let first = reachable.map(|cluster| cluster.name).find(|name| serving.contains(name))?;
-    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", name_of(&cache.resource.gvr));
+/// Fetches the definition from the first of the clusters that is reachable.
+async fn fetched(fleet: &dyn Fleet, gvr: &Gvr, serving: Vec<ClusterName>) -> Option<Bytes> {
+    let known = fleet.clusters();
+    let is_reachable = |name: &ClusterName| known.iter().any(|cluster| cluster.name == *name && cluster.is_reachable);
+    let first = serving.into_iter().find(is_reachable)?;
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", name_of(gvr));
     tokio::time::timeout(WAIT, fleet.fetch(&first, path)).await.ok()?.ok()
 }
 

@@ -93,7 +93,7 @@ impl Documents {
                 cache.view != View::Metadata || !served.iter().any(|known| known.resource == cache.resource);
             let visibility = api.rights.visibility(reader, &cache.resource);
             if is_served && is_listed(&cache, clusters, &visibility) {
-                let definition = api.definitions.of_resource(fleet, &cache, clusters).await;
+                let definition = api.definitions.of_resource(fleet, &cache, clusters, reader).await;
                 served.retain(|known| known.resource != cache.resource);
                 served.push(definition.served);
             }

@@ -97,7 +97,7 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Read
     let mut scope = scope.or_else(|status| check_started(&**fleet).and(Err(status)))?;
     scope.review(&scope.snapshot(), (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
     scope.check_access(&asked.user, asked.access_verb(), &asked.path)?;
-    let definition = api.definitions.of(&**fleet, &scope).await;
+    let definition = api.definitions.of(&**fleet, &scope, &asked.user).await;
     if asked.is_watch() {
         super::watch_request::answer(api, scope, definition, asked).await
     } else {

@@ -42,6 +42,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Fleet version at which the stores begin.
 const BASE: u64 = 1000;
 
+/// Documents by cluster and path. The clusters have different definitions of gadgets.
+const DOCUMENTS: [(&str, &str); 3] = [
+    ("a/openapi/v3", r#"{"paths":{}}"#),
+    (
+        "a/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.ex.io",
+        r#"{"spec":{"names":{"plural":"gadgets","kind":"Gadget"},"versions":[{"name":"v1","selectableFields":[{"jsonPath":
+        ".spec.size"}],"additionalPrinterColumns":[{"name":"Size","type":"integer","jsonPath":".spec.size"}]}]}}"#,
+    ),
+    (
+        "b/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.ex.io",
+        r#"{"spec":{"names":{"plural":"gadgets","kind":"Gadget"},"versions":[{"name":"v1","selectableFields":[{"jsonPath":
+        ".spec.color"}],"additionalPrinterColumns":[{"name":"Color","type":"string","jsonPath":".spec.color"}]}]}}"#,
+    ),
+];
+
 /// A fleet of clusters with one resource each.
 #[derive(Debug)]
 pub(in crate::api) struct TestFleet {
@@ -139,7 +154,7 @@ impl Bench {
         let fleet = Arc::new(TestFleet {
             clusters: clusters.into_iter().map(|(name, tier)| cluster(name, tier)).collect(),
             stores: Mutex::default(),
-            documents: [("a/openapi/v3".to_owned(), r#"{"paths":{}}"#)].into(),
+            documents: DOCUMENTS.into_iter().map(|(path, text)| (path.to_owned(), text)).collect(),
             is_starting: AtomicBool::new(false),
         });
         let found = Arc::clone(&fleet);

@@ -495,3 +495,34 @@ async fn reviewed_watch_asks_about_new_namespaces_and_ends_when_an_answer_change
     assert_eq!(line(&events.next_unbounded().await.unwrap()), "ERROR Expired@-");
     assert!(clock::now() - began < Duration::from_secs(30));
 }
+
+#[tokio::test]
+async fn definition_of_a_custom_resource_is_that_of_a_cluster_that_the_reader_sees() {
+    let gadgets = ApiResource { gvr: Gvr::new("ex.io", "v1", "gadgets"), kind: "Gadget".into(), namespaced: true };
+    let mut bench = bench();
+    for cluster in ["a", "b"] {
+        bench.list(&gadgets, cluster, vec![pod("shop", "g", 3, "web", "n1")], 10);
+    }
+    let dev = ann(vec![rule(Some("dev"), &["*"], &["*"], &[])]);
+    let columns = async |bench: &Bench, root: &str| {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let (code, answer) = bench.json_of(&format!("/clusters/{root}/apis/ex.io/v1/gadgets"), table).await;
+        let titles = answer["columnDefinitions"].as_array().into_iter().flatten().map(|it| it["name"].clone());
+        (code, titles.filter(|title| *title != "Name" && *title != "Age").collect::<Vec<_>>())
+    };
+    // The answer for one cluster and reader decides no other one.
+    for _ in 0..2 {
+        assert_eq!(columns(&bench, "b").await, (200, vec![json!("Color")]));
+        assert_eq!(columns(&bench, "a").await, (200, vec![json!("Size")]));
+        let everything = std::mem::replace(&mut bench.reader, dev.clone());
+        let (code, titles) = columns(&bench, "*").await;
+        assert!(code == 200 && !titles.contains(&json!("Size")), "{titles:?}");
+        assert_eq!(columns(&bench, "b").await, (200, vec![json!("Color")]));
+        assert_eq!(columns(&bench, "a").await.0, 404);
+        bench.reader = everything;
+    }
+    for (cluster, field, code) in [("a", "size", 200), ("a", "color", 400), ("b", "color", 200), ("b", "size", 400)] {
+        let path = format!("/clusters/{cluster}/apis/ex.io/v1/gadgets?fieldSelector=spec.{field}%3D1");
+        assert_eq!(bench.json(&path).await.0, code, "{cluster} {field}");
+    }
+}
