@@ -96,7 +96,7 @@ impl HubArgs {
         let token = self.token(auth.map_or([None, None], |auth| [auth.token.as_ref(), auth.read_token.as_ref()]))?;
         let token = token.map(|(secret, text)| header(&text, &secret)).transpose()?;
         if token.is_some() && url.scheme() == "http" && !is_loopback(url.host_str().unwrap_or_default()) {
-            eprintln!(
+            note!(
                 "informer-hub: sending the token to {} as plain text; use https:// if the hub has hub.tls",
                 shown(&url)
             );

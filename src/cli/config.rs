@@ -70,7 +70,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let settings = match settings(&show.config) {
         Ok(settings) => settings,
         Err(mistakes) => {
-            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
+            note!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };

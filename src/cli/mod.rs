@@ -12,11 +12,20 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{Parser, Subcommand};
+use informer_hub_apiclient::DEEP_STACK;
 
 use informer_hub_config::{ClusterConfig, ConfigErrors};
 use informer_hub_source::end_plugins;
 use informer_hub_types::printable_lines;
+
+/// Prints a line to standard error, as `eprintln!` does, but does not panic if it is closed or full.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::cli::print::note(format_args!($($text)*))
+    };
+}
 
 mod agent;
 mod check;
@@ -120,10 +129,10 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Clusters(args) => status::clusters(args),
         Command::Resources(args) => status::resources(args),
         Command::Sinks(args) => status::sinks(args),
-        Command::Get(args) => get::main(&args),
-        Command::Watch(args) => watch::main(&args),
+        Command::Get(args) => on_deep_stack(|| get::main(&args)),
+        Command::Watch(args) => on_deep_stack(|| watch::main(&args)),
         Command::Tree(args) => tree::main(&args),
-        Command::Query(args) => query::main(&args),
+        Command::Query(args) => on_deep_stack(|| query::main(&args)),
         Command::Kubeconfig(args) => kubeconfig::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Rbac(args) => rbac::main(&args),
@@ -144,7 +153,7 @@ pub fn main(cli: Cli) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         if let Some(mistakes) = error.downcast_ref::<ConfigErrors>() {
-            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
+            note!("{}", printable_lines(&mistakes.to_string(), false));
             return ExitCode::from(WRONG_INPUT);
         }
         print::print_error(&error);
@@ -169,9 +178,17 @@ const WRONG_INPUT: u8 = 2;
 /// Base of the exit code for an end by a signal, as in shells; the signal number is added.
 const SIGNALLED: i32 = 128;
 
+/// Runs a command that reads whole objects on a thread whose stack suffices for their nesting.
+fn on_deep_stack(command: impl FnOnce() -> anyhow::Result<ExitCode> + Send) -> anyhow::Result<ExitCode> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(DEEP_STACK).spawn_scoped(scope, command);
+        let thread = thread.context("cannot start a thread")?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// Creates the runtime of the command itself; the hub has its own threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    use anyhow::Context;
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
 

@@ -1,6 +1,6 @@
 //! Output of commands: text for people, JSON and YAML for programs, and drawing in place on a terminal.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
@@ -33,11 +33,17 @@ pub(super) fn show(text: &str) -> anyhow::Result<()> {
 
 /// Prints an error to standard error. Its causes may contain untrusted text.
 pub(super) fn print_error(error: &anyhow::Error) {
-    eprintln!("{}", complaint(error));
+    note(format_args!("{}", complaint(error)));
 }
 
 pub(super) fn complaint(error: &anyhow::Error) -> String {
     format!("informer-hub: {}", printable_lines(&format!("{error:#}"), false))
+}
+
+/// Prints a line to standard error. A closed or full one loses it: the result goes to standard output, and the exit code tells
+/// of a failure.
+pub(super) fn note(line: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Prints a text unchanged.

@@ -50,7 +50,7 @@ pub(super) fn serve(source: &ConfigSource, log_format: LogFormat) -> anyhow::Res
     let config = match source.load() {
         Ok(config) => config,
         Err(mistakes) => {
-            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
+            note!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };

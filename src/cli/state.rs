@@ -67,7 +67,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     answer(inspection.output, &report, || text(&report))?;
     if let Access::InUse(pid) = access {
         let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-        eprintln!("a hub uses this directory{holder}: the output may show an incomplete write");
+        note!("a hub uses this directory{holder}: the output may show an incomplete write");
     }
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

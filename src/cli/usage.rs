@@ -29,7 +29,7 @@ pub fn parse() -> Cli {
     let arguments: Vec<_> = std::env::args_os().collect();
     Cli::try_parse_from(&arguments).unwrap_or_else(|error| match unknown(&error, &arguments) {
         Some(text) => {
-            eprintln!("{text}");
+            note!("{text}");
             std::process::exit(i32::from(WRONG_INPUT));
         }
         None => error.exit(),

@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::deep::parse_deep;
+
 /// Types of changes, around the name of the event.
 const CHANGE: [&str; 2] = ["io.informer-hub.resource.", ".v1"];
 /// Types of notices, around the name of the notice.
@@ -87,7 +89,7 @@ impl StreamEvent {
     /// # Errors
     /// If the line is no CloudEvent.
     pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(line)
+        parse_deep(line)
     }
 
     /// Returns the name of a change: `added`, `updated` or `deleted`.

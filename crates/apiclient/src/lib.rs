@@ -9,9 +9,11 @@
 //! - [`StreamEvent`]: a line of the stream of changes.
 //! - [`Refusal`]: an error of the hub, whichever part of it answered.
 //! - [`warning_text`]: the text of a `Warning` header.
+//! - [`parse_deep`]: reads JSON of any depth that an apiserver accepts.
 //! - [`Lines`]: splits a stream into lines of bounded length.
 
 mod change;
+mod deep;
 mod lines;
 mod list;
 mod query;
@@ -21,6 +23,7 @@ mod table;
 mod warning;
 
 pub use change::{ChangeData, ChangeResource, ChangedPath, StreamEvent};
+pub use deep::{DEEP_STACK, parse_deep};
 pub use lines::{LineTooLong, Lines};
 pub use list::{ListPage, PageMeta, WatchEvent};
 pub use query::{Coverage, Group, QueryAnswer, QueryItem, plan_parts, value_text};

@@ -23,7 +23,7 @@ pub(super) async fn bind(given: Option<SocketAddr>) -> anyhow::Result<TcpListene
     ensure!(address.ip().is_loopback(), "--listen {address} is not on loopback, and the demo has no authentication");
     match TcpListener::bind(address).await {
         Err(error) if given.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
-            eprintln!("informer-hub: {address} is in use; the demo takes a free port");
+            note!("informer-hub: {address} is in use; the demo takes a free port");
             let free = SocketAddr::new(address.ip(), 0);
             TcpListener::bind(free).await.with_context(|| format!("cannot listen on {free}"))
         }

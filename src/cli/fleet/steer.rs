@@ -114,7 +114,7 @@ impl Fleet {
     /// Waits until a cluster has an owner: that shows which collectors contend for it.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
-        eprintln!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
+        note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
         let begun = clock::now();
         loop {
             let view = self.observe().await?;
@@ -160,7 +160,7 @@ impl Fleet {
                 return show(&format!("{} is drained: it owns no cluster", from.name));
             }
             if last.replace(left) != Some(left) {
-                eprintln!("{}: {left} {} left", printable(&from.name), if left == 1 { "cluster" } else { "clusters" });
+                note!("{}: {left} {} left", printable(&from.name), if left == 1 { "cluster" } else { "clusters" });
             }
             deadline.wait().await?;
         }

@@ -114,6 +114,6 @@ async fn watch<S: Sink>(
 }
 
 fn expired() -> End {
-    eprintln!("informer-hub: the hub does not have the changes since the last event any more; the list follows");
+    note!("informer-hub: the hub does not have the changes since the last event any more; the list follows");
     End::Expired
 }

@@ -10,7 +10,7 @@ use super::target::Target;
 use crate::cli::Misuse;
 use crate::cli::objects::{Documents, Output, print_template, whole_list};
 use crate::cli::print::{json, out, say, yaml};
-use informer_hub_apiclient::{ListPage, Resource};
+use informer_hub_apiclient::{ListPage, Resource, parse_deep};
 use informer_hub_screen::{CellKey, Template};
 use informer_hub_types::printable;
 
@@ -80,7 +80,7 @@ impl<'a> Items<'a> {
 
 /// Reads an object, and adds the type that items of lists lack.
 fn typed(resource: &Resource, text: &RawValue) -> anyhow::Result<Value> {
-    let mut object: Value = serde_json::from_str(text.get())?;
+    let mut object: Value = parse_deep(text.get().as_bytes())?;
     if let Some(members) = object.as_object_mut() {
         members.entry("kind").or_insert_with(|| resource.api.kind.as_str().into());
         members.entry("apiVersion").or_insert_with(|| resource.api.gvr.api_version().into());
@@ -116,7 +116,7 @@ impl Sink for Items<'_> {
         let (objects, over) = self.sorted.take(self.args.desc, self.args.limit.map(Into::into));
         objects.into_iter().try_for_each(|object| self.print(resource, object))?;
         if over > 0 {
-            eprintln!("informer-hub: there are {over} more {} than --limit shows", resource.api.gvr);
+            note!("informer-hub: there are {over} more {} than --limit shows", resource.api.gvr);
         }
         Ok(())
     }

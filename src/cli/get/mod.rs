@@ -97,7 +97,7 @@ async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Res
             let resource = target.resource.api.gvr.to_string();
             if let Some(name) = name.filter(|_| ended.count == 0) {
                 is_missing = true;
-                eprintln!("informer-hub: {resource} {:?} not found{}", printable(name), args.place.described());
+                note!("informer-hub: {resource} {:?} not found{}", printable(name), args.place.described());
             }
             note_rest(&resource, &ended);
         }
@@ -105,7 +105,7 @@ async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Res
     }
     sink.end()?;
     if found == 0 && !is_missing {
-        eprintln!("informer-hub: no {} found{}", described(&targets), args.place.described());
+        note!("informer-hub: no {} found{}", described(&targets), args.place.described());
     }
     Ok(if is_missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -151,8 +151,8 @@ fn list<'l>(args: &'l Args, target: &Target<'l>, name: Option<&str>) -> List<'l>
 fn note_rest(resource: &str, ended: &Ended) {
     match ended.remaining {
         _ if !ended.is_cut => {}
-        None => eprintln!("informer-hub: there are more {resource} than --limit shows"),
-        Some(more) => eprintln!("informer-hub: there are {more} more {resource} than --limit shows"),
+        None => note!("informer-hub: there are more {resource} than --limit shows"),
+        Some(more) => note!("informer-hub: there are {more} more {resource} than --limit shows"),
     }
 }
 

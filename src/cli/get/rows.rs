@@ -6,7 +6,7 @@ use super::sort::{SortKey, Sorted};
 use super::target::Target;
 use crate::cli::objects::{Output, TableWriter, csv_line};
 use crate::cli::print::out;
-use informer_hub_apiclient::{Resource, TableColumn, TablePage, TableRow};
+use informer_hub_apiclient::{Resource, TableColumn, TablePage, TableRow, parse_deep};
 use informer_hub_screen::{CellKey, Column};
 
 /// Prints rows.
@@ -85,7 +85,7 @@ impl<'a> Rows<'a> {
                 Ok(())
             }
             (Some(SortKey::Path(path)), None) => {
-                let object = serde_json::from_str(object.get()).unwrap_or_default();
+                let object = parse_deep(object.get().as_bytes()).unwrap_or_default();
                 self.sorted.push(CellKey::of_value(path.first(&object)), cells);
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Sink for Rows<'_> {
         let (rows, over) = self.sorted.take(self.args.desc, self.args.limit.map(Into::into));
         rows.into_iter().try_for_each(|cells| self.print(cells))?;
         if over > 0 {
-            eprintln!("informer-hub: there are {over} more {} than --limit shows", resource.api.gvr);
+            note!("informer-hub: there are {over} more {} than --limit shows", resource.api.gvr);
         }
         if self.args.watch {
             return self.writer.flush();

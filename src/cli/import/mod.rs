@@ -51,7 +51,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("no context in {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "));
     }
     for (_, found) in &chosen {
-        found.warnings.iter().for_each(|warning| eprintln!("context {:?}: {}", found.context, printable(warning)));
+        found.warnings.iter().for_each(|warning| note!("context {:?}: {}", found.context, printable(warning)));
     }
     out(&toml(&chosen, !args.clusters_only))?;
     Ok(ExitCode::SUCCESS)
@@ -63,7 +63,7 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
     let mut all: Vec<(PathBuf, ContextSummary)> = Vec::new();
     for file in files {
         if files.len() > 1 && !file.exists() {
-            eprintln!("{}: there is no such file", file.display());
+            note!("{}: there is no such file", file.display());
             continue;
         }
         let kubeconfig = read_any_kubeconfig(file)?;
@@ -71,7 +71,7 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
         for named in &kubeconfig.contexts {
             if let Some((first, _)) = all.iter().find(|(_, it)| it.context == named.name) {
                 let (name, file) = (&named.name, file.display());
-                eprintln!("context {name:?} of {file}: ignored, {} has a context of this name", first.display());
+                note!("context {name:?} of {file}: ignored, {} has a context of this name", first.display());
                 continue;
             }
             all.push((file.clone(), ContextSummary::of(&kubeconfig, named, clock::wall())));

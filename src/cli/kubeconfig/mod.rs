@@ -74,7 +74,7 @@ async fn clusters(client: &Client) -> anyhow::Result<BTreeMap<ClusterName, Clust
 fn warn_of_empty_selections(selections: &[Selection], clusters: &BTreeMap<ClusterName, ClusterLabels>) {
     for selection in selections {
         if !clusters.values().any(|labels| selection.matches(labels)) {
-            eprintln!("informer-hub: --selection {}: no cluster of the hub matches now", printable(selection.name()));
+            note!("informer-hub: --selection {}: no cluster of the hub matches now", printable(selection.name()));
         }
     }
 }
@@ -82,7 +82,7 @@ fn warn_of_empty_selections(selections: &[Selection], clusters: &BTreeMap<Cluste
 /// client-go reads the user of a context only for addresses of https.
 fn warn_of_plain_http(access: &Access) {
     if access.url.scheme() == "http" && (access.token.is_some() || access.certificate.is_some()) {
-        eprintln!(
+        note!(
             "informer-hub: kubectl sends no credentials to an http:// address, so this hub refuses it; set [hub.tls] and \
              give --url https://…"
         );

@@ -105,7 +105,7 @@ impl TableWriter {
         self.flush()?;
         let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
         if let Some(note) = note(&left_out, self.width) {
-            eprintln!("{note}");
+            note!("{note}");
         }
         Ok(())
     }

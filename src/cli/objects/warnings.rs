@@ -15,7 +15,7 @@ impl Warnings {
     pub(in crate::cli) fn print(&mut self, texts: Vec<String>) {
         for text in texts {
             if !self.seen.contains(&text) {
-                eprintln!("Warning: {}", printable(&text));
+                note!("Warning: {}", printable(&text));
                 self.seen.insert(text);
             }
         }

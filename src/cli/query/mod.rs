@@ -15,7 +15,7 @@ use super::client::{Client, HubArgs, Refused, Request};
 use super::objects::{Output, TableWriter, Warnings, csv_line, print_template, resources};
 use super::print::{json as pretty, out, say, yaml};
 use super::{Misuse, WRONG_INPUT, interruptible, runtime};
-use informer_hub_apiclient::{QueryAnswer, Resource};
+use informer_hub_apiclient::{QueryAnswer, Resource, parse_deep};
 use informer_hub_config::HumanDuration;
 use informer_hub_types::{printable, printable_lines};
 
@@ -70,7 +70,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => match error.downcast_ref::<Refused>().and_then(|refused| refused.refusal.excerpt.as_ref()) {
             Some(excerpt) => {
-                eprintln!("informer-hub: {}", printable_lines(excerpt, false));
+                note!("informer-hub: {}", printable_lines(excerpt, false));
                 Ok(ExitCode::from(WRONG_INPUT))
             }
             None => Err(error),
@@ -95,9 +95,9 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<()> {
     let answer = QueryAnswer::parse(&json);
     let answer = answer.with_context(|| format!("the server at {} sends no answer to a query", client.address()))?;
     match &args.output {
-        Output::Json => say(pretty(&serde_json::from_slice::<Value>(&json)?)?)?,
-        Output::Yaml => out(&yaml(&serde_json::from_slice::<Value>(&json)?)?)?,
-        Output::JsonPath(template) => print_template(template, &serde_json::from_slice(&json)?)?,
+        Output::Json => say(pretty(&parse_deep::<Value>(&json)?)?)?,
+        Output::Yaml => out(&yaml(&parse_deep::<Value>(&json)?)?)?,
+        Output::JsonPath(template) => print_template(template, &parse_deep(&json)?)?,
         _ if args.explain => out(&explain::text(&answer, resource))?,
         _ => rows(args, resource, &answer)?,
     }
@@ -149,15 +149,15 @@ fn notes(answer: &QueryAnswer<'_>, resource: &Resource) {
         || answer.groups.as_ref().is_some_and(Vec::is_empty)
         || answer.values.as_ref().is_some_and(Vec::is_empty);
     if is_empty {
-        eprintln!("informer-hub: no {} match", resource.api.gvr);
+        note!("informer-hub: no {} match", resource.api.gvr);
     }
     if !answer.paths_without_values.is_empty() {
         let paths = printable(&answer.paths_without_values.join(", "));
-        eprintln!("informer-hub: no examined object has {paths}; check the spelling");
+        note!("informer-hub: no examined object has {paths}; check the spelling");
     }
     match &answer.continuation {
-        Some(token) => eprintln!("informer-hub: there is more: repeat the query with --continue {}", printable(token)),
-        None if answer.more => eprintln!("informer-hub: there is more than the limit allows"),
+        Some(token) => note!("informer-hub: there is more: repeat the query with --continue {}", printable(token)),
+        None if answer.more => note!("informer-hub: there is more than the limit allows"),
         None => {}
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let config = match read(&args.config) {
         Ok(config) => config,
         Err(mistakes) => {
-            eprintln!("{}", printable_lines(&mistakes.to_string(), false));
+            note!("{}", printable_lines(&mistakes.to_string(), false));
             return Ok(ExitCode::from(WRONG_INPUT));
         }
     };

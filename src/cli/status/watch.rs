@@ -103,7 +103,7 @@ impl Watch {
             (Some(place), _) => place.draw(&shown.unwrap_or_default()),
             (None, Form::Table) if is_new => say(format_args!("{} hub: {state}: {error_text}", time(now))),
             (None, _) if is_new => {
-                eprintln!("informer-hub: {} hub {state}: {error_text}", time(now));
+                note!("informer-hub: {} hub {state}: {error_text}", time(now));
                 Ok(())
             }
             (None, _) => Ok(()),

@@ -160,10 +160,10 @@ fn notes(document: &Value, writer: &mut TableWriter) -> anyhow::Result<()> {
         writer.flush()?;
     }
     if let Some(end) = end {
-        eprintln!("informer-hub: the tree may have more owners above its root: {}", printable(end));
+        note!("informer-hub: the tree may have more owners above its root: {}", printable(end));
     }
     if more {
-        eprintln!("informer-hub: there are more children than these");
+        note!("informer-hub: there are more children than these");
     }
     Ok(())
 }

@@ -177,7 +177,7 @@ impl Watch<'_> {
             (_, Some("expired" | "warning"), Form::Text) => {
                 let names = first_names(&event.data.resources);
                 let about = if names.is_empty() { String::new() } else { format!("{names}: ") };
-                eprintln!("informer-hub: {}", printable(&format!("{about}{}", event.data.message)));
+                note!("informer-hub: {}", printable(&format!("{about}{}", event.data.message)));
             }
             _ => {}
         }
