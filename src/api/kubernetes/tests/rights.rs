@@ -499,7 +499,7 @@ async fn reviewed_watch_asks_about_new_namespaces_and_ends_when_an_answer_change
 #[tokio::test]
 async fn definition_of_a_custom_resource_is_that_of_a_cluster_that_the_reader_sees() {
     let gadgets = ApiResource { gvr: Gvr::new("ex.io", "v1", "gadgets"), kind: "Gadget".into(), namespaced: true };
-    let mut bench = bench();
+    let mut bench = Bench::with_pods();
     for cluster in ["a", "b"] {
         bench.list(&gadgets, cluster, vec![pod("shop", "g", 3, "web", "n1")], 10);
     }
