@@ -40,8 +40,7 @@ pub(super) fn complaint(error: &anyhow::Error) -> String {
     format!("informer-hub: {}", printable_lines(&format!("{error:#}"), false))
 }
 
-/// Prints a line to standard error. A closed or full one loses it: the result goes to standard output, and the exit code tells
-/// of a failure.
+/// Prints a line to standard error. Ignores errors, since the result goes to standard output, and a failure has an exit code.
 pub(super) fn note(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
