@@ -90,8 +90,9 @@ impl JetStreamLog {
         let changed = with_fixed(&found, &wanted, params.fixed);
         if limits(&found) != limits(&changed) {
             context.update_stream(changed.clone()).await.map_err(NatsError::request(action()))?;
-            let (before, after) = (limits(&found), limits(&changed));
-            tracing::warn!(stream = name, ?before, ?after, "changed copies, age or bytes of the log, as configured");
+            let text = |(copies, age, bytes)| format!("{copies} copies, {age:?}, {bytes} bytes");
+            let (before, after) = (text(limits(&found)), text(limits(&changed)));
+            tracing::warn!(stream = name, before, after, "changed copies, age or bytes of the log, as configured");
         }
         (params.replicas, params.max_age) = (changed.num_replicas, changed.max_age);
         // Negative without a limit.
