@@ -166,12 +166,16 @@ impl Connecting {
         let opened = async {
             let log = JetStreamLog::open(client.clone(), log).await?;
             let replicas = log.replicas();
+            let buckets = Buckets::new(client.clone(), &subjects, replicas, timeout);
+            if fixed.replicas {
+                buckets.fix_replicas().await?;
+            }
             Ok(Services {
                 log,
                 owners: Owners::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 documents: Documents::open(client.clone(), subjects.clone(), replicas, timeout).await?,
                 roster: RosterBucket::open(client.clone(), &subjects, replicas, timeout).await?,
-                buckets: Buckets::new(client.clone(), &subjects, replicas, timeout),
+                buckets,
                 checkpoints: Checkpoints::open(client.clone(), subjects, replicas, timeout).await?,
                 restoring: Mutex::default(),
                 leases: Mutex::default(),

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
+use async_nats::jetstream::stream::Config;
 
-use super::create::{object_stream, open_bucket, open_objects};
+use super::create::{bucket_stream, object_stream, open_bucket, open_objects};
 use super::log::is_missing;
-use super::{NatsError, checkpoints, context, documents, find_bucket, owners};
+use super::{NatsError, checkpoints, context, documents, find_bucket, leases, owners, roster};
 use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 1;
@@ -18,6 +19,8 @@ pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
+    /// Buckets that others create.
+    others: [String; 2],
     replicas: usize,
 }
 
@@ -27,7 +30,26 @@ impl Buckets {
     pub fn new(client: async_nats::Client, subjects: &Subjects, replicas: usize, timeout: Duration) -> Self {
         let objects = checkpoints::bucket(subjects);
         let names = [owners::bucket(subjects), documents::bucket(subjects), objects.clone()];
-        Self { context: context(client, timeout, IN_FLIGHT), names, objects, replicas }
+        let others = [roster::bucket(subjects), leases::bucket(subjects)];
+        Self { context: context(client, timeout, IN_FLIGHT), names, objects, others, replicas }
+    }
+
+    /// Changes the number of copies of those that exist and have another one.
+    pub async fn fix_replicas(&self) -> Result<(), NatsError> {
+        let buckets = self.names.iter().chain(&self.others).map(|name| bucket_stream(name));
+        for name in buckets.chain([object_stream(&self.objects)]) {
+            let action = || format!("change the copies of stream {name}");
+            let found = match self.context.get_stream(&name).await {
+                Ok(found) => found.cached_info().config.clone(),
+                Err(error) if is_missing(&error) => continue,
+                Err(error) => return Err(NatsError::request(action())(error)),
+            };
+            if found.num_replicas != self.replicas {
+                let changed = Config { num_replicas: self.replicas, ..found };
+                self.context.update_stream(changed).await.map_err(NatsError::request(action()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Creates those that do not exist. Returns their names.

@@ -17,7 +17,7 @@ pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize
     }
     // The stream of a key-value bucket, as all clients of NATS create it.
     let wanted = stream::Config {
-        name: format!("KV_{bucket}"),
+        name: bucket_stream(bucket),
         subjects: vec![format!("$KV.{bucket}.>")],
         max_messages_per_subject: 1,
         allow_rollup: true,
@@ -41,6 +41,11 @@ pub(super) async fn open_objects(context: &Context, bucket: &str, replicas: usiz
         object_store::Config { bucket: bucket.to_owned(), num_replicas: replicas, ..object_store::Config::default() };
     let created = context.create_object_store(config).await;
     created.map_err(NatsError::request(format!("open object store {bucket}")))
+}
+
+/// Returns the name of the stream of a bucket.
+pub(super) fn bucket_stream(bucket: &str) -> String {
+    format!("KV_{bucket}")
 }
 
 /// Returns the name of the stream of an object store.

@@ -69,7 +69,7 @@ impl Leases {
     }
 }
 
-fn bucket(subjects: &Subjects) -> String {
+pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-leases", subjects.fleet())
 }
 

@@ -35,7 +35,6 @@ const IN_FLIGHT: usize = 4096;
 
 /// Limits of a log that an existing stream is changed to. A new stream has all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each concerns another limit")]
 pub struct FixedLimits {
     /// [`LogParams::replicas`].
     pub replicas: bool,

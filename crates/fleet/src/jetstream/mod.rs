@@ -135,7 +135,7 @@ async fn write_entry(
 /// Opens a key-value bucket if it exists.
 async fn find_bucket(context: &Context, bucket: &str) -> Result<Option<kv::Store>, NatsError> {
     let action = || format!("open bucket {bucket}");
-    match context.get_stream(format!("KV_{bucket}")).await {
+    match context.get_stream(create::bucket_stream(bucket)).await {
         Ok(_) => {}
         Err(error) if log::is_missing(&error) => return Ok(None),
         Err(error) => {

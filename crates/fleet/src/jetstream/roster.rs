@@ -139,7 +139,7 @@ impl Drop for RosterBucket {
     }
 }
 
-fn bucket(subjects: &Subjects) -> String {
+pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-collectors", subjects.fleet())
 }
 

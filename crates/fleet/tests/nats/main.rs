@@ -242,6 +242,25 @@ async fn existing_log_keeps_the_limits_that_a_process_does_not_fix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buckets_of_one_copy_get_the_copies_of_the_log() {
+    let servers = Servers::start(3).await;
+    let client = servers.client().await;
+    let context = async_nats::jetstream::new(client.clone());
+    let buckets = |replicas| Buckets::new(client.clone(), &subjects(), replicas, Duration::from_secs(2));
+    // A request is lost while the servers elect a leader.
+    within("the buckets exist", async { while buckets(1).restore().await.is_err() {} }).await;
+    RosterBucket::open(client.clone(), &subjects(), 1, DEADLINE).await.unwrap();
+    within("they have three copies", async { while buckets(3).fix_replicas().await.is_err() {} }).await;
+    for name in
+        ["KV_test-owners", "KV_test-clusters", "KV_test-checkpoints", "OBJ_test-checkpoints", "KV_test-collectors"]
+    {
+        let stream = context.get_stream(name).await.unwrap();
+        assert_eq!(stream.cached_info().config.num_replicas, 3, "{name}");
+    }
+    assert!(context.get_stream("KV_test-leases").await.is_err(), "it is not created");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_stream_is_refused_with_the_remedy() {
     let servers = Servers::start(1).await;
     let client = servers.client().await;
