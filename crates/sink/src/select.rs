@@ -7,7 +7,7 @@ use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, On
 /// Conditions on the notifications of the informers that a sink listens to.
 #[derive(Debug)]
 pub struct Selection {
-    /// Accepted part of the objects; `None` accepts all. Notifications of the other parts are not counted.
+    /// Accepted part of the objects; `None` accepts all. The machine drops the other parts before it evaluates or counts them.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
@@ -78,12 +78,6 @@ impl Selection {
                 OnFilterError::Drop => SelectionResult::DropUnfiltered(error),
             },
         }
-    }
-
-    /// Returns whether a notification is of the sink's partition. [`Selection::evaluate`] requires it.
-    #[must_use]
-    pub fn is_in_partition<K>(&self, notification: &Notification<K>) -> bool {
-        self.partition.is_none_or(|partition| partition.contains(notification))
     }
 
     /// Whether a notification's object is in one of the namespaces. A notification without an object is in all of them.

@@ -171,8 +171,8 @@ impl<T> Machine<T> {
     /// Accepts a message. [`Action::Answer`] answers its sender.
     pub fn ingest(&mut self, intake: impl Into<IncomingBatch>, seen: jiff::Timestamp, reply: T, now: Instant) {
         let IncomingBatch { mut notifications, traced } = intake.into();
-        if self.params.selection.partition.is_some() {
-            notifications.retain(|notification| self.params.selection.is_in_partition(notification));
+        if let Some(partition) = self.params.selection.partition {
+            notifications.retain(|notification| partition.contains(notification));
         }
         let count = notifications.len();
         self.params.health.received.fetch_add(count as u64, Relaxed);
