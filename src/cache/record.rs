@@ -145,15 +145,18 @@ impl Store {
             return;
         }
         let cluster = partition.origin().cluster.clone();
-        let base = self.marks_with(&cluster, partition).base_of(&partition.marks);
+        let marks = self.marks_with(&cluster, partition);
+        let base = marks.base_of(&partition.marks);
         let has_missed = drafts.iter().any(Draft::is_missed);
         // The versions of later changes of other partitions are unknown: a deletion could get one of them.
         let may_guess = has_missed && self.next.joined_partitions(&cluster).next().is_none();
         let used = may_guess.then(|| self.used_versions(&cluster, partition, &drafts));
         for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
-            let version = version.filter(|version| Some(*version) > partition.marks.floor).or_else(|| {
-                // At or below a version that readers may have: the change would be missed.
-                // Readers may have the version in the object too.
+            let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
+            let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
+            let version = version.filter(is_own).or_else(|| {
+                // At or below a version that readers may have, the change would be missed. With the version of another
+                // change, one of both would be. Readers may have the version in the object too.
                 let own = draft.received().map(|received| received.saturating_add(1));
                 let fresh = self.marks_with(&cluster, partition).fresh().max(own)?;
                 partition.marks.floor = Some(fresh);
@@ -161,6 +164,11 @@ impl Store {
             });
             self.record_change(id, partition, draft, version);
         }
+    }
+
+    /// Returns whether a published change of the cluster has this version.
+    fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
+        self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
     /// Returns the versions that no deletion may get: those of earlier changes and of present objects. Without those of

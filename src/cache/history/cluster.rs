@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
@@ -43,6 +45,9 @@ pub(in crate::cache) struct ClusterWindow {
     newest: u64,
     /// Fleet version from which all entries have versions, each greater than those before.
     sorted_from: u64,
+    /// Fleet versions of the entries before `sorted_from`, by version. Empty unless partitions of the cluster overtake
+    /// each other.
+    unsorted: HashMap<u64, u64>,
     /// Whether the cluster's last partition has left.
     pub(in crate::cache) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
@@ -67,8 +72,8 @@ impl Floor {
 impl ClusterWindow {
     /// Creates the window of the changes after a fleet version.
     pub(in crate::cache) fn new(start: u64, floor: Floor) -> Self {
-        let (entries, changed) = (VecDeque::new(), Arc::default());
-        Self { entries, start, floor, newest: 0, sorted_from: start, has_left: false, changed }
+        let (entries, unsorted, changed) = (VecDeque::new(), HashMap::new(), Arc::default());
+        Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, has_left: false, changed }
     }
 
     /// Returns the fleet version from which all changes are known.
@@ -77,15 +82,29 @@ impl ClusterWindow {
     }
 
     pub(in crate::cache) fn push(&mut self, change: Arc<RecordedChange>) {
-        match change.cluster_version {
-            Some(version) if version > self.newest => self.newest = version,
-            Some(_) | None => self.sorted_from = change.version.saturating_add(1),
-        }
+        let is_sorted = change.cluster_version.is_some_and(|version| version > self.newest);
+        self.newest = self.newest.max(change.cluster_version.unwrap_or(0));
         // A reader of this change has the version of its object, which must not lead to the start.
         if self.floor.exact.is_some() && change.object.resource_version().as_number() == self.floor.exact {
             self.floor.exact = None;
         }
         self.entries.push_back(change);
+        if !is_sorted {
+            self.unsort();
+        }
+    }
+
+    /// Has the present entries found by the map.
+    fn unsort(&mut self) {
+        let sorted = self.entries.range(self.first_sorted()..);
+        let found = sorted.filter_map(|entry| Some((entry.cluster_version?, entry.version)));
+        self.unsorted.extend(found);
+        self.sorted_from = self.entries.back().map_or(self.sorted_from, |last| last.version.saturating_add(1));
+    }
+
+    /// Returns the index of the first sorted entry.
+    fn first_sorted(&self) -> usize {
+        self.entries.partition_point(|entry| entry.version < self.sorted_from)
     }
 
     /// Starts anew at a fleet version. Readers before it have expired.
@@ -102,8 +121,12 @@ impl ClusterWindow {
         let Some(first) = self.entries.pop_front() else { return };
         self.floor = self.floor.raised_by(first.cluster_version);
         self.start = version;
+        if let Some(version) = first.cluster_version {
+            self.unsorted.remove(&version);
+        }
         if self.entries.is_empty() {
             self.entries.shrink_to(0);
+            self.unsorted.shrink_to(0);
         }
     }
 
@@ -124,15 +147,22 @@ impl ClusterWindow {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
+    /// Returns whether a change had this version, or a later one has been dropped. Another change must not have it.
+    pub(in crate::cache) fn has_used(&self, version: u64) -> bool {
+        version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
+    }
+
+    /// Returns the fleet version of the entry that has this version.
+    fn position_of(&self, version: u64) -> Option<u64> {
+        let sorted = self.last_sorted(version).filter(|entry| entry.cluster_version == Some(version));
+        sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
+    }
+
     /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
     /// of a change, that readers may have.
     pub(in crate::cache) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
-        let sorted = self.entries.partition_point(|entry| entry.version < self.sorted_from);
-        let before = self.last_sorted(sorted, version);
-        let unsorted = || self.entries.range(..sorted);
-        let is_it = |entry: &&Arc<RecordedChange>| entry.cluster_version == Some(version);
-        if let Some(entry) = before.filter(is_it).or_else(|| unsorted().find(is_it)) {
-            return Ok(entry.version);
+        if let Some(position) = self.position_of(version) {
+            return Ok(position);
         }
         if self.floor.exact == Some(version) {
             return Ok(self.start);
@@ -143,16 +173,20 @@ impl ClusterWindow {
         if version > base {
             return Err(LocateError::Future { newest: base.max(self.newest) });
         }
-        if let Some(entry) = before {
+        if let Some(entry) = self.last_sorted(version) {
             return Ok(entry.version);
         }
         // After the last one that is not greater, and before the first one that is.
-        let rest = unsorted().take_while(|entry| entry.cluster_version.is_none_or(|found| found < version));
+        let rest = self
+            .entries
+            .range(..self.first_sorted())
+            .take_while(|entry| entry.cluster_version.is_none_or(|found| found < version));
         Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
     }
 
-    /// Returns the last of the sorted entries, from an index on, whose version is not greater.
-    fn last_sorted(&self, sorted: usize, version: u64) -> Option<&Arc<RecordedChange>> {
+    /// Returns the last of the sorted entries whose version is not greater.
+    fn last_sorted(&self, version: u64) -> Option<&Arc<RecordedChange>> {
+        let sorted = self.first_sorted();
         let (mut low, mut high) = (sorted, self.entries.len());
         while low < high {
             let middle = low.midpoint(high);

@@ -96,6 +96,11 @@ impl ClusterMarks {
         self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
     }
 
+    /// Returns whether a change has this version or a greater one.
+    pub(in crate::cache) fn has_change_from(&self, version: u64) -> bool {
+        self.newest >= Some(version)
+    }
+
     /// Returns the greatest version of a change of a partition that does not get its own version.
     pub(in crate::cache) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)

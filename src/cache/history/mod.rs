@@ -27,6 +27,8 @@
 //! - A change at or below a version that readers may have would be missed. It gets a fresh version, one above all that
 //!   readers may have and above that of its object. If a reader resumes from the version in its object instead, it may
 //!   read the change again.
+//! - No two changes have the same version. If etcd went back, one partition may still have changes from before when
+//!   another has those from after. The second change with a version gets a fresh one.
 //! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later
 //!   versions are greater than all that readers may have: a restored etcd uses versions again for other states.
 //!

@@ -329,6 +329,11 @@ impl HistoryReader {
         self.0.window.write().set_saved(saved);
     }
 
+    /// Returns whether a change of the cluster had this version, or a later one has been dropped.
+    pub(in crate::cache) fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
+        self.0.window.read().cluster(cluster).is_some_and(|known| known.has_used(version))
+    }
+
     /// Returns the versions of the changes of a cluster.
     pub(in crate::cache) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
         self.0.window.read().cluster(cluster).into_iter().flat_map(ClusterWindow::versions).collect()

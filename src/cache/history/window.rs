@@ -35,7 +35,7 @@ impl Default for HistoryLimits {
 }
 
 /// Bytes of an entry besides the object: the entry, its places in the window, and the previous object's head.
-const OVERHEAD: usize = 200;
+const OVERHEAD: usize = 224;
 
 /// Share of the byte limit while memory is short.
 const TIGHT_SHARE: usize = 8;

@@ -305,3 +305,20 @@ fn guessed_version_of_a_deletion_is_not_used_again_by_a_later_event() {
     ];
     run(&steps, 1 << 20, 1);
 }
+
+#[test]
+fn version_that_a_cluster_uses_again_after_it_went_back_leads_to_one_change() {
+    // One informer still has an event from before, the other one a list from after.
+    let steps = [
+        Step::Put(1, 0),
+        Step::BackUp(0),
+        Step::Put(0, 0),
+        Step::Receive(0, 1),
+        Step::BackUp(0),
+        Step::Put(2, 0),
+        Step::List(2),
+        Step::Apply(0, 1),
+        Step::Apply(2, 2),
+    ];
+    run(&steps, 1 << 20, 0b101);
+}
