@@ -26,7 +26,7 @@ impl World {
         let (begun, mut most) = (clock::now(), 0);
         while begun.elapsed() < time {
             for cluster in self.clusters.values() {
-                if self.rng.random_bool(0.05) {
+                if self.rng.random_bool(0.01) {
                     cluster.churn(&mut self.rng);
                 }
             }
