@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::http::header::ALLOW;
 use axum::http::request::Parts;
-use axum::http::{Method, Request};
+use axum::http::{HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use smol_str::SmolStr;
 use tracing::Instrument;
@@ -29,7 +30,11 @@ pub(super) async fn handle(State(api): State<Arc<ReadApi>>, request: Request<Bod
         Ok(response) => response,
         Err(status) => {
             let (media, is_pretty) = form_of_failures(&parts);
-            failure_response(&status, media, is_pretty)
+            let mut response = failure_response(&status, media, is_pretty);
+            if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            }
+            response
         }
     }
 }

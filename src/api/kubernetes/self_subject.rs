@@ -3,6 +3,7 @@
 //! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights: reads that the hub would answer are allowed, everything else is not. At
 //! roots of several clusters, an access is allowed if some visible cluster allows it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
@@ -11,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use smol_str::SmolStr;
 
 use super::ReadApi;
@@ -22,7 +23,7 @@ use crate::api::rights::{Extent, Place, reader_of, sees_cluster};
 use informer_hub_access::{Reader, Verb};
 use informer_hub_kubeapi::{ResourcePath, Root, Status};
 use informer_hub_protobuf::{ConvertError, Converter, Envelope, Omit, Schema};
-use informer_hub_types::{ApiResource, Gvr};
+use informer_hub_types::{ApiResource, Gvr, MAX_QUOTED, shortened};
 
 /// Longest body.
 const MAX_BODY: usize = 64 << 10;
@@ -79,6 +80,46 @@ impl SelfReview {
             Self::User => "SelfSubjectReview",
         }
     }
+
+    fn api_version(self) -> &'static str {
+        match self {
+            Self::Access | Self::Rules => "authorization.k8s.io/v1",
+            Self::User => "authentication.k8s.io/v1",
+        }
+    }
+
+    /// Returns the specification of a review that a client sent.
+    ///
+    /// # Errors
+    /// [`Status`] of code 400 if the body is of another kind, or if its members have other types.
+    fn spec(self, body: &[u8], is_protobuf: bool) -> Result<Value, Status> {
+        let json = if is_protobuf { json_of(body, self)? } else { Cow::Borrowed(body) };
+        let Written { kind, api_version, spec } = serde_json::from_slice(&json)
+            .map_err(|error| Status::bad_request(format!("the body is not a {} in JSON: {error}", self.kind())))?;
+        self.check_kind(api_version.as_deref(), kind.as_deref())?;
+        Ok(Value::Object(spec))
+    }
+
+    fn check_kind(self, api_version: Option<&str>, kind: Option<&str>) -> Result<(), Status> {
+        let (wanted, wanted_kind) = (self.api_version(), self.kind());
+        let (found, found_kind) = (api_version.unwrap_or(wanted), kind.unwrap_or(wanted_kind));
+        if (found, found_kind) == (wanted, wanted_kind) {
+            return Ok(());
+        }
+        let (found, found_kind) = (shortened(found, MAX_QUOTED), shortened(found_kind, MAX_QUOTED));
+        let text = format!("the body is a {found_kind:?} of {found:?}, not a {wanted_kind:?} of {wanted:?}");
+        Err(Status::bad_request(text))
+    }
+}
+
+/// Body of a review.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    kind: Option<String>,
+    api_version: Option<String>,
+    #[serde(default)]
+    spec: Map<String, Value>,
 }
 
 #[derive(Deserialize, Default)]
@@ -131,19 +172,21 @@ pub(super) async fn answer(
         return Err(Status::path_not_found());
     }
     let body = to_bytes(body, MAX_BODY).await.map_err(|_| Status::request_too_large("limit is 64 KiB"))?;
-    let body = if is_protobuf { json_of(&body)? } else { body.into() };
-    let mut written: Value =
-        serde_json::from_slice(&body).map_err(|error| Status::bad_request(format!("the body is not JSON: {error}")))?;
+    let spec = review.spec(&body, is_protobuf)?;
     let sender = Sender { api, reader, clusters: found, resources: api.resources() };
-    let spec = written.get_mut("spec").map(Value::take).unwrap_or_default();
     let status = match review {
         SelfReview::Access => sender.access(&spec).await?,
-        SelfReview::Rules => sender.rules(spec["namespace"].as_str().unwrap_or_default()).await,
+        SelfReview::Rules => match spec["namespace"].as_str() {
+            Some(namespace) if !namespace.is_empty() => sender.rules(namespace).await,
+            _ => return Err(Status::bad_request("spec.namespace must be the name of a namespace")),
+        },
         SelfReview::User => sender.user(),
     };
-    let group = if review == SelfReview::User { "authentication.k8s.io/v1" } else { "authorization.k8s.io/v1" };
     let mut answer = json!({
-        "kind": review.kind(), "apiVersion": group, "metadata": { "creationTimestamp": null }, "status": status,
+        "kind": review.kind(),
+        "apiVersion": review.api_version(),
+        "metadata": { "creationTimestamp": null },
+        "status": status,
     });
     if review != SelfReview::User {
         answer["spec"] = spec;
@@ -165,14 +208,15 @@ fn is_protobuf(parts: &Parts) -> Result<bool, Status> {
 }
 
 /// Converts a review in protobuf.
-fn json_of(body: &[u8]) -> Result<Vec<u8>, Status> {
+fn json_of(body: &[u8], review: SelfReview) -> Result<Cow<'static, [u8]>, Status> {
     let wrong = |error: ConvertError| Status::bad_request(format!("the body is not a review in protobuf: {error}"));
     let Envelope { api_version, kind, raw } = Envelope::read(body).map_err(wrong)?;
+    review.check_kind(Some(api_version), Some(kind))?;
     let message = Schema::builtin().kind(api_version, kind);
     let message = message.ok_or_else(|| Status::bad_request("the body is of an unknown kind"))?;
     let mut json = Vec::new();
     Converter::default().object(message, None, raw, &Omit::default(), MAX_JSON, &mut json).map_err(wrong)?;
-    Ok(json)
+    Ok(Cow::Owned(json))
 }
 
 impl Sender<'_> {

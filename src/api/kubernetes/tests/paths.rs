@@ -93,6 +93,7 @@ async fn writes_are_not_allowed() {
         let status: Value = serde_json::from_slice(&to_bytes(body, 4096).await.unwrap()).unwrap();
         assert_eq!((head.status.as_u16(), &status["reason"]), (405, &json!("MethodNotAllowed")), "{method}");
         assert!(status["message"].as_str().unwrap().contains("the hub only reads"), "{status}");
+        assert_eq!(head.headers["allow"], "GET, HEAD");
     }
 }
 

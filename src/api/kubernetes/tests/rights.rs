@@ -241,6 +241,18 @@ async fn self_subject_reviews_answer_what_the_hub_would() {
     let (code, answer) = post(&bench, "/clusters/a/apis/authentication.k8s.io/v1/selfsubjectreviews", json!({})).await;
     let info = json!({ "username": "ann", "uid": "7", "groups": ["system:authenticated"] });
     assert_eq!((code, &answer["status"]["userInfo"]), (201, &info));
+    for (path, body) in [
+        (path, json!([])),
+        (path, json!({ "spec": "get pods" })),
+        (path, json!({ "kind": "Pod", "apiVersion": "v1", "spec": access("list", "pods", "shop")["spec"] })),
+        (path, json!({ "kind": 1, "spec": access("list", "pods", "shop")["spec"] })),
+        (rules, json!({ "spec": {} })),
+        (rules, json!({ "spec": { "namespace": 1 } })),
+        ("/clusters/a/apis/authentication.k8s.io/v1/selfsubjectreviews", json!("ann")),
+    ] {
+        let (code, answer) = post(&bench, path, body.clone()).await;
+        assert_eq!((code, &answer["reason"]), (400, &json!("BadRequest")), "{body}: {answer}");
+    }
     let large = Request::post(path).body(Body::from(vec![b' '; 70_000])).unwrap();
     assert_eq!(bench.send(large).await.status(), 413);
     let yaml = Request::post(path).header("content-type", "application/yaml").body(Body::from("{}")).unwrap();
