@@ -9,6 +9,8 @@ use serde_json::json;
 use informer_hub_kubeapi::{Reason, Status};
 use informer_hub_types::{MAX_QUOTED, shortened};
 
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 /// Maximum bytes of an axum error text to convert; axum's texts are short.
 const MAX_TEXT: usize = 4096;
 
@@ -30,16 +32,14 @@ pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
         _ => Reason::Forbidden,
     };
     let status = Status::new(code.as_u16(), reason, problem);
-    let json = HeaderValue::from_static("application/json");
-    (code, [(CONTENT_TYPE, json)], status.json()).into_response()
+    (code, [(CONTENT_TYPE, JSON)], status.json()).into_response()
 }
 
 /// Returns 429 in the form that clients of a path expect, with the seconds after which to try again.
 pub(super) fn too_many_requests(path: &str, seconds: u32, problem: &str) -> Response {
     let mut response = if is_kubernetes(path) {
-        let json = HeaderValue::from_static("application/json");
         let status = Status::too_many_requests(problem, seconds);
-        (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, json)], status.json()).into_response()
+        (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, JSON)], status.json()).into_response()
     } else {
         error_response(StatusCode::TOO_MANY_REQUESTS, problem)
     };
@@ -51,11 +51,11 @@ pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> 
     (status, Json(json!({ "error": problem.into() }))).into_response()
 }
 
-/// Converts an error response below `/v1/` to JSON. axum's own error responses are plain text or empty.
+/// Converts an error response to JSON. axum's own error responses are empty, or plain text below `/v1/`.
 pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
     let status = response.status();
-    let is_ours = response.headers().get(CONTENT_TYPE) == Some(&HeaderValue::from_static("application/json"));
-    if is_ours || !(status.is_client_error() || status.is_server_error()) || !path.starts_with("/v1/") {
+    let is_ours = response.headers().get(CONTENT_TYPE).is_some_and(|found| found == JSON || !path.starts_with("/v1/"));
+    if is_ours || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }
     let (head, body) = response.into_parts();
@@ -63,7 +63,6 @@ pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
         to_bytes(body, MAX_TEXT).await.ok().and_then(|text| String::from_utf8(text.into()).ok()).unwrap_or_default();
     let shown = shortened(path, MAX_QUOTED);
     let problem = match (text.trim(), status) {
-        ("", StatusCode::NOT_FOUND) => format!("there is no {shown}; docs/http.md lists all paths"),
         ("", StatusCode::METHOD_NOT_ALLOWED) => {
             format!("{shown} does not support this method; docs/http.md lists the methods")
         }

@@ -28,6 +28,7 @@ mod events;
 mod extensions;
 mod guard;
 mod hosts;
+mod index;
 mod kubernetes;
 mod metrics;
 mod notes;
@@ -134,7 +135,8 @@ fn router(services: Services) -> Router {
         .merge(dead_letters::routes(letters, read.clone()))
         .merge(reload::routes(reload))
         .merge(metrics::routes(scraper))
-        .merge(openapi::routes(read.is_some()));
+        .merge(openapi::routes(read.is_some()))
+        .merge(index::routes(read.is_some()));
     match read {
         Some(read) => routes.merge(read_routes(&read)).merge(kubernetes::routes(read)),
         None => routes,

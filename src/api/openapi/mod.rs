@@ -43,6 +43,11 @@ fn declared(reads: bool) -> Vec<&'static Route> {
     reads.iter().copied().chain(&operators::ROUTES).chain([&ROUTE]).collect()
 }
 
+/// Returns all paths below `/v1`. `reads` as in [`declared`].
+pub(super) fn paths(reads: bool) -> impl Iterator<Item = &'static str> {
+    declared(reads).into_iter().map(|route| route.path)
+}
+
 /// Returns the route. `reads` as in [`declared`].
 pub(super) fn routes(reads: bool) -> Router {
     let text = Bytes::from(format!("{:#}\n", document(&declared(reads))));

@@ -90,7 +90,17 @@ async fn request_without_a_token_sees_probes_without_details() {
         "authorized but incomplete: {answer}"
     );
     let answer = port.exchange(&with("GET", "/none", TOKEN)).await;
-    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 404 ") && answer.ends_with(r#"{"error":"there is no /none; / lists the paths"}"#)
+    );
+    let answer = port.exchange(&with("GET", "/clusters/a/api", TOKEN)).await;
+    assert!(answer.contains("hub.read_api.enabled is false"), "{answer}");
+    let answer = port.exchange(&with("GET", "/", TOKEN)).await;
+    assert!(answer.contains("\"/v1/status\"") && !answer.contains("/clusters"), "{answer}");
+    let answer = port.exchange(&with("GET", "/", "nonsense")).await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let answer = port.exchange(&with("DELETE", "/livez", TOKEN)).await;
+    assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("/livez does not support this method"), "{answer}");
     let answer = port.exchange(&with("DELETE", "/v1/status", TOKEN)).await;
     assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("allow: GET,HEAD"), "{answer}");
     port.end().await;

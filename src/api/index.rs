@@ -1,0 +1,46 @@
+//! `/`, which names the paths of a port, and the answer of paths that it does not have.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+
+use super::answer::{JSON, error_response};
+use super::openapi;
+use informer_hub_kubeapi::{Reason, Status};
+use informer_hub_types::{MAX_QUOTED, shortened};
+
+/// Paths of an apiserver, which the hub has below its roots only.
+const OF_APISERVERS: [&str; 4] = ["api", "apis", "openapi", "version"];
+
+/// Returns the routes. With `reads`, the port serves objects.
+pub(super) fn routes(reads: bool) -> Router {
+    let index = Bytes::from(index(reads));
+    let show = move || async move { ([(CONTENT_TYPE, JSON)], index) };
+    Router::new().route("/", get(show)).fallback(move |uri: Uri| async move { unknown(uri.path(), reads) })
+}
+
+fn index(reads: bool) -> String {
+    let roots = ["/clusters/*", "/clusters/<name>", "/unique/*"].into_iter().filter(|_| reads);
+    let mut paths: Vec<_> = ["/livez", "/metrics", "/readyz"].into_iter().chain(roots).collect();
+    paths.extend(openapi::paths(reads));
+    paths.sort_unstable();
+    format!("{:#}\n", json!({ "name": "informer-hub", "version": env!("CARGO_PKG_VERSION"), "paths": paths }))
+}
+
+fn unknown(path: &str, reads: bool) -> Response {
+    let shown = shortened(path, MAX_QUOTED);
+    let first = path.split('/').nth(1).unwrap_or_default();
+    if !reads && ["clusters", "unique"].contains(&first) {
+        return error_response(StatusCode::NOT_FOUND, "the hub serves no objects: hub.read_api.enabled is false");
+    }
+    if !reads || !OF_APISERVERS.contains(&first) {
+        return error_response(StatusCode::NOT_FOUND, format!("there is no {shown}; / lists the paths"));
+    }
+    let text = format!("there is no {shown}: a cluster is at /clusters/<name>, and all are at /clusters/*");
+    let status = Status::new(404, Reason::NotFound, text);
+    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, JSON)], status.json()).into_response()
+}
