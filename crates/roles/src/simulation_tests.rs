@@ -24,7 +24,7 @@ use informer_hub_types::rng::{SeededRng, rng};
 use informer_hub_types::{ResourceVersion, Shard, ShardName, ShardRules, Threads, clock};
 use rand::Rng;
 use rand::rngs::StdRng;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 
 use crate::backend::Backend;
 use crate::restore::restore;
@@ -251,7 +251,7 @@ impl World {
             else {
                 return Some(format!("{name} has no entry"));
             };
-            let restored = restore(&backend, &partition, 0, &Threads::current()).await;
+            let restored = restore(&backend, &partition, 0, &threads()).await;
             let restored = match restored {
                 Ok(restored) => restored,
                 Err(error) => return Some(format!("{name}: {error}")),
@@ -338,17 +338,39 @@ fn shard_of(partition: &Partition) -> Shard {
     Shard { cluster: partition.cluster.clone(), name }
 }
 
-fn simulate(seed: u64, totals: &mut Totals) {
+/// Runs a test in virtual time. The seed decides everything.
+pub(crate) fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
+    println!("seed {seed}");
     let _seeded = SeededRng::new(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    let of_seed = runtime.block_on(async {
-        let mut world = World::new();
-        for _ in 0..STEPS {
-            world.disturb();
-            world.disturb_replicas();
-            world.step().await;
-        }
-        world.settle().await;
+    let answer = runtime.block_on(async {
+        clock::set_wall(Some(jiff::Timestamp::UNIX_EPOCH));
+        work().await
+    });
+    clock::set_wall(None);
+    answer
+}
+
+/// Returns the spawner of a simulated process.
+pub(crate) fn threads() -> Threads {
+    Threads::simulated(Handle::current())
+}
+
+/// Lets faults disturb a world, then ends them.
+async fn disturbed() -> World {
+    let mut world = World::new();
+    for _ in 0..STEPS {
+        world.disturb();
+        world.disturb_replicas();
+        world.step().await;
+    }
+    world.settle().await;
+    world
+}
+
+fn simulate(seed: u64, totals: &mut Totals) {
+    let of_seed = run(seed, async || {
+        let mut world = disturbed().await;
         world.verify_log();
         world.totals.moved += world.moved();
         world.totals.takeovers +=
@@ -368,7 +390,7 @@ fn simulate(seed: u64, totals: &mut Totals) {
 
 #[test]
 fn change_waits_for_the_log_also_after_its_watch_was_given_up() {
-    rebalance::run(8, async || {
+    run(8, async || {
         let mut world = World::with(Faults::NONE, 1, 0.0, ShardRules::default());
         world.join();
         world.step().await;
@@ -388,6 +410,14 @@ fn change_waits_for_the_log_also_after_its_watch_was_given_up() {
         world.settle().await;
         assert_ne!(cached(&world), before);
     });
+}
+
+#[test]
+fn seed_decides_everything() {
+    let history = || run(3, async || disturbed().await.fleet.log().history());
+    let (first, second) = (history(), history());
+    let different = first.iter().zip(&second).position(|(one, other)| one != other);
+    assert!(different.is_none() && first.len() == second.len(), "different from entry {different:?} on");
 }
 
 #[test]

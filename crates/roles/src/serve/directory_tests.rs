@@ -6,15 +6,14 @@ use std::time::Duration;
 use informer_hub_fleet::simulated_log::Faults;
 use informer_hub_fleet::{ClusterDocument, Ownership};
 use informer_hub_reflector::Connector;
-use informer_hub_types::rng::SeededRng;
-use informer_hub_types::{Shard, Threads};
-use tokio::runtime::Builder;
+use informer_hub_types::Shard;
 use tokio::time::sleep;
 
 use super::{Replica, ReplicaParams};
 use crate::backend::Backend;
 use crate::simulated::{SimulatedBackend, SimulatedFleet};
 use crate::simulation_tests::replica::Unreachable;
+use crate::simulation_tests::{run, threads};
 
 /// Replica of a fleet whose one collector renews all clusters every second.
 struct Served {
@@ -23,13 +22,6 @@ struct Served {
     backend: Arc<SimulatedBackend>,
     replica: Replica,
     connectors: Vec<Arc<dyn Connector>>,
-}
-
-/// Runs a test in virtual time.
-fn run<T>(work: impl AsyncFnOnce() -> T) -> T {
-    let _seeded = SeededRng::new(1);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(work())
 }
 
 impl Served {
@@ -45,7 +37,7 @@ impl Served {
         }
         let backend = Arc::new(fleet.connect());
         let shared: Arc<dyn Backend> = Arc::<SimulatedBackend>::clone(&backend);
-        let replica = Replica::start(shared, ReplicaParams::new("replica"), &Threads::current());
+        let replica = Replica::start(shared, ReplicaParams::new("replica"), &threads());
         let connector = |own: &Ownership| replica.connector(&own.shard.cluster, Arc::new(Unreachable));
         let connectors = owned.iter().map(connector).collect();
         Self { fleet, owned, backend, replica, connectors }
@@ -71,7 +63,7 @@ impl Served {
 #[test]
 fn requests_do_not_grow_with_the_clusters() {
     let requests = |clusters| {
-        run(async || {
+        run(1, async || {
             let mut served = Served::start(clusters).await;
             served.pass(10).await;
             let before = served.backend.requests();
@@ -91,7 +83,7 @@ fn requests_do_not_grow_with_the_clusters() {
 
 #[test]
 fn replica_that_is_cut_off_is_stale_in_time_with_the_reason_and_recovers() {
-    run(async || {
+    run(1, async || {
         let mut served = Served::start(20).await;
         served.pass(30).await;
         assert!(served.stale().is_empty());
@@ -112,7 +104,7 @@ fn replica_that_is_cut_off_is_stale_in_time_with_the_reason_and_recovers() {
 
 #[test]
 fn collector_without_a_sign_of_life_makes_its_clusters_stale() {
-    run(async || {
+    run(1, async || {
         let mut served = Served::start(3).await;
         served.pass(5).await;
         let dead = served.owned.remove(1);
@@ -135,7 +127,7 @@ fn collector_without_a_sign_of_life_makes_its_clusters_stale() {
 
 #[test]
 fn silent_watch_is_replaced_before_a_cluster_is_stale() {
-    run(async || {
+    run(1, async || {
         let mut served = Served::start(5).await;
         served.pass(5).await;
         for _ in 0..10 {
@@ -150,7 +142,7 @@ fn silent_watch_is_replaced_before_a_cluster_is_stale() {
 
 #[test]
 fn killed_server_makes_no_cluster_stale() {
-    run(async || {
+    run(1, async || {
         let mut served = Served::start(5).await;
         served.pass(5).await;
         for _ in 0..20 {
@@ -169,7 +161,7 @@ fn killed_server_makes_no_cluster_stale() {
 
 #[test]
 fn added_cluster_is_known_at_once_and_a_dropped_one_is_forgotten() {
-    run(async || {
+    run(1, async || {
         let mut served = Served::start(2).await;
         served.pass(5).await;
         let shard: Shard = "late".parse().unwrap();

@@ -1,6 +1,5 @@
 //! Owners, documents and checkpoints that an operator deletes under running collectors.
 
-use super::rebalance::run;
 use super::*;
 
 /// Returns a fleet without faults whose two clusters have owners.

@@ -11,12 +11,13 @@ use informer_hub_reflector::{
     PageVerdict, Reflector, ReflectorOptions, ResolveError, Server, SourceError, Step, WatchItem, WatchRequest,
 };
 use informer_hub_types::{
-    ApiResource, ClusterLabels, ClusterName, ObjectKey, ResourceRef, Scope, Shard, StoredObject, Threads, clock, rng,
+    ApiResource, ClusterLabels, ClusterName, ObjectKey, ResourceRef, Scope, Shard, StoredObject, clock, rng,
 };
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use super::cluster::{ClusterSource, SimulatedCluster, resource};
+use super::threads;
 use crate::{Backend, Collector, CollectorParams, ConnectorWrap, Host};
 
 pub(super) type Objects = BTreeMap<ObjectKey, u64>;
@@ -62,7 +63,7 @@ impl Process {
         let (reflectors, caches) = Default::default();
         let hub = Arc::new(Hub { clusters: clusters.clone(), reflectors, caches });
         let host: Arc<dyn Host> = Arc::<Hub>::clone(&hub);
-        let collector = Collector::start(backend, params, host, &Threads::current());
+        let collector = Collector::start(backend, params, host, &threads());
         for shard in clusters.keys() {
             collector.add(&shard.cluster);
         }

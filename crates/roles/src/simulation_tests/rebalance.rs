@@ -8,14 +8,6 @@ use super::*;
 /// Objects of the clusters of a fleet with unequal loads.
 const OBJECTS: [usize; 12] = [900, 400, 300, 250, 200, 150, 120, 100, 80, 60, 40, 0];
 
-/// Runs a test under a seed, in virtual time.
-pub(super) fn run<T>(seed: u64, work: impl AsyncFnOnce() -> T) -> T {
-    println!("seed {seed}");
-    let _seeded = SeededRng::new(seed);
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(work())
-}
-
 impl World {
     fn owner(&self, shard: &Shard) -> Option<Ownership> {
         self.fleet.owner(shard).filter(|own| !own.collector.is_empty())

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use informer_hub_reflector::{Connection, Connector, InformerOptions, SourceError};
-use informer_hub_types::{Scope, Shard, Threads};
+use informer_hub_types::{Scope, Shard};
 use tokio::task::JoinHandle;
 
 use super::cluster::resource;
 use super::process::{Caches, Objects, reflect};
+use super::threads;
 use crate::{Backend, Replica, ReplicaParams};
 
 /// Serving process. Dropping it is a kill.
@@ -24,7 +25,7 @@ impl ServingProcess {
         backend: Arc<dyn Backend>,
         shards: impl Iterator<Item = &'c Shard>,
     ) -> Self {
-        let replica = Replica::start(backend, params, &Threads::current());
+        let replica = Replica::start(backend, params, &threads());
         let caches = Caches::default();
         let reflectors = shards.map(|name| {
             let connector = replica.connector(&name.cluster, Arc::new(Unreachable));

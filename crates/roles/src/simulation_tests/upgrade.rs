@@ -1,6 +1,5 @@
 //! Fleets in which processes of a later version write formats that those of this version refuse.
 
-use super::rebalance::run;
 use super::*;
 
 /// Objects of each shard that never change.

@@ -3,7 +3,6 @@
 use informer_hub_fleet::Ownership;
 use tokio::time::sleep;
 
-use super::rebalance::run;
 use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);

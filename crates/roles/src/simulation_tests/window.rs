@@ -1,6 +1,5 @@
 //! Log whose size removes changes long before their age.
 
-use super::rebalance::run;
 use super::*;
 
 /// Bytes that the log retains: the changes of some seconds.
