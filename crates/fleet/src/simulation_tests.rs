@@ -188,8 +188,12 @@ impl World {
             }
             self.now += Duration::from_millis(20);
             self.run(0.1);
+            // Changes that cancel each other are missing in no state.
             let synced = |follower: &Follower| {
-                self.clusters.iter().all(|(partition, cluster)| follower.objects(partition) == cluster.objects())
+                self.clusters.iter().all(|(partition, cluster)| {
+                    follower.reached(partition) >= Some(cluster.version())
+                        && follower.objects(partition) == cluster.objects()
+                })
             };
             if self.followers.iter().all(synced) {
                 return;

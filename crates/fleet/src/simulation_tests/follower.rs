@@ -70,6 +70,8 @@ pub(super) struct Follower {
     reader: Reader,
     position: Sequence,
     replicas: BTreeMap<Partition, Replica>,
+    /// Partitions with missing entries that were not found yet.
+    with_gap: BTreeSet<Partition>,
     pub(super) gaps: usize,
     pub(super) deletions: usize,
     pub(super) stale: u64,
@@ -83,6 +85,7 @@ impl Follower {
             reader: Reader::new(),
             position: 0,
             replicas: BTreeMap::new(),
+            with_gap: BTreeSet::new(),
             gaps: 0,
             deletions: 0,
             stale: 0,
@@ -94,6 +97,7 @@ impl Follower {
         self.reader = Reader::new();
         self.position = 0;
         self.replicas.clear();
+        self.with_gap.clear();
     }
 
     pub(super) fn objects(&self, partition: &Partition) -> &Objects {
@@ -105,16 +109,22 @@ impl Follower {
         self.reader.state(partition)
     }
 
+    /// Returns the last version of a partition that was read.
+    pub(super) fn reached(&self, partition: &Partition) -> Option<u64> {
+        let state = self.state(partition)?;
+        state.unconfirmed.values().chain(&state.resume).filter_map(ResourceVersion::as_number).max()
+    }
+
     pub(super) fn run(&mut self, rng: &mut StdRng) {
         let most = rng.random_range(1..20);
-        let mut incomplete: Vec<_> = self.reader.incomplete().cloned().collect();
         // In an order that the seed decides.
-        incomplete.sort();
+        let incomplete: BTreeSet<_> = self.reader.incomplete().chain(&self.with_gap).cloned().collect();
         for partition in incomplete.iter().filter(|_| rng.random_bool(0.05)) {
             self.restore(partition);
         }
         let Some(entries) = self.client.read(self.position, None, most) else { return };
         for entry in entries {
+            self.position = self.position.max(entry.sequence);
             match self.reader.read(&entry).unwrap() {
                 ReadOutcome::Records(records) => {
                     let replica = self.replicas.entry(entry.partition.clone()).or_default();
@@ -130,19 +140,24 @@ impl Follower {
                 ReadOutcome::Stale { .. } => self.stale += 1,
                 ReadOutcome::Nothing | ReadOutcome::Incomplete => {}
             }
-            self.position = self.position.max(entry.sequence);
         }
     }
 
     /// Restores a partition from its checkpoint, and reads the log again from there.
     fn restore(&mut self, partition: &Partition) {
+        let Some(applied) = applied(&self.checkpoints, partition) else { return };
+        let Some(entries) = self.client.read(applied, Some(partition), usize::MAX) else {
+            self.with_gap.insert(partition.clone());
+            return;
+        };
         let restored = restore(&self.checkpoints, partition, &mut self.reader);
-        let Some((mut replica, applied)) = restored else { return };
-        // Objects that the checkpoint lacks were deleted.
-        let entries = self.client.read(applied, Some(partition), usize::MAX).unwrap_or_default();
+        let Some((mut replica, _)) = restored else { return };
+        self.with_gap.remove(partition);
         for entry in entries.iter().filter(|entry| entry.sequence <= self.position) {
-            if let Ok(ReadOutcome::Records(records)) = self.reader.read(entry) {
-                replica.apply_all(&records);
+            match self.reader.read(entry) {
+                Ok(ReadOutcome::Records(records)) => replica.apply_all(&records),
+                Ok(ReadOutcome::Gap(_)) => _ = self.with_gap.insert(partition.clone()),
+                _ => {}
             }
         }
         self.replicas.insert(partition.clone(), replica);
@@ -156,6 +171,12 @@ impl Follower {
             }
         }
     }
+}
+
+/// Returns the sequence of the last entry in the checkpoint of a partition.
+fn applied(checkpoints: &Checkpoints, partition: &Partition) -> Option<Sequence> {
+    let checkpoints = checkpoints.borrow();
+    Some(CheckpointReader::new(&checkpoints.get(partition)?[..]).unwrap().state().applied)
 }
 
 pub(super) fn write_checkpoint(
