@@ -55,12 +55,6 @@ impl Retained {
     pub fn may_soon_pass(&self, sequence: Sequence) -> bool {
         self.is_half_full && sequence < self.first + self.last.saturating_sub(self.first) / 2
     }
-
-    /// Returns the sequence of the last entry; `None` if the log is empty.
-    #[must_use]
-    pub fn end(&self) -> Option<Sequence> {
-        (self.first <= self.last).then_some(self.last)
-    }
 }
 
 /// Adds a checkpoint that is no longer the newest to the `older` ones, and takes those out that are to be deleted.

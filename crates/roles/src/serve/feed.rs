@@ -6,11 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use informer_hub_fleet::{ClusterDocument, DecodeError, FailureKind, Ownership, Partition};
 use informer_hub_reflector::{ErrorClass, SourceError};
-use informer_hub_types::Shard;
 use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Shard, WatchCell, Watcher};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 /// Shard of a cluster as a replica knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,7 +49,7 @@ pub(super) struct Feed {
     /// Time without a sign of a collector after which the shard is stale.
     limit: Duration,
     signs: Mutex<Signs>,
-    known: watch::Sender<Known>,
+    known: WatchCell<Known>,
 }
 
 /// Facts by which the shard is stale or not.
@@ -80,7 +79,7 @@ impl Alive {
 impl Feed {
     pub(super) fn new(shard: Shard, limit: Duration) -> Self {
         let signs = Signs { alive: Alive::now(None), errors: Default::default() };
-        Self { shard, limit, signs: Mutex::new(signs), known: watch::Sender::default() }
+        Self { shard, limit, signs: Mutex::new(signs), known: WatchCell::default() }
     }
 
     /// Accepts the entry of the owner.
@@ -133,7 +132,7 @@ impl Feed {
 
     fn update(&self, change: impl FnOnce(&mut Signs, &mut Known)) {
         let mut signs = self.signs.lock();
-        let mut next = self.known.borrow().clone();
+        let mut next = self.known.get();
         change(&mut signs, &mut next);
         next.error = signs.errors.iter().flatten().next().cloned();
         let is_stale = clock::now().duration_since(signs.alive.at) >= self.limit;
@@ -142,10 +141,10 @@ impl Feed {
     }
 
     pub(super) fn known(&self) -> Known {
-        self.known.borrow().clone()
+        self.known.get()
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<Known> {
+    pub(super) fn subscribe(&self) -> Watcher<Known> {
         self.known.subscribe()
     }
 
@@ -154,7 +153,7 @@ impl Feed {
         let mut known = self.known.subscribe();
         let finding = async {
             loop {
-                let found = find(&known.borrow_and_update());
+                let found = find(&known.read_latest());
                 if found.is_some() || known.changed().await.is_err() {
                     return found;
                 }
@@ -166,7 +165,7 @@ impl Feed {
     /// Returns an error that says what is missing, and why the shard is stale if it is. A watch that ends with it resumes
     /// from its version, since the class does not count as a failure of the watch.
     pub(super) fn missing(&self, what: &str) -> SourceError {
-        let stale = self.known.borrow().stale.as_ref().map(|stale| format!("; {}", stale.reason));
+        let stale = self.known.get().stale.as_ref().map(|stale| format!("; {}", stale.reason));
         SourceError { class: ErrorClass::Refused, message: format!("{what}{}", stale.unwrap_or_default()) }
     }
 }
@@ -212,8 +211,8 @@ fn stale(known: &Known, alive: &Alive) -> Stale {
     Stale { since, reason }
 }
 
-fn note(shard: &Shard, known: &watch::Sender<Known>, next: Known) {
-    known.send_if_modified(|known| {
+fn note(shard: &Shard, known: &WatchCell<Known>, next: Known) {
+    known.modify(|known| {
         match (&known.stale, &next.stale) {
             (None, Some(stale)) => tracing::warn!(cluster = %shard, reason = stale.reason, "the cluster is stale"),
             (Some(_), None) => tracing::info!(cluster = %shard, "the cluster is current again"),

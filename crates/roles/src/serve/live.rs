@@ -2,20 +2,25 @@
 //!
 //! A tail that becomes silent is opened again: after [`SILENCE`] without an entry, the end of the log is requested.
 //!
+//! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some.
+//!
 //! # Bounds
 //! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition,
 //! which reads the log instead and subscribes again. The tail waits for no subscriber.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::time::Duration;
 
 use futures::StreamExt;
 use informer_hub_fleet::{Entry, Partition, Sequence};
-use informer_hub_types::{Threads, jittered_backoff, rng};
+use informer_hub_types::{Threads, WatchCell, jittered_backoff, rng};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::backend::{Backend, BackendError};
@@ -37,13 +42,15 @@ pub(super) struct Live {
 
 #[derive(Default)]
 struct Queues {
-    subscribers: Mutex<HashMap<Partition, Subscriber>>,
+    subscribers: Mutex<BTreeMap<Partition, Subscriber>>,
     /// Bytes of the entries that wait.
     bytes: AtomicUsize,
     /// Number of the last subscription.
     last: AtomicU64,
+    /// Sequence of the last entry of the tail. All up to it are in the queues.
+    position: AtomicU64,
     /// Whether the tail was opened, and the error of the last attempt.
-    state: watch::Sender<TailState>,
+    state: WatchCell<TailState>,
 }
 
 #[derive(Clone, Default)]
@@ -75,17 +82,22 @@ impl Live {
     /// Subscribes to the entries that the log stores from now on, once the tail is open. A later subscription to the same
     /// partition ends this one.
     pub(super) async fn subscribe(&self, partition: &Partition) -> Subscription {
-        // The sender is a part of `queues`, so it is not dropped.
-        let _ = self.queues.state.subscribe().wait_for(|state| state.opened).await;
+        self.queues.opened().await;
         let number = self.queues.last.fetch_add(1, Relaxed);
         let (sender, receiver) = mpsc::channel(QUEUE_ENTRIES);
         self.queues.subscribers.lock().insert(partition.clone(), Subscriber { number, sender });
         Subscription { queues: Arc::clone(&self.queues), partition: partition.clone(), number, receiver }
     }
 
+    /// Returns the sequence of the last entry of the tail, once it is open.
+    pub(super) async fn position(&self) -> Sequence {
+        self.queues.opened().await;
+        self.queues.position.load(SeqCst)
+    }
+
     /// Returns the error because of which the log is not followed.
     pub(super) fn error(&self) -> Option<String> {
-        self.queues.state.borrow().error.clone()
+        self.queues.state.get().error
     }
 }
 
@@ -105,6 +117,13 @@ impl Subscription {
         self.queues.bytes.fetch_sub(entry.payload.len(), Relaxed);
         Some(entry)
     }
+
+    /// Returns a sequence up to which [`Self::next`] has returned all entries of the partition; `None` if that is unknown.
+    pub(super) fn covered(&self) -> Option<Sequence> {
+        // Loaded first: entries up to it are in the queue, or the subscription has ended.
+        let position = self.queues.position.load(SeqCst);
+        (self.receiver.is_empty() && !self.receiver.is_closed()).then_some(position)
+    }
 }
 
 impl Drop for Subscription {
@@ -122,6 +141,12 @@ impl Drop for Subscription {
 }
 
 impl Queues {
+    /// Waits until the tail has been opened.
+    async fn opened(&self) {
+        // The cell is a part of the queues, so it is not dropped.
+        drop(self.state.subscribe().wait_for(|state| state.opened).await);
+    }
+
     fn distribute(&self, entry: Entry) {
         let mut subscribers = self.subscribers.lock();
         let Some(subscriber) = subscribers.get(&entry.partition) else { return };
@@ -134,9 +159,18 @@ impl Queues {
         }
     }
 
+    /// Ends all subscriptions.
+    fn interrupt(&self, position: Sequence, first: Sequence) {
+        tracing::warn!(
+            missing = first.saturating_sub(position + 1),
+            "the log has removed entries before this process has read them, reading checkpoints and log again"
+        );
+        self.subscribers.lock().clear();
+    }
+
     fn note(&self, error: Option<&BackendError>) {
         let error = error.map(ToString::to_string);
-        self.state.send_if_modified(|state| {
+        self.state.modify(|state| {
             let is_change = state.error.is_some() != error.is_some();
             match &error {
                 Some(error) if is_change => tracing::warn!(error, "cannot follow the log, trying again"),
@@ -169,9 +203,16 @@ async fn follow_once(
     failures: &mut u32,
 ) -> Result<(), BackendError> {
     let (begin, mut entries) = backend.tail(*position).await?;
-    position.get_or_insert(begin);
+    let first = backend.retained().await?.first;
+    let mut at = *position.get_or_insert(begin);
+    if first > at + 1 {
+        queues.interrupt(at, first);
+        at = first - 1;
+    }
+    *position = Some(at);
+    queues.position.store(at, SeqCst);
     queues.note(None);
-    // End of the log when it was requested last.
+    // Last entry of the log, retained or not, when it was requested last.
     let mut end = None;
     loop {
         let entry = tokio::select! {
@@ -182,14 +223,19 @@ async fn follow_once(
                     return Err(BackendError("the tail of the log is silent".to_owned()));
                 }
                 // Whether the services answer is verified elsewhere.
-                end = backend.retained().await.ok().and_then(|retained| retained.end());
+                end = backend.retained().await.ok().map(|retained| retained.last);
                 continue;
             }
         };
         let Some(entry) = entry.transpose()? else { return Ok(()) };
         *failures = 0;
-        *position = (*position).max(Some(entry.sequence));
+        if entry.sequence > at + 1 {
+            queues.interrupt(at, entry.sequence);
+        }
+        at = at.max(entry.sequence);
+        *position = Some(at);
         queues.distribute(entry);
+        queues.position.store(at, SeqCst);
     }
 }
 
@@ -202,7 +248,7 @@ mod tests {
     use informer_hub_types::{ClusterName, Gvr};
 
     use super::*;
-    use crate::simulated::SimulatedFleet;
+    use crate::simulated::{SimulatedBackend, SimulatedFleet};
 
     fn live() -> Live {
         let queues = Arc::<Queues>::default();
@@ -256,6 +302,38 @@ mod tests {
             assert!(matches!(writer.execute(append).await, Answer::Stored(_)));
             let read = tokio::time::timeout(4 * SILENCE, subscription.next()).await;
             assert_eq!(read.expect("the tail delivers").unwrap().sequence, expected + 1);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn entries_that_the_log_removed_unread_end_all_subscriptions() {
+        let _seeded = SeededRng::new(1);
+        let (fleet, pods, nodes) = (SimulatedFleet::new(Faults::NONE), partition("pods"), partition("nodes"));
+        let (reader, writer) = (Arc::new(fleet.connect()), fleet.connect());
+        let live = Live::start(Arc::<SimulatedBackend>::clone(&reader) as Arc<dyn Backend>, &Threads::current());
+        let append = async |of: &Partition, expected| {
+            let append = Request::Append { partition: of.clone(), expected, payload: Bytes::from_static(b"x") };
+            let Answer::Stored(sequence) = writer.execute(append).await else { panic!("not stored") };
+            sequence
+        };
+        for keep in [0, 1] {
+            let (mut quiet, mut busy) = (live.subscribe(&nodes).await, live.subscribe(&pods).await);
+            let before = append(&pods, 0).await;
+            assert_eq!(busy.next().await.unwrap().sequence, before);
+            assert_eq!((busy.covered(), quiet.covered()), (Some(before), Some(before)));
+            reader.set_cut_off(true);
+            let lost = append(&pods, before).await;
+            fleet.log().set_retention(0, Duration::MAX);
+            fleet.log().set_retention(usize::MAX, Duration::MAX);
+            // Whether an entry is left or not.
+            for _ in 0..keep {
+                append(&pods, 0).await;
+            }
+            reader.set_cut_off(false);
+            let ended = tokio::time::timeout(8 * SILENCE, quiet.next()).await;
+            assert_eq!(ended.expect("the subscription ends"), None);
+            assert_eq!((busy.next().await, quiet.covered()), (None, None));
+            assert!(live.position().await >= lost);
         }
     }
 

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use super::Shared;
 use super::feed::Feed;
 use super::live::Subscription;
+use crate::backend::BackendError;
 use crate::listed::{self, LogSource};
 use crate::restore::{RestoreError, Restored, restore, restore_at};
 
@@ -46,6 +47,8 @@ struct Position {
     reader: Reader,
     /// Version of the last item that the reflector got; `None` if it has to list.
     version: Option<ResourceVersion>,
+    /// Sequence up to which the reader has all entries of the partition.
+    covered: Sequence,
 }
 
 impl ServingSource {
@@ -133,11 +136,13 @@ impl Served {
         }
     }
 
-    /// Waits until the log has a complete state.
-    async fn restored(&self, version: &VersionMatch) -> Result<Restored, SourceError> {
+    /// Waits until the log has a complete state. Returns it with the sequence up to which it has all entries.
+    async fn restored(&self, version: &VersionMatch) -> Result<(Restored, Sequence), SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
         let mut attempts = 0;
         loop {
+            // Those of the tail are in the log.
+            let covered = tokio::time::timeout(FRESH, self.shared.live.position()).await.unwrap_or(0);
             let restored = {
                 let _permit = self.shared.restores.acquire().await;
                 restore(&self.shared.backend, &self.partition, self.last(), &self.shared.io).await
@@ -147,7 +152,7 @@ impl Served {
                 (Some(at), VersionMatch::NotOlderThan(asked)) if restored.state.complete && asked.newer_than(at) => {
                     return Err(self.failed(ErrorClass::TooLarge, &format!("has version {at}, before {asked}")));
                 }
-                (Some(_), _) if restored.state.complete => return Ok(restored),
+                (Some(_), _) if restored.state.complete => return Ok((restored, covered)),
                 _ => {}
             }
             if let Some(reported) = self.feed.known().reported(&self.partition) {
@@ -165,11 +170,12 @@ impl Served {
 
     /// Lists the objects of the log.
     async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
-        let restored = match self.at_cursor(version).await? {
-            Some(restored) => restored,
+        let (restored, covered) = match self.at_cursor(version).await? {
+            // Later entries may follow.
+            Some(restored) => (restored, 0),
             None => self.restored(version).await?,
         };
-        self.begin(&restored);
+        self.begin(&restored, covered);
         Ok(listed::page(self, restored))
     }
 
@@ -186,8 +192,9 @@ impl Served {
     }
 
     /// Begins at a restored state, which a list passes to the reflector.
-    fn begin(&self, restored: &Restored) {
+    fn begin(&self, restored: &Restored, covered: Sequence) {
         let mut position = self.position.lock();
+        position.covered = covered.max(restored.state.last);
         position.version.clone_from(&restored.state.resume);
         position.reader = Reader::new();
         position.reader.restore(self.partition.clone(), restored.state.clone());
@@ -218,8 +225,22 @@ impl Served {
             let error = self.shared.live.error().unwrap_or_else(|| "it is not open yet".to_owned());
             self.failed(ErrorClass::Refused, &format!("cannot follow the log: {error}"))
         })?;
-        let missed = self.shared.backend.entries(&self.partition, self.last()).await;
-        let missed = missed.map_err(|error| self.failed(ErrorClass::Refused, &error.to_string()))?;
+        let refused = |error: BackendError| self.failed(ErrorClass::Refused, &error.to_string());
+        let subscribed = self.shared.live.position().await;
+        let missed = self.shared.backend.entries(&self.partition, self.last()).await.map_err(refused)?;
+        if missed.is_empty() {
+            // Entries that are left lead to those before them. Without any, all may have been removed.
+            let first = self.shared.backend.retained().await.map_err(refused)?.first;
+            let last = self.last();
+            let mut position = self.position.lock();
+            let covered = position.covered.max(last);
+            if first > covered + 1 {
+                position.version = None;
+                let gone = format!("entries from {covered} to {first} are gone");
+                return Err(self.failed(ErrorClass::Expired, &gone));
+            }
+            position.covered = covered.max(subscribed);
+        }
         Ok((subscription, missed.into()))
     }
 
@@ -306,7 +327,7 @@ impl Watch {
                     return Ok(Some((WatchBatch::from(items), self)));
                 }
             }
-            if let Some(failure) = known.borrow_and_update().failure(&self.served.partition) {
+            if let Some(failure) = known.read_latest().failure(&self.served.partition) {
                 return Err(failure);
             }
             tokio::select! {
@@ -317,7 +338,11 @@ impl Watch {
                     (self.subscription, self.entries) = self.served.subscribe().await?;
                 },
                 _ = known.changed() => {}
-                () = tokio::time::sleep_until(self.end) => return Ok(None),
+                () = tokio::time::sleep_until(self.end) => {
+                    let mut position = self.served.position.lock();
+                    position.covered = position.covered.max(self.subscription.covered().unwrap_or(0));
+                    return Ok(None);
+                }
             }
         }
     }

@@ -59,3 +59,26 @@ fn log_that_has_removed_changes_before_a_checkpoint_is_filled_by_a_list() {
         world.settle().await;
     });
 }
+
+#[test]
+fn replica_learns_of_changes_that_the_log_removed_while_it_was_away() {
+    run(23, async || {
+        let mut world = with_small_log().await;
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+        let lists = world.lists();
+        world.replicas[0].1.set_cut_off(true);
+        churn(&mut world, 5, Duration::from_secs(1)).await;
+        // One cluster is quiet from here on, the changes of the other fill three windows.
+        let busy = world.clusters.values().next().map(Arc::clone).unwrap();
+        for _ in 0..600 {
+            busy.churn(&mut world.rng);
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        let removed = world.fleet.log().retained().first;
+        assert!(removed > 300, "the log has removed all changes of the quiet cluster: {removed}");
+        world.settle().await;
+        assert_eq!(world.lists(), lists, "the replica reads checkpoints and log");
+    });
+}
