@@ -168,6 +168,12 @@ impl SimulatedLog {
         self.state().last_sequence
     }
 
+    /// Returns whether the log retains an entry of a partition.
+    #[must_use]
+    pub fn retains(&self, partition: &Partition) -> bool {
+        self.state().last(partition).is_some()
+    }
+
     /// Returns what the log retains.
     #[must_use]
     pub fn retained(&self) -> Retained {

@@ -28,8 +28,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
-    /// Returns the retained entries of a partition after a sequence, up to the last one.
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>>;
+    /// Returns the retained entries of a partition after a sequence, up to the last one. `None` if none of the partition is
+    /// retained.
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>>;
 
     /// Follows the entries of all partitions after a sequence; without one, those that are stored after the call. Returns the
     /// sequence after which the stream begins.

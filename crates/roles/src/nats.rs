@@ -376,7 +376,7 @@ impl Backend for NatsBackend {
         })
     }
 
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>> {
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>> {
         let partition = partition.clone();
         self.perform(move |services| async move { services.log.entries(&partition, after).await })
     }

@@ -207,7 +207,7 @@ async fn read(
         }
     });
     let after = checkpoint.as_ref().map_or(0, |(_, state)| state.applied);
-    let entries = backend.entries(partition, after).await?;
+    let entries = backend.entries(partition, after).await?.unwrap_or_default();
     Ok((checkpoint, entries))
 }
 

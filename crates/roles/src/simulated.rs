@@ -285,12 +285,15 @@ impl Backend for SimulatedBackend {
         })
     }
 
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Vec<Entry>> {
+    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>> {
         let (client, partition, later) = (Arc::clone(&self.client), partition.clone(), self.later);
-        let read = self.perform(move |_| client.lock().connection.read(after, Some(&partition), usize::MAX));
+        let read = self.perform(move |fleet| {
+            let entries = client.lock().connection.read(after, Some(&partition), usize::MAX);
+            entries.map(|entries| fleet.log.retains(&partition).then_some(entries))
+        });
         Box::pin(async move {
             let entries = read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned()))?;
-            Ok(entries.into_iter().map(|entry| later.entry(entry)).collect())
+            Ok(entries.map(|entries| entries.into_iter().map(|entry| later.entry(entry)).collect()))
         })
     }
 

@@ -151,10 +151,14 @@ impl JetStreamLog {
         Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
     }
 
-    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call.
-    pub async fn entries(&self, partition: &Partition, after: Sequence) -> Result<Vec<Entry>, NatsError> {
+    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call. `None` if none
+    /// of the partition is retained.
+    pub async fn entries(&self, partition: &Partition, after: Sequence) -> Result<Option<Vec<Entry>>, NatsError> {
         let mut entries = Vec::new();
-        let Some(last) = self.last(partition).await?.filter(|last| last.sequence > after) else { return Ok(entries) };
+        let Some(last) = self.last(partition).await? else { return Ok(None) };
+        if last.sequence <= after {
+            return Ok(Some(entries));
+        }
         let mut tail = self.tail(after, self.params.subjects.of(partition)).await?;
         let action = || format!("read the entries of {partition}");
         loop {
@@ -166,7 +170,7 @@ impl JetStreamLog {
             let is_last = entry.sequence >= last.sequence;
             entries.push(entry);
             if is_last {
-                return Ok(entries);
+                return Ok(Some(entries));
             }
         }
     }

@@ -102,7 +102,15 @@ async fn successor_fences_the_former_owner_and_the_log_has_each_record_once() {
     let mut late = Collector::start(&servers, 1).await;
     late.writer.open(c.clone(), 1);
     let fenced = late.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
-    assert_eq!(fenced, WriterEvent::Fenced { partition: c, reason: FenceReason::Epoch(2) });
+    assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::Epoch(2) });
+    let entries = second.log.entries(&c, 0).await.unwrap().unwrap();
+    let Retained { first, last, .. } = second.log.retained().await.unwrap();
+    assert!(
+        entries.iter().map(|entry| entry.sequence).eq(first..=last),
+        "a tail finds removed entries by their sequences"
+    );
+    assert_eq!(second.log.entries(&c, last).await.unwrap(), Some(Vec::new()));
+    assert_eq!(second.log.entries(&partition("other"), 0).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

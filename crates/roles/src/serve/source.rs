@@ -103,6 +103,10 @@ impl Served {
         SourceError { class, message: format!("log of {}: {cause}", self.partition) }
     }
 
+    fn refused(&self, error: &BackendError) -> SourceError {
+        self.failed(ErrorClass::Refused, &error.to_string())
+    }
+
     /// Returns the sequence of the last entry read.
     fn last(&self) -> Sequence {
         self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
@@ -131,7 +135,7 @@ impl Served {
 
     fn unrestored(&self, error: RestoreError) -> SourceError {
         match error {
-            RestoreError::Backend(error) => self.failed(ErrorClass::Refused, &error.to_string()),
+            RestoreError::Backend(error) => self.refused(&error),
             error => self.failed(ErrorClass::Transient, &with_causes(&error)),
         }
     }
@@ -225,23 +229,33 @@ impl Served {
             let error = self.shared.live.error().unwrap_or_else(|| "it is not open yet".to_owned());
             self.failed(ErrorClass::Refused, &format!("cannot follow the log: {error}"))
         })?;
-        let refused = |error: BackendError| self.failed(ErrorClass::Refused, &error.to_string());
         let subscribed = self.shared.live.position().await;
-        let missed = self.shared.backend.entries(&self.partition, self.last()).await.map_err(refused)?;
+        let missed = self.shared.backend.entries(&self.partition, self.last()).await;
+        let missed = missed.map_err(|error| self.refused(&error))?;
+        if missed.is_none() {
+            self.check_covered().await?;
+        }
+        let missed = missed.unwrap_or_default();
         if missed.is_empty() {
-            // Entries that are left lead to those before them. Without any, all may have been removed.
-            let first = self.shared.backend.retained().await.map_err(refused)?.first;
-            let last = self.last();
             let mut position = self.position.lock();
-            let covered = position.covered.max(last);
-            if first > covered + 1 {
-                position.version = None;
-                let gone = format!("entries from {covered} to {first} are gone");
-                return Err(self.failed(ErrorClass::Expired, &gone));
-            }
-            position.covered = covered.max(subscribed);
+            position.covered = position.covered.max(subscribed);
         }
         Ok((subscription, missed.into()))
+    }
+
+    /// Verifies that the log has removed no entry unread, if it retains none of the partition: a retained one would lead to
+    /// those before it.
+    async fn check_covered(&self) -> Result<(), SourceError> {
+        let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
+        let last = self.last();
+        let mut position = self.position.lock();
+        let covered = position.covered.max(last);
+        if retained.first <= covered + 1 {
+            return Ok(());
+        }
+        position.version = None;
+        let gone = format!("entries from {covered} to {} are gone", retained.first);
+        Err(self.failed(ErrorClass::Expired, &gone))
     }
 
     /// Reads an entry, and returns the items for the reflector.

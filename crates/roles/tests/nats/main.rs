@@ -26,7 +26,7 @@ use std::time::Duration;
 use informer_hub_roles::{
     Backend, Collector, CollectorParams, ConnectorWrap, FixedLimits, Host, NatsBackend, NatsParams,
 };
-use informer_hub_types::{Shard, clock};
+use informer_hub_types::{Shard, Threads, clock};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -37,6 +37,11 @@ use server::{Servers, within};
 const CLUSTERS: usize = 4;
 
 type Clusters = BTreeMap<Shard, Arc<SimulatedCluster>>;
+
+/// Returns the spawner of a process.
+fn threads() -> Threads {
+    Threads::current()
+}
 
 fn backend(name: &str, servers: &Servers) -> NatsBackend {
     NatsBackend::new(params(name, servers, 3))
