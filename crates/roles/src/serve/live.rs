@@ -159,10 +159,11 @@ impl Queues {
         }
     }
 
-    /// Ends all subscriptions.
-    fn interrupt(&self, position: Sequence, first: Sequence) {
+    /// Ends all subscriptions: entries between these two are missing.
+    fn interrupt(&self, last: Sequence, next: Sequence) {
         tracing::warn!(
-            missing = first.saturating_sub(position + 1),
+            last,
+            next,
             "the log has removed entries before this process has read them, reading checkpoints and log again"
         );
         self.subscribers.lock().clear();
