@@ -8,7 +8,7 @@
 //! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition,
 //! which reads the log instead and subscribes again. The tail waits for no subscriber.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64, AtomicUsize,
@@ -42,7 +42,7 @@ pub(super) struct Live {
 
 #[derive(Default)]
 struct Queues {
-    subscribers: Mutex<BTreeMap<Partition, Subscriber>>,
+    subscribers: Mutex<HashMap<Partition, Subscriber>>,
     /// Bytes of the entries that wait.
     bytes: AtomicUsize,
     /// Number of the last subscription.
@@ -166,7 +166,9 @@ impl Queues {
             next,
             "the log has removed entries before this process has read them, reading checkpoints and log again"
         );
-        self.subscribers.lock().clear();
+        // In an order that does not depend on hashes.
+        let mut ended: Vec<_> = self.subscribers.lock().drain().map(|(_, subscriber)| subscriber).collect();
+        ended.sort_unstable_by_key(|subscriber| subscriber.number);
     }
 
     fn note(&self, error: Option<&BackendError>) {
@@ -188,30 +190,25 @@ impl Queues {
 
 /// Distributes the log until it is aborted. A tail that ends is opened again after the last distributed entry.
 async fn follow(backend: Arc<dyn Backend>, queues: Arc<Queues>) {
-    let (mut position, mut failures) = (None, 0);
+    let mut failures = 0;
     loop {
-        let error = follow_once(&*backend, &queues, &mut position, &mut failures).await.err();
+        let error = follow_once(&*backend, &queues, &mut failures).await.err();
         queues.note(Some(&error.unwrap_or_else(|| BackendError("the tail of the log has ended".to_owned()))));
         failures += 1;
         tokio::time::sleep(jittered_backoff(PAUSE.0, failures, PAUSE.1)).await;
     }
 }
 
-async fn follow_once(
-    backend: &dyn Backend,
-    queues: &Queues,
-    position: &mut Option<Sequence>,
-    failures: &mut u32,
-) -> Result<(), BackendError> {
-    let (begin, mut entries) = backend.tail(*position).await?;
+async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32) -> Result<(), BackendError> {
+    let known = queues.state.get().opened.then(|| queues.position.load(SeqCst));
+    let (begin, mut entries) = backend.tail(known).await?;
     let first = backend.retained().await?.first;
-    let mut at = *position.get_or_insert(begin);
-    if first > at + 1 {
-        queues.interrupt(at, first);
-        at = first - 1;
+    let mut position = known.unwrap_or(begin);
+    if first > position + 1 {
+        queues.interrupt(position, first);
+        position = first - 1;
     }
-    *position = Some(at);
-    queues.position.store(at, SeqCst);
+    queues.position.store(position, SeqCst);
     queues.note(None);
     // Last entry of the log, retained or not, when it was requested last.
     let mut end = None;
@@ -220,7 +217,7 @@ async fn follow_once(
             biased;
             entry = entries.next() => entry,
             () = tokio::time::sleep(SILENCE.mul_f64(0.75 + 0.5 * rng::unit())) => {
-                if end > *position {
+                if end > Some(position) {
                     return Err(BackendError("the tail of the log is silent".to_owned()));
                 }
                 // Whether the services answer is verified elsewhere.
@@ -230,13 +227,12 @@ async fn follow_once(
         };
         let Some(entry) = entry.transpose()? else { return Ok(()) };
         *failures = 0;
-        if entry.sequence > at + 1 {
-            queues.interrupt(at, entry.sequence);
+        if entry.sequence > position + 1 {
+            queues.interrupt(position, entry.sequence);
         }
-        at = at.max(entry.sequence);
-        *position = Some(at);
+        position = position.max(entry.sequence);
         queues.distribute(entry);
-        queues.position.store(at, SeqCst);
+        queues.position.store(position, SeqCst);
     }
 }
 
