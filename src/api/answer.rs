@@ -31,15 +31,18 @@ pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
         StatusCode::SERVICE_UNAVAILABLE => Reason::ServiceUnavailable,
         _ => Reason::Forbidden,
     };
-    let status = Status::new(code.as_u16(), reason, problem);
+    status_response(code, &Status::new(code.as_u16(), reason, problem))
+}
+
+/// Returns a response with a `Status`.
+pub(super) fn status_response(code: StatusCode, status: &Status) -> Response {
     (code, [(CONTENT_TYPE, JSON)], status.json()).into_response()
 }
 
 /// Returns 429 in the form that clients of a path expect, with the seconds after which to try again.
 pub(super) fn too_many_requests(path: &str, seconds: u32, problem: &str) -> Response {
     let mut response = if is_kubernetes(path) {
-        let status = Status::too_many_requests(problem, seconds);
-        (StatusCode::TOO_MANY_REQUESTS, [(CONTENT_TYPE, JSON)], status.json()).into_response()
+        status_response(StatusCode::TOO_MANY_REQUESTS, &Status::too_many_requests(problem, seconds))
     } else {
         error_response(StatusCode::TOO_MANY_REQUESTS, problem)
     };

@@ -4,11 +4,11 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use serde_json::json;
 
-use super::answer::{JSON, error_response};
+use super::answer::{JSON, error_response, status_response};
 use super::openapi;
 use informer_hub_kubeapi::{Reason, Status};
 use informer_hub_types::{MAX_QUOTED, shortened};
@@ -41,6 +41,5 @@ fn unknown(path: &str, reads: bool) -> Response {
         return error_response(StatusCode::NOT_FOUND, format!("there is no {shown}; / lists the paths"));
     }
     let text = format!("there is no {shown}: a cluster is at /clusters/<name>, and all are at /clusters/*");
-    let status = Status::new(404, Reason::NotFound, text);
-    (StatusCode::NOT_FOUND, [(CONTENT_TYPE, JSON)], status.json()).into_response()
+    status_response(StatusCode::NOT_FOUND, &Status::new(404, Reason::NotFound, text))
 }
