@@ -61,7 +61,7 @@ const GATES: [(&str, &[Limit]); 6] = [
         "churn",
         &[("allocated after the churn, times before", 1.02), ("allocated when all are gone, of what it was", GONE)],
     ),
-    ("idle", &[("allocated per idle informer, KiB", 24.0), ("resident per idle informer, anonymous, KiB", 45.0)]),
+    ("idle", &[("allocated per idle informer, KiB", 20.0), ("resident per idle informer, anonymous, KiB", 36.0)]),
 ];
 
 /// Measured: 800 to 900, depending on whether a second dictionary is trained during the list.

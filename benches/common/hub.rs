@@ -165,7 +165,7 @@ pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, No
         wanted: ResourceRequest::known(&api_resource::<Pod>()),
         clusters: Clusters::all(),
         scopes: vec![Scope::all()],
-        options: InformerOptions { indexes: indexes.collect(), ..InformerOptions::default() },
+        options: Arc::new(InformerOptions { indexes: indexes.collect(), ..InformerOptions::default() }),
         watch_errors: None,
     };
     hub.registry().send(demand).await.unwrap();

@@ -89,7 +89,7 @@ fn store_of(snapshot: &informer_hub::cache::Snapshot, objects: &[Arc<StoredObjec
     let (_, partition) = snapshot.partitions().next().unwrap();
     let before = heap::now().allocated;
     let mut store = Store::new(snapshot.resource().clone());
-    let indexes = snapshot.index_names().into_iter().map(Into::into).collect();
+    let indexes: Vec<_> = snapshot.index_names().into_iter().map(Into::into).collect();
     let id = store.open(Arc::clone(partition.origin()), InformerHealth::new(), indexes);
     for batch in objects.chunks(512) {
         let popped = |object: &Arc<StoredObject>| {

@@ -1,6 +1,7 @@
 //! Conversion of configured clusters and resources into the parameters of the actors.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::runtime::Handle;
@@ -97,12 +98,12 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
         wanted,
         clusters: resource.clusters.clone(),
         scopes,
-        options: InformerOptions {
+        options: Arc::new(InformerOptions {
             projection,
             indexes,
             metadata_only: resource.metadata_only,
             ..InformerOptions::default()
-        },
+        }),
         watch_errors: None,
     }
 }

@@ -62,11 +62,11 @@ impl Store {
         &mut self,
         origin: Arc<Origin>,
         health: Arc<InformerHealth>,
-        indexes: Vec<DeclaredIndex>,
+        indexes: impl Into<Arc<[DeclaredIndex]>>,
     ) -> PartitionId {
         let id = self.find(&origin).unwrap_or_else(|| self.next.fresh_id());
         let before = self.partition(id).map(|partition| Arc::clone(partition.origin()));
-        self.next.open(id, origin, health, indexes);
+        self.next.open(id, origin, health, indexes.into());
         if let Some(before) = before {
             self.record_relabel(id, before);
         }

@@ -175,7 +175,7 @@ impl Inner {
             wanted: ResourceRequest::known(&self.parts.resource),
             clusters: self.parts.clusters.clone(),
             scopes: vec![self.scope()],
-            options,
+            options: Arc::new(options),
             watch_errors,
         };
         let view = registry.send(ViewSync).await?;

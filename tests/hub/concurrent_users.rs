@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use informer_hub::actors::messages::{InformerFor, Release, ResourceRequest, Unsubscribe, User};
 use informer_hub::actors::{Subscribe, Subscriber};
 use informer_hub::informers::{ResourceEventHandlerFuncs, SharedInformerFactory};
-use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::{SimCluster, World};
 use informer_hub_types::{ClusterSelector, Notification, ObjectKey, Scope};
 use k8s_openapi::api::core::v1::Pod;
@@ -134,7 +133,7 @@ async fn changes_arrive_while_informers_are_requested_and_released() {
                 wanted: ResourceRequest::known(&pods()),
                 clusters: ClusterSelector::All,
                 scopes: vec![Scope::all()],
-                options: InformerOptions::default(),
+                options: Arc::default(),
                 watch_errors: None,
             };
             registry.send(demand).await.unwrap();

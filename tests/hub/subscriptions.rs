@@ -12,7 +12,6 @@ use informer_hub::actors::messages::{
     AddCluster, InformerFor, Release, RemoveCluster, ResourceRequest, Shutdown, Unsubscribe, User, WaitForCacheSync,
 };
 use informer_hub::actors::{ListenerStatus, RegistryError, Subscribe, Subscriber};
-use informer_hub_reflector::InformerOptions;
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{Churn, Fault, FaultScript, GroundTruth, Rule, SimCluster, SimConfig, Streaming, When, World};
 use informer_hub_source::{Access, KubeConnector};
@@ -508,7 +507,7 @@ async fn requested_informer_runs_until_all_its_users_release_it() {
         wanted: ResourceRequest::Written("nodes".parse().unwrap()),
         clusters: everywhere(),
         scopes: vec![Scope::all()],
-        options: InformerOptions::default(),
+        options: Arc::default(),
         watch_errors: None,
     };
     let registry = fleet.hub.registry();
@@ -539,7 +538,7 @@ async fn subscriber_keeps_an_informer_after_the_shared_one_is_released() {
         wanted: ResourceRequest::Written("pods".parse().unwrap()),
         clusters: everywhere(),
         scopes: vec![scope],
-        options: InformerOptions::default(),
+        options: Arc::default(),
         watch_errors: None,
     };
     registry.send(demand("first", Scope::all())).await.unwrap();

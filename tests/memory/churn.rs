@@ -52,7 +52,7 @@ impl Churn {
         let indexes: Vec<(SharedStr, _)> = [("by-node", "spec.nodeName"), ("by-own", "spec.own")]
             .map(|(name, path)| (name.into(), path.parse().unwrap()))
             .into();
-        let names = indexes.iter().map(|(name, _)| name.clone().into()).collect();
+        let names: Vec<_> = indexes.iter().map(|(name, _)| name.clone().into()).collect();
         let mut store = Store::new(resource.clone());
         let origin = Origin {
             cluster: ClusterName::new("a").unwrap(),

@@ -119,7 +119,7 @@ async fn measure() -> (Level, Level) {
         wanted: ResourceRequest::known(&api_resource::<Pod>()),
         clusters: Clusters::all(),
         scopes: (0..namespaces()).map(|i| Scope::namespace(&namespace(i))).collect(),
-        options: InformerOptions { indexes: indexes.into(), ..InformerOptions::default() },
+        options: Arc::new(InformerOptions { indexes: indexes.into(), ..InformerOptions::default() }),
         watch_errors: None,
     };
     hub.registry().send(demand).await.unwrap();

@@ -9,7 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::lister_watcher::ListerWatcher;
 use informer_hub_codec::{ErrorClass, Projection, SourceError, Transform};
-use informer_hub_types::{ApiResource, Catalogue, ClusterTraffic, FieldPath, ResourceRef, Scope, SharedStr};
+use informer_hub_types::{
+    ApiResource, Catalogue, ClusterTraffic, FieldPath, ResourceRef, Scope, SharedStr, first_names,
+};
 
 /// Options that decide what an informer stores of an object.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -58,6 +60,23 @@ impl InformerOptions {
     pub fn declared(&self) -> Vec<(SharedStr, Option<FieldPath>)> {
         let kept = |path: &FieldPath| self.projection.keeps(path).then(|| path.clone());
         self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
+    }
+
+    /// Returns what is left out of objects, for people: `metadata only`, `without data`. `None` if nothing is; fields that
+    /// are dropped by default do not count.
+    #[must_use]
+    pub fn omitted(&self) -> Option<String> {
+        let names = |paths: &[FieldPath]| first_names(&paths.iter().map(ToString::to_string).collect::<Vec<_>>());
+        match &self.projection {
+            _ if self.metadata_only => Some("metadata only".to_owned()),
+            Projection::Keep(paths) if paths.is_empty() => Some("metadata only".to_owned()),
+            Projection::Keep(paths) => Some(format!("only {}", names(paths))),
+            Projection::Drop(paths) => {
+                let default = Projection::default();
+                let dropped: Vec<_> = paths.iter().filter(|path| default.keeps(path)).cloned().collect();
+                (!dropped.is_empty()).then(|| format!("without {}", names(&dropped)))
+            }
+        }
     }
 
     /// Returns whether most fields are dropped, so that objects cannot be decoded as their type.

@@ -116,6 +116,8 @@ pub struct InformerHealth {
     /// Newest version that an incomplete list has delivered.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
+    /// What the informer leaves out of its objects.
+    omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
     /// Changes from protobuf to JSON, by reason.
@@ -386,6 +388,17 @@ impl InformerHealth {
     #[must_use]
     pub fn watch_stored(&self) -> Watcher<Option<ResourceVersion>> {
         self.stored.subscribe()
+    }
+
+    /// Sets what the informer leaves out of its objects, for people: `metadata only`, `without data`.
+    pub fn set_omitted(&self, omitted: Option<String>) {
+        self.omitted.store(omitted.map(Arc::new));
+    }
+
+    /// Returns what the informer leaves out of its objects; `None` if nothing, or not yet known.
+    #[must_use]
+    pub fn omitted(&self) -> Option<Arc<String>> {
+        self.omitted.load_full()
     }
 
     /// Sets the histograms of the informer's cluster, which record durations. Only the first call has an effect.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use smol_str::SmolStr;
 
@@ -20,7 +21,7 @@ pub enum Segment {
 /// quoted in brackets, with either quote character. A backslash escapes the next character. A leading `.` or `$.`
 /// (jsonpath) is ignored. The displayed text parses to the same path.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct FieldPath(Vec<Segment>);
+pub struct FieldPath(Arc<[Segment]>);
 
 /// Error for text that is not a path; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +50,7 @@ impl FieldPath {
     #[must_use]
     pub fn select<'v>(&self, value: &'v serde_json::Value) -> Vec<&'v serde_json::Value> {
         let mut found = vec![value];
-        for segment in &self.0 {
+        for segment in &*self.0 {
             found = match segment {
                 Segment::Field(name) => found.into_iter().filter_map(|v| v.get(name.as_str())).collect(),
                 Segment::Each => found.into_iter().filter_map(|v| v.as_array()).flatten().collect(),
@@ -171,7 +172,11 @@ impl FromStr for FieldPath {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let found = Cursor { text, at: 0 }.path();
-        found.map(Self).map_err(|(at, problem)| InvalidPath { text: text.to_owned(), at, problem })
+        found.map(|segments| Self(segments.into())).map_err(|(at, problem)| InvalidPath {
+            text: text.to_owned(),
+            at,
+            problem,
+        })
     }
 }
 
@@ -218,7 +223,7 @@ mod tests {
     }
 
     fn parsed(text: &str) -> Vec<Segment> {
-        text.parse::<FieldPath>().unwrap().0
+        text.parse::<FieldPath>().unwrap().0.to_vec()
     }
 
     #[test]
@@ -279,7 +284,7 @@ mod tests {
         ) {
             let mut segments = vec![field(&first)];
             segments.extend(rest.iter().map(|name| name.as_deref().map_or(Segment::Each, field)));
-            let path = FieldPath(segments);
+            let path = FieldPath(segments.into());
             prop_assert_eq!(path.to_string().parse::<FieldPath>().unwrap(), path);
         }
 

@@ -31,7 +31,7 @@ pub struct OpenPartition {
     /// Health of the informer.
     pub health: Arc<InformerHealth>,
     /// Declared indices.
-    pub indexes: Vec<DeclaredIndex>,
+    pub indexes: Arc<[DeclaredIndex]>,
     /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
     /// unchanged.
     pub settings: u64,

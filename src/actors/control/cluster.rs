@@ -67,8 +67,8 @@ type RequestKey = (ResourceRequest, Scope);
 type InformerKey = (Gvr, Scope);
 
 struct RequestState {
-    users: BTreeSet<User>,
-    options: InformerOptions,
+    users: Vec<User>,
+    options: Arc<InformerOptions>,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
     /// Resource of the restored partition, until the request is resolved.
@@ -84,6 +84,18 @@ struct RequestState {
     haste: EarlyRetry,
     /// Whether discovery has seen a definition of the resource.
     was_defined: bool,
+}
+
+impl RequestState {
+    fn add_user(&mut self, user: User) {
+        if !self.users.contains(&user) {
+            self.users.push(user);
+        }
+    }
+
+    fn remove_user(&mut self, user: &User) {
+        self.users.retain(|other| other != user);
+    }
 }
 
 struct Informer {
@@ -179,6 +191,7 @@ impl ClusterActor {
         let (Some(connection), Some(request)) = (&self.connection, self.requests.get(key)) else { return };
         request.health.set_timings(&self.timings);
         let options = self.options_of(key, resource).unwrap_or(&request.options);
+        request.health.set_omitted(options.omitted());
         let origin = self.origin_of(resource, &informer_key);
         let moved_from = moved_from.map(|before| self.origin_of(&before, &informer_key));
         let parts = InformerParts {
@@ -209,7 +222,7 @@ impl ClusterActor {
 
     /// Returns the options of a configured request for the same informer, if there is one. Configuration takes
     /// precedence over requests from code, also before its names are resolved.
-    fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&InformerOptions> {
+    fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&Arc<InformerOptions>> {
         let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
             let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
             let same = match &request.resolved {
@@ -297,7 +310,7 @@ impl ClusterActor {
             if let Some(handler) = request.watch_errors.filter(|_| !known.users.contains(&request.user)) {
                 known.watch_errors.add(request.user.clone(), handler);
             }
-            known.users.insert(request.user);
+            known.add_user(request.user);
             return;
         }
         let watch_errors = Arc::<WatchErrors>::default();
@@ -308,7 +321,7 @@ impl ClusterActor {
         let (restored, health) =
             restored.map_or_else(|| (None, InformerHealth::new()), |(resource, health)| (Some(resource), health));
         let state = RequestState {
-            users: BTreeSet::from([request.user]),
+            users: vec![request.user],
             options: request.options,
             watch_errors,
             health,

@@ -4,7 +4,6 @@
 //! The cache partition outlives the pipeline. A restarted pipeline lists and compares with the partition, so events in
 //! flight are neither lost nor delivered twice.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::FutureExt;
 use futures::future::join_all;
+use litemap::LiteMap;
 
 use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
@@ -54,7 +54,7 @@ pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
     pub(in crate::actors) source: Arc<dyn ListerWatcher>,
-    pub(in crate::actors) indexes: Vec<DeclaredIndex>,
+    pub(in crate::actors) indexes: Arc<[DeclaredIndex]>,
     /// Fingerprint of the options that decide how objects are decoded; zero if unknown.
     pub(in crate::actors) settings: u64,
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
@@ -95,7 +95,7 @@ pub(in crate::actors) struct InformerActor {
     pipeline: Pipeline,
     /// Initial subscriptions; empty once started.
     subscriptions: Vec<Arc<Subscription>>,
-    listeners: BTreeMap<SubscriptionId, ListenerChild>,
+    listeners: LiteMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
     /// Applied memory step.
     step: MemoryStep,
@@ -127,8 +127,8 @@ impl InformerActor {
             resume: None,
             supervision: Supervision::new(CHILDREN, INTENSITY),
             pipeline: Pipeline::default(),
+            listeners: LiteMap::with_capacity(subscriptions.len()),
             subscriptions,
-            listeners: BTreeMap::new(),
             next_listener: CHILDREN.len(),
             step,
             inboxes: Arc::default(),
@@ -373,7 +373,7 @@ impl Actor for InformerActor {
 
     fn stopping(&mut self, _ctx: &mut Self::Context) -> Running {
         self.stop_from(0);
-        for child in std::mem::take(&mut self.listeners).into_values() {
+        for (_, child) in std::mem::take(&mut self.listeners) {
             detach(child.address.send(Stop { drain: false }));
         }
         Running::Stop

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use actix::{Message, Recipient};
 use arc_swap::ArcSwapOption;
+use litemap::LiteMap;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -69,7 +70,7 @@ pub(crate) struct MemoryStepChanged;
 
 /// Inboxes of an informer's subscriptions.
 #[derive(Debug, Default)]
-pub(in crate::actors) struct Inboxes(Mutex<BTreeMap<SubscriptionId, Arc<Inbox>>>);
+pub(in crate::actors) struct Inboxes(Mutex<LiteMap<SubscriptionId, Arc<Inbox>>>);
 
 impl Inboxes {
     pub(in crate::actors) fn add(&self, id: SubscriptionId, inbox: &Arc<Inbox>) {

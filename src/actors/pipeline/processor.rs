@@ -1,12 +1,12 @@
 //! Processor actor: applies a batch to the store, then notifies the listeners. One batch at a time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use actix::AtomicResponse;
 use actix::prelude::*;
+use litemap::LiteMap;
 use tracing::Span;
 
 use crate::actors::cache::messages::{AppliedBatch, Apply, Maintain, TakeSnapshot};
@@ -52,7 +52,7 @@ pub(in crate::actors) struct ProcessorActor {
     env: Env,
     cache: CachePort,
     health: Arc<InformerHealth>,
-    listeners: BTreeMap<SubscriptionId, JoinedListener>,
+    listeners: LiteMap<SubscriptionId, JoinedListener>,
     /// Queue for resyncs; set once the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resyncs: ResyncSchedule<SubscriptionId>,
@@ -79,7 +79,8 @@ impl ProcessorActor {
             env,
             cache,
             health,
-            listeners: BTreeMap::new(),
+            // Most informers have one.
+            listeners: LiteMap::with_capacity(1),
             fifo: None,
             resyncs: ResyncSchedule::new(),
             ticker: None,

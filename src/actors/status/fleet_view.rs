@@ -196,12 +196,10 @@ pub(crate) mod testing {
             health.set_timings(&timings);
             health.set_encoding(EncodingInUse::protobuf());
             health.bytes.store(1, Relaxed);
-            let wanted = ResourceRequest::known(resource);
             InformerView {
-                wanted,
-                resource: Some(resource.clone()),
-                restored: None,
-                scope: Scope::all(),
+                key: Arc::new((ResourceRequest::known(resource), Scope::all())),
+                gvr: Some(resource.gvr.clone()),
+                is_resolved: true,
                 health,
                 listeners: listeners(),
             }

@@ -13,8 +13,8 @@ use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{Connection, Server};
 use informer_hub_types::{
-    ApiResource, CheckpointState, ClusterLabels, ClusterName, ClusterTraffic, CredentialStatus, EncodingInUse,
-    Freshness, InformerHealth, Phase, Scope, object_memory,
+    CheckpointState, ClusterLabels, ClusterName, ClusterTraffic, CredentialStatus, EncodingInUse, Freshness, Gvr,
+    InformerHealth, Phase, Scope, object_memory,
 };
 
 /// Status of a hub.
@@ -248,13 +248,13 @@ pub(in crate::actors) struct ClusterView {
 /// Published state of an informer.
 #[derive(Clone, Debug)]
 pub(in crate::actors) struct InformerView {
-    pub(in crate::actors) wanted: ResourceRequest,
-    pub(in crate::actors) resource: Option<ApiResource>,
-    /// Resource of the restored partition, until the request is resolved.
-    pub(in crate::actors) restored: Option<ApiResource>,
-    pub(in crate::actors) scope: Scope,
+    /// Requested resource and scope.
+    pub(in crate::actors) key: Arc<(ResourceRequest, Scope)>,
+    /// Resource of the informer; of the restored partition, until the request is resolved.
+    pub(in crate::actors) gvr: Option<Gvr>,
+    pub(in crate::actors) is_resolved: bool,
     pub(in crate::actors) health: Arc<InformerHealth>,
-    pub(in crate::actors) listeners: Vec<(String, Arc<ListenerHealth>)>,
+    pub(in crate::actors) listeners: Box<[(String, Arc<ListenerHealth>)]>,
 }
 
 /// Slot in which a cluster actor publishes its view.
@@ -312,9 +312,18 @@ impl InformerView {
         self.health.has_synced() || hopeless
     }
 
+    pub(in crate::actors) fn wanted(&self) -> &ResourceRequest {
+        &self.key.0
+    }
+
+    pub(in crate::actors) fn scope(&self) -> &Scope {
+        &self.key.1
+    }
+
     /// Returns the resource as kubectl writes it.
     pub(in crate::actors) fn resource_text(&self) -> String {
-        self.resource.as_ref().map_or_else(|| self.wanted.text(), |resource| resource.gvr.to_string())
+        let resolved = self.gvr.as_ref().filter(|_| self.is_resolved);
+        resolved.map_or_else(|| self.wanted().text(), ToString::to_string)
     }
 
     pub(in crate::actors) fn status(&self, caches: &CacheDirectory) -> InformerStatus {
@@ -322,7 +331,7 @@ impl InformerView {
         let list_expected = health.list_expected.load(Relaxed);
         InformerStatus {
             resource: self.resource_text(),
-            scope: self.scope.to_string(),
+            scope: self.scope().to_string(),
             state: health.phase(),
             synced: health.has_synced(),
             freshness: health.freshness(),
@@ -348,8 +357,8 @@ impl InformerView {
     }
 
     fn bytes(&self, caches: &CacheDirectory) -> u64 {
-        let Some(resource) = self.resource.as_ref().or(self.restored.as_ref()) else { return 0 };
-        let Some(snapshot) = caches.published(&resource.gvr, &self.scope.view) else { return 0 };
+        let Some(gvr) = &self.gvr else { return 0 };
+        let Some(snapshot) = caches.published(gvr, &self.scope().view) else { return 0 };
         let own = snapshot.partitions().find(|(_, partition)| partition.is_of(&self.health));
         own.map_or(0, |(_, partition)| object_memory(partition.len() as u64, partition.body_bytes()))
     }
@@ -375,7 +384,8 @@ mod tests {
         answers.inspect(|answers| health.set_answers(*answers));
         health.set_error(Some(error.to_owned()));
         let wanted = ResourceRequest::Written(written.parse().unwrap());
-        InformerView { wanted, resource: None, restored: None, scope: Scope::all(), health, listeners: Vec::new() }
+        let key = Arc::new((wanted, Scope::all()));
+        InformerView { key, gvr: None, is_resolved: false, health, listeners: Box::default() }
     }
 
     fn view(informers: Vec<InformerView>) -> ClusterView {

@@ -183,8 +183,8 @@ fn is_selected(of: &SyncScope, name: &ClusterName, labels: &ClusterLabels, infor
         SyncScope::Everything => true,
         SyncScope::Informers(selected) => {
             selected.clusters.matches(name, labels)
-                && informer.wanted == selected.wanted
-                && informer.scope == selected.scope
+                && *informer.wanted() == selected.wanted
+                && *informer.scope() == selected.scope
         }
     }
 }
@@ -205,7 +205,7 @@ fn informer_sync(cluster: &ClusterName, informer: &InformerView, is_reached: boo
         phase: informer.health.phase(),
         version: informer.health.version().map(|version| version.as_ref().clone()),
         error: informer.health.error().map(|error| error.to_string()),
-        text: informer.wanted.text(),
+        text: informer.wanted().text(),
     }
 }
 

@@ -3,6 +3,8 @@
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::actors::subscribe::watch_errors::WatchErrorHandler;
+use std::sync::Arc;
+
 use actix::Message;
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::ClusterSelector;
@@ -20,7 +22,7 @@ pub struct RequestInformer {
     /// Scope to watch.
     pub scope: Scope,
     /// Options for decoding and selection; those of the first user apply.
-    pub options: InformerOptions,
+    pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
@@ -45,7 +47,7 @@ pub struct InformerFor {
     /// Scopes to watch, with one informer each.
     pub scopes: Vec<Scope>,
     /// Options for decoding and selection.
-    pub options: InformerOptions,
+    pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }

@@ -1,6 +1,5 @@
 //! Subscriptions: the request, and the state shared by the actors that serve it.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -239,7 +238,7 @@ impl Subscription {
     }
 
     /// Returns whether the subscription selects an informer with this request, scope and users.
-    pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &BTreeSet<User>) -> bool {
+    pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &[User]) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),
             Target::Resource(own, own_scope) => {
@@ -258,7 +257,10 @@ impl Subscription {
             user: User::Subscription(self.id),
             wanted: wanted.clone(),
             scope: scope.clone(),
-            options: InformerOptions { metadata_only: scope.view == View::Metadata, ..InformerOptions::default() },
+            options: Arc::new(InformerOptions {
+                metadata_only: scope.view == View::Metadata,
+                ..InformerOptions::default()
+            }),
             watch_errors: None,
         })
     }

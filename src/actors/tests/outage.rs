@@ -152,7 +152,7 @@ fn outage(seed: u64, informers: usize, before_start: bool, separate: bool) -> Re
         for number in 0..informers {
             let scope = Scope { namespace: Some(format!("n{number}").into()), ..Scope::all() };
             let wanted = ResourceRequest::Written("pods".parse().unwrap());
-            let options = InformerOptions::default();
+            let options = Arc::<InformerOptions>::default();
             let user = User::Caller("test".to_owned());
             actors[number % actors.len()]
                 .send(RequestInformer { user, wanted, scope, options, watch_errors: None })

@@ -70,7 +70,7 @@ fn with_a_busy_cache<F: Future<Output = ()>>(run: impl FnOnce(TestCache) -> F) {
         let env = Env::new(pools, vec![Arbiter::current()], tuning);
         let cache = env.caches.of(&pods(), &View::default());
         let open =
-            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Vec::new(), settings: 0 };
+            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Arc::default(), settings: 0 };
         let opened = cache.send(open).await.unwrap();
         let test = TestCache { cache, opened, gate: gate.clone() };
         test.put(0..2_000, 1).await;

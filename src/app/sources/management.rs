@@ -225,7 +225,8 @@ impl Session {
         for watching in &self.watched {
             let (WatchedResource { name, resource, keep, .. }, scopes) = (watching, watching.scopes(management));
             let keep: Vec<FieldPath> = keep.iter().filter_map(|path| path.parse().ok()).collect();
-            let options = InformerOptions { projection: Projection::Keep(keep), ..InformerOptions::default() };
+            let options =
+                Arc::new(InformerOptions { projection: Projection::Keep(keep), ..InformerOptions::default() });
             let user = User::Caller((*name).to_owned());
             let (clusters, wanted) = (ClusterSelector::All, resource.clone());
             let demand = InformerFor { user: user.clone(), wanted, clusters, scopes, options, watch_errors: None };

@@ -24,7 +24,7 @@ pub(super) fn fill(store: &mut Store, origin: Arc<Origin>, indexes: &[&str], obj
     let health = InformerHealth::new();
     health.set_phase(Phase::Watching);
     health.set_synced();
-    let id = store.open(origin, health, indexes.iter().map(|name| (*name).into()).collect());
+    let id = store.open(origin, health, indexes.iter().map(|name| (*name).into()).collect::<Vec<_>>());
     let mut fifo = DeltaFifo::new(usize::MAX);
     for object in objects {
         fifo.push(Change::Delta(delta(DeltaKind::Added, object)));

@@ -34,7 +34,7 @@ fn snapshot(objects: &[Value], known: [Known; 2]) -> std::sync::Arc<Snapshot> {
         let index =
             |(name, path): &(SharedStr, FieldPath)| DeclaredIndex { name: name.clone(), path: Some(path.clone()) };
         let health = InformerHealth::new();
-        let id = store.open(origin(["c1", "c2"][at], &[], None), health, indexes.iter().map(index).collect());
+        let id = store.open(origin(["c1", "c2"][at], &[], None), health, indexes.iter().map(index).collect::<Vec<_>>());
         let mut decoder = Decoder::new(pods(), &Projection::default(), indexes);
         let mut fifo = DeltaFifo::new(usize::MAX);
         for (number, spec) in objects.iter().enumerate().filter(|(number, _)| number % 2 == at) {

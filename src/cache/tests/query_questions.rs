@@ -311,7 +311,7 @@ fn fleet(informers: &[Informer], owners: bool, packed: bool) -> (Store, Vec<Part
         let health = InformerHealth::new();
         health.set_phase(Phase::Watching);
         health.set_synced();
-        let indexes = informer.declares.then(|| DECLARED.into()).into_iter().collect();
+        let indexes: Vec<_> = informer.declares.then(|| DECLARED.into()).into_iter().collect();
         let origin = origin(cluster, &[("region", region), ("tier", "")], informer.namespace.as_deref());
         let id = store.open(origin, health, indexes);
         write(&mut store, id, informer, DeltaKind::Added, &informer.objects);

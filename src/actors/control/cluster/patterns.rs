@@ -27,7 +27,13 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ClusterDiscovery {
     /// Adds a scope to a pattern, or updates the pattern.
-    pub(super) fn add_pattern(&mut self, user: User, pattern: ResourcePattern, scope: Scope, options: InformerOptions) {
+    pub(super) fn add_pattern(
+        &mut self,
+        user: User,
+        pattern: ResourcePattern,
+        scope: Scope,
+        options: Arc<InformerOptions>,
+    ) {
         let new = || RequestedPattern { pattern: pattern.clone(), scopes: BTreeSet::new(), options };
         let known = self.patterns.entry(user).or_insert_with(new);
         known.pattern = pattern;
@@ -163,7 +169,7 @@ impl ClusterActor {
         }
         for (user, key) in unselected {
             if let Some(request) = self.requests.get_mut(&key) {
-                request.users.remove(&user);
+                request.remove_user(&user);
             }
         }
         let stopping = self.stop_unused(None, ctx);
@@ -207,7 +213,7 @@ impl ClusterActor {
         let is_pattern = self.discovery.patterns.contains_key(user);
         let yields = |known: &RequestState| {
             let is_free = if is_pattern { known.users.is_empty() } else { self.is_matched(known) };
-            is_free && known.options != *options && matches!(user, User::Config(_))
+            is_free && *known.options != *options && matches!(user, User::Config(_))
         };
         if self.requests.get(key).is_some_and(|known| yields(known))
             && let Some(known) = self.requests.get_mut(key)

@@ -29,7 +29,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(60);
 pub(super) struct RequestedPattern {
     pub(super) pattern: ResourcePattern,
     pub(super) scopes: BTreeSet<Scope>,
-    pub(super) options: InformerOptions,
+    pub(super) options: Arc<InformerOptions>,
 }
 
 /// Last discovery result of a cluster, and the patterns that select from it.

@@ -17,7 +17,7 @@ impl ClusterActor {
     pub(super) fn release_user(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         self.discovery.patterns.remove(user);
         for request in self.requests.values_mut() {
-            request.users.remove(user);
+            request.remove_user(user);
             request.watch_errors.remove(user);
         }
         // A resource that only this user named may belong to a pattern now.

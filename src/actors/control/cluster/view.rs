@@ -17,7 +17,8 @@ impl ClusterActor {
             (None, None) => ClusterState::Connecting,
         };
         let own = self.requests.iter().filter(|(key, _)| !self.is_elsewhere(key));
-        let informers = own.map(|(key, request)| self.informer_view(key, request)).collect();
+        let mut informers: Vec<_> = own.map(|(key, request)| self.informer_view(key, request)).collect();
+        informers.shrink_to_fit();
         let (discovery, patterns) = (self.discovery.status(), self.discovery.shares());
         self.parts.view.store(Arc::new(ClusterView {
             state,
@@ -34,7 +35,7 @@ impl ClusterActor {
         let informer_key = self.informer_key(key);
         let informer = informer_key.and_then(|key| self.informers.get(&key));
         let about = self.attached.values().filter(|subscription| self.requests_of(subscription).contains(&key));
-        let listeners = informer.map_or_else(Vec::new, |informer| {
+        let listeners = informer.map_or_else(Box::default, |informer| {
             about
                 .map(|subscription| {
                     (subscription.name.clone(), Arc::clone(&subscription.inbox_at(&informer.parts.origin).health))
@@ -42,10 +43,9 @@ impl ClusterActor {
                 .collect()
         });
         InformerView {
-            wanted: key.0.clone(),
-            resource: request.resolved.clone(),
-            restored: request.restored.clone(),
-            scope: key.1.clone(),
+            key: Arc::clone(key),
+            gvr: request.resolved.as_ref().or(request.restored.as_ref()).map(|resource| resource.gvr.clone()),
+            is_resolved: request.resolved.is_some(),
             health: Arc::clone(&request.health),
             listeners,
         }

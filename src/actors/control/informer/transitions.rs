@@ -85,7 +85,7 @@ impl InformerActor {
         self.supervision.begin(0);
         let listeners = std::mem::take(&mut self.listeners);
         self.subscriptions = listeners.values().map(|child| Arc::clone(&child.subscription)).collect();
-        let stops = join_all(listeners.into_values().map(|child| child.address.send(Stop { drain: true })));
+        let stops = join_all(listeners.into_iter().map(|(_, child)| child.address.send(Stop { drain: true })));
         let processor = self.pipeline.processor.take();
         let work = async move {
             let until = clock::now() + STOP_GRACE;
