@@ -80,6 +80,11 @@ pub enum ParseProblem {
     /// An invalid quantity.
     #[error("not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]
     Quantity,
+    /// An unquoted value that begins like a number and has no size.
+    #[error(
+        "{0:?} is neither a number nor a quantity such as 500m or 2Gi, nor a time; put it in quotes to compare it as a text"
+    )]
+    Size(SmolStr),
     /// A number that is too large to compare.
     #[error("a number this large cannot be compared; put it in quotes to compare it as a text")]
     Number,

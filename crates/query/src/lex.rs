@@ -59,7 +59,7 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
         Some(_) => {
             let word = &rest[..end];
             let shown = if word.len() > 32 { &word[..32] } else { word };
-            (smol_str::format_smolstr!("{shown:?}"), nearest(shown, known))
+            (smol_str::format_smolstr!("{shown:?}"), nearest(shown, known).filter(|near| *near != shown))
         }
     };
     fault(at, ParseProblem::Unexpected { expected, found, suggestion })
@@ -145,6 +145,24 @@ pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
             None => Err(unexpected(input, "a value", &[])),
         },
     }
+}
+
+/// A value to compare by size. Unquoted, what begins like a number must be a number, a quantity or a date: `1GB` or `-30d`
+/// would be compared byte by byte.
+pub(super) fn sizable_literal(input: &mut Input<'_>) -> Parsed<Literal> {
+    blanks(input)?;
+    let at = input.current_token_start();
+    let is_like_number = input.input.trim_start_matches(['-', '+', '.']).starts_with(|c: char| c.is_ascii_digit());
+    match literal(input)? {
+        Literal::Text(text) if is_like_number && !is_date(&text) => Err(fault(at, ParseProblem::Size(text))),
+        literal => Ok(literal),
+    }
+}
+
+/// Returns whether a text begins like a date: `2026-01`.
+fn is_date(text: &str) -> bool {
+    let is_digit = |at: &usize| text.as_bytes().get(*at).is_some_and(u8::is_ascii_digit);
+    [0, 1, 2, 3, 5, 6].iter().all(is_digit) && text.as_bytes()[4] == b'-'
 }
 
 /// Classifies an unquoted value: `true`, `false`, a JSON number, a quantity, or else a text.

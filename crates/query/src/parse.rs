@@ -8,9 +8,9 @@
 //! unary     = ("not" | "!") unary | "(" condition ")" | "all" | head | path test
 //! head      = "cluster" "(" key "=" value {"," …} ")" | "cluster" names | "labels" "(" selector ")"
 //!           | ("namespace" | "name") texts | "uid" names | "index" name names | "owned-by" ["="] text
-//! names     = ("=" | "==" | "!=") text | ["not"] "in" list            texts = names | "prefix" text
-//! test      = ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" list | "contains" text
-//!           | "prefix" text | ["not"] "exists"
+//! names     = ("=" | "==" | "!=") text | ["not"] "in" list            texts = names | ["not"] "prefix" text
+//! test      = ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value | ["not"] "in" list
+//!           | ["not"] ("contains" | "prefix") text | ["not"] "exists"
 //! ```
 
 use std::num::NonZeroUsize;

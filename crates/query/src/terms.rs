@@ -9,8 +9,8 @@ use winnow::token::take;
 
 use super::error::{ParseProblem, nearest};
 use super::lex::{
-    Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, text, unclosed,
-    unexpected, word,
+    Fault, Input, Parsed, ahead, blanks, close, fault, list, literal, mark, path, peek_path, sizable_literal, text,
+    unclosed, unexpected, word,
 };
 use super::words::{DISTINCTIVE, OPERATORS, TERMS, is_likely_typo};
 use super::{Expr, Literal, Test, TextTest};
@@ -30,7 +30,9 @@ pub(super) enum Operator {
     More,
     AtLeast,
     Contains,
+    NotContains,
     Prefix,
+    NotPrefix,
     Exists,
     NotExists,
 }
@@ -48,6 +50,8 @@ pub(super) fn operator(input: &mut Input<'_>) -> Parsed<Operator> {
         word("in").value(Operator::In),
         alt((word("notin").void(), (word("not"), word("in")).void())).value(Operator::NotIn),
         (word("not"), word("exists")).value(Operator::NotExists),
+        (word("not"), word("contains")).value(Operator::NotContains),
+        (word("not"), word("prefix")).value(Operator::NotPrefix),
         word("contains").value(Operator::Contains),
         word("prefix").value(Operator::Prefix),
         word("exists").value(Operator::Exists),
@@ -125,10 +129,13 @@ fn names<'t, T>(
     }
 }
 
-/// The forms of [`names`], and `prefix x`.
+/// The forms of [`names`], `prefix x` and `not prefix x`.
 fn texts(input: &mut Input<'_>, make: fn(TextTest) -> Expr) -> Parsed<Expr> {
-    if opt(word("prefix")).parse_next(input)?.is_some() {
-        return Ok(make(TextTest::Prefix(text(input)?)));
+    let before = *input;
+    match opt(operator).parse_next(input)? {
+        Some(Operator::Prefix) => return Ok(make(TextTest::Prefix(text(input)?))),
+        Some(Operator::NotPrefix) => return Ok(negated(make(TextTest::Prefix(text(input)?)))),
+        _ => *input = before,
     }
     let expected = "one of = != in \"not in\" prefix";
     names(input, expected, &["in", "not", "prefix"], text, |texts| make(TextTest::In(texts)))
@@ -211,16 +218,17 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
         Operator::IsNot => Test::IsNot(literal(input)?),
         Operator::In => Test::In(list::<Literal>(input, literal)?),
         Operator::NotIn => Test::NotIn(list::<Literal>(input, literal)?),
-        Operator::Less => Test::Less(literal(input)?),
-        Operator::AtMost => Test::AtMost(literal(input)?),
-        Operator::More => Test::More(literal(input)?),
-        Operator::AtLeast => Test::AtLeast(literal(input)?),
-        Operator::Contains => Test::Contains(text(input)?),
-        Operator::Prefix => Test::Prefix(text(input)?),
-        Operator::Exists => Test::Exists,
-        Operator::NotExists => return Ok(negated(Expr::Field { path, test: Test::Exists })),
+        Operator::Less => Test::Less(sizable_literal(input)?),
+        Operator::AtMost => Test::AtMost(sizable_literal(input)?),
+        Operator::More => Test::More(sizable_literal(input)?),
+        Operator::AtLeast => Test::AtLeast(sizable_literal(input)?),
+        Operator::Contains | Operator::NotContains => Test::Contains(text(input)?),
+        Operator::Prefix | Operator::NotPrefix => Test::Prefix(text(input)?),
+        Operator::Exists | Operator::NotExists => Test::Exists,
     };
-    Ok(Expr::Field { path, test })
+    let is_negated = matches!(operator, Operator::NotContains | Operator::NotPrefix | Operator::NotExists);
+    let field = Expr::Field { path, test };
+    Ok(if is_negated { negated(field) } else { field })
 }
 
 /// The error for a missing operator. Suggests another operator, or a keyword in place of the path.

@@ -52,7 +52,8 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub examined: u64,
     /// Number of objects whose JSON was decompressed or scanned, rather than only their metadata.
     pub read: u64,
-    /// Paths of the condition that no read object has; they may be misspelt.
+    /// Paths of the condition that no read object has, and of the order and the columns that no matching object has; they
+    /// may be misspelt.
     pub unmatched: Vec<FieldPath>,
     /// Number of objects with damaged or non-JSON bodies. They match only if their heads decide.
     pub unreadable: u64,

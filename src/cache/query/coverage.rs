@@ -11,4 +11,7 @@ pub struct Coverage {
     pub freshness: Freshness,
     /// Lowest memory step among these informers.
     pub memory: MemoryStep,
+    /// Which part of the cluster's objects and of their fields is cached, for people: `namespace shop`, `without data`.
+    /// `None` if all is, or if no informer has synced.
+    pub part: Option<String>,
 }

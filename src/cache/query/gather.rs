@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::answer::Group;
 use super::view::{Start, View};
-use informer_hub_query::{Direction, Output, SortKey, Values};
+use informer_hub_query::{Column, Direction, Output, SortKey, Values};
 use informer_hub_types::{FieldPath, StoredObject};
 
 /// A matching object.
@@ -43,6 +43,33 @@ pub(super) struct Tally {
     pub(super) unkept: u64,
     /// For each path in the condition, whether some object has it.
     pub(super) seen: Vec<bool>,
+    pub(super) order: Filled,
+    pub(super) output: Filled,
+}
+
+/// Which columns of an order or an output have a value in some matching object.
+#[derive(Default)]
+pub(super) struct Filled(Vec<bool>);
+
+impl Filled {
+    /// Notes the values of one object.
+    pub(super) fn note(&mut self, values: &[Values]) {
+        self.0.resize(values.len(), false);
+        self.0.iter_mut().zip(values).for_each(|(filled, values)| *filled |= values.iter().any(|it| !it.is_null()));
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.0.resize(self.0.len().max(more.0.len()), false);
+        self.0.iter_mut().zip(&more.0).for_each(|(filled, now)| *filled |= now);
+    }
+
+    /// Returns the paths of columns without a value; none if no object was noted.
+    pub(super) fn empty<'c>(&self, columns: impl Iterator<Item = &'c Column>) -> impl Iterator<Item = &'c FieldPath> {
+        columns.zip(&self.0).filter(|(_, filled)| !**filled).filter_map(|(column, _)| match column {
+            Column::Path(path) => Some(path),
+            Column::Cluster => None,
+        })
+    }
 }
 
 impl Tally {
@@ -55,6 +82,8 @@ impl Tally {
         self.unkept += more.unkept;
         self.seen.resize(self.seen.len().max(more.seen.len()), false);
         self.seen.iter_mut().zip(more.seen).for_each(|(seen, now)| *seen |= now);
+        self.order.add(&more.order);
+        self.output.add(&more.output);
         for (value, count) in more.groups {
             if !self.groups.contains_key(&value) {
                 self.bytes += size(std::slice::from_ref(&value));

@@ -21,7 +21,7 @@ use super::token::Position;
 use super::view::{Start, View};
 use super::visible::VisibleParts;
 use crate::cache::snapshot::Snapshot;
-use informer_hub_query::{Columns, Matcher, Output, SortKey, Values};
+use informer_hub_query::{Column, Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 
 /// The same as [`SHORT`] if bodies must be decompressed.
@@ -238,6 +238,8 @@ impl<'s> Job<'s> {
         (answer.examined, answer.read) = (gathered.tally.examined, gathered.tally.read);
         (answer.unreadable, answer.unkept) = (gathered.tally.unreadable, gathered.tally.unkept);
         answer.unmatched = unmatched(&self.condition.paths, &gathered.tally.seen, gathered.tally.read);
+        let (order, mut output) =
+            (std::mem::take(&mut gathered.tally.order), std::mem::take(&mut gathered.tally.output));
         match &question.output {
             Output::Count => answer.count = Some(gathered.tally.count),
             output @ (Output::CountBy(_) | Output::Distinct(_)) => {
@@ -248,6 +250,17 @@ impl<'s> Job<'s> {
                 answer.more = more;
                 answer.end = hits.last().filter(|_| more).map(|hit| self.position(hit));
                 self.fill(&mut answer, hits, progress)?;
+            }
+        }
+        answer.rows.iter().for_each(|row| output.note(&row.values));
+        let columns: &[Column] = match &question.output {
+            Output::Objects | Output::Count => &[],
+            Output::Columns(columns) => columns,
+            Output::CountBy(column) | Output::Distinct(column) => std::slice::from_ref(column),
+        };
+        for path in order.empty(question.order.iter().map(|(column, _)| column)).chain(output.empty(columns.iter())) {
+            if !answer.unmatched.contains(path) {
+                answer.unmatched.push(path.clone());
             }
         }
         Ok(answer)

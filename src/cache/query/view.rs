@@ -78,7 +78,7 @@ impl<'s> View<'s> {
                 && !view.is_named(view.rank_of(cluster.as_str()), cluster.as_str());
             if selected {
                 let (cluster, freshness, memory) = (cluster.clone(), Freshness::Missing, MemoryStep::Full);
-                view.expected.push(Coverage { cluster, freshness, memory });
+                view.expected.push(Coverage { cluster, freshness, memory, part: None });
             }
         }
         view
@@ -93,6 +93,7 @@ impl<'s> View<'s> {
         let (begin, rank) = (self.members.len(), self.clusters.len());
         let (mut freshness, mut memory) = (None::<Freshness>, MemoryStep::Full);
         let mut cluster = None;
+        let mut parts = Vec::new();
         for id in ids {
             let Some(partition) = snapshot.partition(*id) else { continue };
             let origin = partition.origin();
@@ -108,12 +109,16 @@ impl<'s> View<'s> {
             let trust = if can_answer { partition.freshness() } else { Freshness::Missing };
             freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
             memory = memory.max(partition.memory());
+            parts.push(partition.part());
             self.members.push(Member { id: *id, partition, rank, can_answer, ranges });
         }
         if let Some(cluster) = cluster {
             // If no informer of the cluster covers the query, its state is unknown.
             let freshness = freshness.unwrap_or(Freshness::Missing);
-            let coverage = Coverage { cluster: cluster.clone(), freshness, memory };
+            // An informer of everything suffices.
+            let part = parts.into_iter().collect::<Option<Vec<_>>>().filter(|parts| !parts.is_empty());
+            let part = part.map(|parts| parts.join("; "));
+            let coverage = Coverage { cluster: cluster.clone(), freshness, memory, part };
             self.clusters.push(SelectedCluster { members: begin..self.members.len(), coverage });
         }
     }

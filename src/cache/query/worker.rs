@@ -150,7 +150,10 @@ impl<'j, 's> Worker<'j, 's> {
             None => Box::default(),
             // An unreadable object is sorted like one without values.
             Some(columns) => match read(columns, head, body) {
-                Ok(values) => values.iter().map(|values| SortKey::new(values)).collect(),
+                Ok(values) => {
+                    found.tally.order.note(&values);
+                    values.iter().map(|values| SortKey::new(values)).collect()
+                }
                 Err(()) => self.order.directions.iter().map(|_| SortKey::new(&[])).collect(),
             },
         };
@@ -176,6 +179,7 @@ impl<'j, 's> Worker<'j, 's> {
 
 /// Counts an object once per distinct value, or under `null` if it has none.
 fn count(values: &[Values], found: &mut PieceMatches) {
+    found.tally.output.note(values);
     let values = values.first().map_or(&[][..], |values| values);
     let values = if values.is_empty() { &[serde_json::Value::Null][..] } else { values };
     for (_, value) in values.iter().enumerate().filter(|(at, value)| !values[..*at].contains(value)) {

@@ -156,6 +156,27 @@ fn answer_names_paths_that_no_object_has() {
 }
 
 #[test]
+fn answer_names_clauses_without_values() {
+    let snapshot = of(names(20));
+    let (good, bad) = (path("spec.size"), path("spec.sise"));
+    let all = Query::list;
+    for (query, empty) in [
+        (all().sort_by(bad.clone()), vec![bad.clone()]),
+        (all().sort_by(bad.clone()).limit(3.try_into().unwrap()), vec![bad.clone()]),
+        (all().sort_by(good.clone()), Vec::new()),
+        (all().select([good.clone(), bad.clone()]), vec![bad.clone()]),
+        (all().sort_by(bad.clone()).select([bad.clone()]).limit(3.try_into().unwrap()), vec![bad.clone()]),
+        (all().count_by(Column::Path(bad.clone())), vec![bad.clone()]),
+        (all().distinct(Column::Path(bad.clone())), vec![bad.clone()]),
+        (all().distinct(Column::Path(good.clone())), Vec::new()),
+        (all().count_by(Column::Cluster), Vec::new()),
+        (Query::matching(Expr::Uid(Uid::new("nobody"))).sort_by(bad), Vec::new()),
+    ] {
+        assert_eq!(snapshot.answer(&query).unwrap().unmatched, empty, "{}", query.question());
+    }
+}
+
+#[test]
 fn unreadable_object_is_counted_and_does_not_match() {
     let broken = StoredObject::new(StoredObjectParts {
         key: ObjectKey::new("shop", "broken"),
