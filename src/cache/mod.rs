@@ -70,6 +70,7 @@ pub use builds::{BuildId, BuildStep, IndexBuild};
 pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
+pub(crate) use history::MADE_UP;
 pub use history::{
     ChangeCause, ChangeKind, ClusterVersions, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope,
     HistorySubscription, LocateError, PositionExpired, RecordedChange, SavedVersion,

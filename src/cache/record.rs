@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 
 use super::history::{
     ChangeCause, ChangeKind, ClusterMarks, ClusterVersions, Conditions, Draft, Entry, Floor, HistoryLimits,
-    HistoryReader, Marks, PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
+    HistoryReader, MADE_UP, Marks, PartitionChange, PartitionChangeKind, RecordedChange, SavedVersion, Step, arrange,
 };
 use super::posting::PartitionId;
 use super::snapshot::Partition;
@@ -56,21 +56,57 @@ impl Store {
 
     /// Sets the marks of a cluster that the window starts with, above all versions that readers may have. Returns the
     /// floor of its window. `saved` are the versions of its state in an earlier process.
+    ///
+    /// Objects may be newer than the version from which their watch resumes: what was sent before a kill is known. The
+    /// watch repeats their changes, but the store does not, so readers from before must list, and the versions are made up
+    /// until the watch has caught up.
     fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
-        let mut greatest = saved.and_then(|saved| saved.greatest);
+        let (mut own, mut is_ahead) = (None, false);
         for id in self.joined(name) {
             let Some(partition) = self.next.partition(id) else { continue };
             partition.iter().for_each(|object| object.set_fleet_version(base));
-            greatest = greatest.max(number(partition.resume.as_ref())).max(newest_of(partition));
+            let (resume, newest) = (number(partition.resume.as_ref()), newest_of(partition));
+            own = own.max(resume).max(newest);
+            is_ahead |= newest > resume;
         }
-        let exact = saved.and_then(|saved| saved.list);
-        let floor = if exact == greatest { greatest } else { greatest.map(|greatest| greatest.saturating_add(1)) };
+        let greatest = own.max(saved.and_then(|saved| saved.greatest));
+        // The state of a single informer is that of the version from which it resumes.
+        let resumed = greatest.filter(|_| self.next.has_one_informer(name));
+        let exact = saved.and_then(|saved| saved.list).or(resumed).filter(|_| !is_ahead);
+        let next = |greatest: u64| if exact == Some(greatest) { greatest } else { greatest.saturating_add(1) };
+        let floor = match greatest {
+            Some(greatest) if is_ahead => Some(next(greatest).max(MADE_UP.saturating_add(base))),
+            greatest => greatest.map(next),
+        };
+        let until = own.filter(|_| floor >= Some(MADE_UP));
         for id in self.joined(name) {
             let Some(mut partition) = self.next.take(id) else { continue };
-            partition.marks = Marks::new(number(partition.resume.as_ref()), floor);
+            partition.marks = Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) };
             self.next.put(id, partition);
         }
+        if is_ahead {
+            return Floor::at(floor);
+        }
         greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
+    }
+
+    /// Returns to the versions of the cluster if they are made up and all its partitions have caught up. Readers must
+    /// list, since they may have made-up versions.
+    fn return_to_own_versions(&mut self, partition: &mut Partition) {
+        let cluster = partition.origin().cluster.clone();
+        let is_any_behind = || self.next.joined_partitions(&cluster).any(|(_, other)| other.marks.is_behind());
+        if !partition.marks.has_caught_up() || is_any_behind() {
+            return;
+        }
+        let others = self.next.joined_partitions(&cluster).map(|(_, other)| other.marks.complete);
+        let floor = others.fold(partition.marks.complete, Ord::max);
+        partition.marks = Marks::new(partition.marks.complete, floor);
+        for id in self.joined(&cluster) {
+            let Some(mut other) = self.next.take(id) else { continue };
+            other.marks = Marks::new(other.marks.complete, floor);
+            self.next.put(id, other);
+        }
+        self.cut(cluster, floor, false);
     }
 
     /// Returns the read half of the window; `None` if there is none.
@@ -138,6 +174,7 @@ impl Store {
         if let Some(complete) = complete.or(listed) {
             partition.marks.complete = Some(complete);
         }
+        self.return_to_own_versions(partition);
     }
 
     fn record_changes(&mut self, id: PartitionId, partition: &mut Partition, drafts: Vec<Draft>, list: Option<u64>) {
@@ -214,19 +251,36 @@ impl Store {
     /// Cuts the window of the cluster if a list went back, or if its objects do not continue the previous ones.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
-        let is_continued = partition.marks.complete.is_some_and(|complete| list >= complete);
-        if is_continued && !before.was_converted {
+        let continued = partition.marks.complete.filter(|complete| list >= *complete);
+        if let Some(from) = continued.filter(|_| !before.was_converted) {
+            if list - from > 1 {
+                self.record_skip(partition, from, list);
+            }
             return;
         }
         // After a list that went back, versions that readers have may be used again for other states.
         let floor = self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1)));
-        partition.marks = Marks::new(Some(list), floor);
+        partition.marks = Marks { until: partition.marks.until, ..Marks::new(Some(list), floor) };
         for id in self.joined(&cluster) {
             let Some(mut other) = self.next.take(id) else { continue };
-            other.marks = Marks::new(other.marks.complete, other.marks.complete);
+            other.marks = Marks { until: other.marks.until, ..Marks::new(other.marks.complete, other.marks.complete) };
             self.next.put(id, other);
         }
         self.cut(cluster, floor, false);
+    }
+
+    /// Records that a list has skipped the changes between two versions.
+    fn record_skip(&mut self, partition: &mut Partition, from: u64, to: u64) {
+        let cluster = partition.origin().cluster.clone();
+        // Nor must other partitions, which may not be complete up to here, lead new readers to a version in between.
+        if self.next.joined_partitions(&cluster).next().is_some() {
+            partition.marks.floor = partition.marks.floor.max(Some(to));
+        }
+        let marks = self.marks_with(&cluster, partition);
+        if marks.version().is_some_and(|version| from < version && version < to) {
+            partition.marks.floor = marks.fresh();
+        }
+        self.step(cluster, Step::Skip { from, to, at: self.next.version });
     }
 
     /// Records that a partition of another store has joined.
@@ -269,6 +323,7 @@ impl Store {
         let others = self.joined(&cluster);
         if let Some((heir, mut other)) = others.first().and_then(|heir| Some((*heir, self.next.take(*heir)?))) {
             other.marks.floor = floor;
+            other.marks.until = other.marks.until.max(partition.marks.until);
             self.next.put(heir, other);
         }
         self.cut(cluster, floor, others.is_empty());

@@ -154,6 +154,20 @@ impl Partition {
         self.restored.as_ref()
     }
 
+    /// Returns which part of the cluster's objects and of their fields the informer keeps, for people; `None` if all.
+    #[must_use]
+    pub(crate) fn part(&self) -> Option<String> {
+        let scope = &self.origin.scope;
+        let parts = [
+            scope.namespace.as_ref().map(|namespace| format!("namespace {namespace}")),
+            scope.label_selector.as_ref().map(|selector| format!("labels {selector}")),
+            scope.field_selector.as_ref().map(|selector| format!("fields {selector}")),
+            self.health.omitted().map(|omitted| omitted.to_string()),
+        ];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+
     /// Returns whether the partition's first list is complete.
     #[must_use]
     pub fn has_synced(&self) -> bool {
@@ -411,7 +425,7 @@ impl Snapshot {
         id: PartitionId,
         origin: Arc<Origin>,
         health: Arc<InformerHealth>,
-        indexes: Vec<DeclaredIndex>,
+        indexes: Arc<[DeclaredIndex]>,
     ) {
         self.expected.remove(&origin.cluster);
         let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
@@ -424,13 +438,13 @@ impl Snapshot {
                 if !Arc::ptr_eq(&known.health, &health) {
                     health.continue_from(&known.health);
                 }
-                let is_indexed = known.is_empty() || (known.is_indexed && *known.indexes == *indexes);
-                Partition { origin, health, indexes: indexes.into(), is_indexed, ..known }
+                let is_indexed = known.is_empty() || (known.is_indexed && known.indexes == indexes);
+                Partition { origin, health, indexes, is_indexed, ..known }
             }
             None => Partition {
                 origin,
                 health,
-                indexes: indexes.into(),
+                indexes,
                 is_indexed: true,
                 objects: Objects::default(),
                 plain_bytes: 0,
@@ -453,7 +467,7 @@ impl Snapshot {
 
     /// Takes over a partition of another snapshot for the informer that continues it.
     pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
-        self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Vec::new());
+        self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Arc::default());
         self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 

@@ -27,6 +27,13 @@ impl Snapshot {
         known.filter(|(_, partition)| partition.has_synced())
     }
 
+    /// Returns whether one informer has all objects of a cluster. Otherwise the store may have made up versions that the
+    /// cluster has not reached.
+    #[must_use]
+    pub fn has_one_informer(&self, cluster: &ClusterName) -> bool {
+        self.partitions_of(cluster).len() <= 1
+    }
+
     /// Returns the clusters that have such partitions, by name.
     pub fn joined_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())

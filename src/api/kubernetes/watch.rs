@@ -15,7 +15,9 @@ use super::scope::{Clusters, Scope};
 use super::selection::Selection;
 use super::shared_frames::SharedFrames;
 use crate::api::rights::{Extent, Place, Reviewer, RightsCheck, SeenLabels};
-use crate::cache::{ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, RecordedChange};
+use crate::cache::{
+    ChangeKind, HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, LocateError, RecordedChange,
+};
 use informer_hub_kubeapi::Status;
 use informer_hub_types::StoredObject;
 use informer_hub_types::clock::{self, Instant};
@@ -59,6 +61,8 @@ pub(super) struct Watch {
     /// The present state, as long as it is being written.
     initial: Option<Scan>,
     options: WatchOptions,
+    /// Whether the hub may not have reached `options.skipped` yet.
+    is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
     labels: SeenLabels,
@@ -97,6 +101,7 @@ impl Watch {
             cursor,
             initial,
             options,
+            is_ahead: options.skipped.is_some(),
             rights: reviewer.check(),
             reviewer,
             labels,
@@ -228,6 +233,10 @@ impl Watch {
                     return true;
                 }
             }
+            if let Some(expired) = self.skipped_by_list() {
+                self.fail(&expired, out);
+                return true;
+            }
             changes.reverse();
             self.pending = changes;
         }
@@ -241,6 +250,21 @@ impl Watch {
             self.write_change(&change, out);
         }
         is_current && self.pending.is_empty()
+    }
+
+    /// Returns the failure of a client that was ahead of the hub, if a list has led the hub past its version: the list shows
+    /// nothing of objects that the client has, that the hub never had, and that are gone.
+    fn skipped_by_list(&mut self) -> Option<Status> {
+        let Clusters::One(cluster) = &self.scope.clusters else { return None };
+        let skipped = self.options.skipped.filter(|_| self.is_ahead)?;
+        match self.scope.snapshot().locate(cluster, skipped) {
+            Err(LocateError::Expired { oldest }) => Some(Status::watch_expired(skipped, oldest.unwrap_or_default())),
+            Err(LocateError::Future { .. }) => None,
+            Ok(_) => {
+                self.is_ahead = false;
+                None
+            }
+        }
     }
 
     /// Returns whether the only cluster is gone from a running hub. Its objects still exist there, so they are not

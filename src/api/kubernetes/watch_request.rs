@@ -128,7 +128,7 @@ fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), S
             Ok(cursor) => Ok((cursor, None)),
             // The hub has not seen that version yet. What it reads until then, the client knows. The first objects of a list
             // in progress may be newer already, so the watch begins at the start of the window.
-            Err(LocateError::Future { .. }) if snapshot.joined_partitions(cluster).nth(1).is_none() => {
+            Err(LocateError::Future { .. }) if snapshot.has_one_informer(cluster) => {
                 Ok((oldest_position(scope), Some(version)))
             }
             // With several informers, the hub of before a kill may have made up the version.

@@ -6,7 +6,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::change::RecordedChange;
+use super::marks::MADE_UP;
 use informer_hub_types::WatchCell;
+
+/// Maximum number of gaps in a window.
+const GAPS: usize = 64;
 
 /// Error of a cluster's version that leads to no position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -48,6 +52,8 @@ pub(in crate::cache) struct ClusterWindow {
     /// Fleet versions of the entries before `sorted_from`, by version. Empty unless partitions of the cluster overtake
     /// each other.
     unsorted: HashMap<u64, u64>,
+    /// Versions between these pairs lead to no position: a list has skipped changes in between.
+    gaps: Vec<(u64, u64)>,
     /// Whether the cluster's last partition has left.
     pub(in crate::cache) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
@@ -72,8 +78,19 @@ impl Floor {
 impl ClusterWindow {
     /// Creates the window of the changes after a fleet version.
     pub(in crate::cache) fn new(start: u64, floor: Floor) -> Self {
-        let (entries, unsorted, changed) = (VecDeque::new(), HashMap::new(), Arc::default());
-        Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, has_left: false, changed }
+        let (entries, unsorted, gaps, changed) = (VecDeque::new(), HashMap::new(), Vec::new(), Arc::default());
+        Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
+    }
+
+    /// Records that a list has led from one version to another. Between them, objects may have come and gone that the
+    /// list does not show, so readers that have seen a part of it must list too. `at` is the fleet version of its end.
+    pub(in crate::cache) fn skip(&mut self, from: u64, to: u64, at: u64) {
+        self.gaps.retain(|(_, end)| *end > self.floor.below);
+        if self.gaps.len() < GAPS {
+            self.gaps.push((from, to));
+        } else {
+            self.cut(at, Floor::at(Some(to)));
+        }
     }
 
     /// Returns the fleet version from which all changes are known.
@@ -161,6 +178,9 @@ impl ClusterWindow {
     /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
     /// of a change, that readers may have.
     pub(in crate::cache) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
+        if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
+            return Err(LocateError::Expired { oldest: self.floor.exact });
+        }
         if let Some(position) = self.position_of(version) {
             return Ok(position);
         }
@@ -168,6 +188,10 @@ impl ClusterWindow {
             return Ok(self.start);
         }
         if version <= self.floor.below {
+            return Err(LocateError::Expired { oldest: self.floor.exact });
+        }
+        if version > base && version >= MADE_UP {
+            // Of an earlier process: the cluster will not reach it.
             return Err(LocateError::Expired { oldest: self.floor.exact });
         }
         if version > base {

@@ -2,6 +2,10 @@
 
 use super::cluster::Floor;
 
+/// Least version that a hub makes up at a start, far above those of a cluster, so that neither leads to changes of the
+/// other. Time in microseconds is added, so no two starts make up the same.
+pub(crate) const MADE_UP: u64 = 1 << 50;
+
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct Marks {
@@ -13,6 +17,8 @@ pub(in crate::cache) struct Marks {
     pub(in crate::cache) newest: Option<u64>,
     /// Last change that has a version: fleet version and version.
     pub(in crate::cache) latest: Option<(u64, u64)>,
+    /// Version from which the versions of the cluster are used again. Set while they are made up.
+    pub(in crate::cache) until: Option<u64>,
 }
 
 /// Versions of a cluster that readers may have, of a state that is saved.
@@ -37,7 +43,17 @@ pub(in crate::cache) struct ClusterMarks {
 impl Marks {
     /// Creates the marks of a partition without changes. `floor` as in the field.
     pub(in crate::cache) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
-        Self { complete, floor, newest: None, latest: None }
+        Self { complete, floor, newest: None, latest: None, until: None }
+    }
+
+    /// Returns whether the versions of the cluster are made up, and those of this partition could be used again.
+    pub(in crate::cache) fn has_caught_up(&self) -> bool {
+        self.until.is_some() && self.complete >= self.until
+    }
+
+    /// Returns whether the versions must still be made up because of this partition.
+    pub(in crate::cache) fn is_behind(&self) -> bool {
+        self.until.is_some() && self.complete < self.until
     }
 
     /// Records a change.

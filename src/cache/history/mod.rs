@@ -58,5 +58,6 @@ pub(in crate::cache) use arrange::{Conditions, arrange};
 pub(in crate::cache) use change::{PartitionChange, PartitionChangeKind};
 pub(in crate::cache) use cluster::Floor;
 pub(in crate::cache) use draft::Draft;
+pub(crate) use marks::MADE_UP;
 pub(in crate::cache) use marks::{ClusterMarks, Marks};
 pub(in crate::cache) use window::{Entry, Pending, Step};

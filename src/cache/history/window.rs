@@ -66,6 +66,8 @@ pub(in crate::cache) enum Step {
     Push { entry: Entry, bytes: usize },
     /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
     Cut { at: u64, floor: Floor, has_left: bool },
+    /// A list has skipped the changes between two versions of the cluster; its end has the fleet version `at`.
+    Skip { from: u64, to: u64, at: u64 },
 }
 
 /// Recorded steps that are not published yet.
@@ -149,6 +151,7 @@ impl Window {
                 cluster.cut(at, floor);
                 cluster.has_left = has_left;
             }
+            Step::Skip { from, to, at } => cluster.skip(from, to, at),
         }
         changed
     }

@@ -9,7 +9,7 @@ use super::history_world::{
     CLUSTERS, Contents, INFORMERS, NAMES, World, cluster, contents, entry, is_selected, number,
 };
 use crate::cache::testing::properties;
-use crate::cache::{ChangeKind, HistoryCursor, HistoryScope, LocateError, RecordedChange, Snapshot};
+use crate::cache::{ChangeKind, HistoryCursor, HistoryScope, LocateError, MADE_UP, RecordedChange, Snapshot};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -27,6 +27,8 @@ enum Step {
     Tight(bool),
     Recover,
     Restart(bool),
+    Checkpoint,
+    Kill(u64),
     Read(usize, usize),
 }
 
@@ -47,6 +49,8 @@ fn arb_step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::Tight),
         1 => Just(Step::Recover),
         1 => any::<bool>().prop_map(Step::Restart),
+        3 => Just(Step::Checkpoint),
+        3 => prop_oneof![Just(0), any::<u64>()].prop_map(Step::Kill),
         8 => (0..SCOPES, 1..4usize).prop_map(|(reader, max)| Step::Read(reader, max)),
     ]
 }
@@ -87,6 +91,8 @@ struct Given {
     contents: Contents,
     /// Whether no change may be repeated: it is the version of a list, a bookmark, or a change that has this version.
     is_exact: bool,
+    /// Whether it is of a process that was killed.
+    is_of_before: bool,
 }
 
 /// Applies a change. With `is_strict`, it must continue the objects.
@@ -137,13 +143,13 @@ impl Reader {
                 if change.kind == ChangeKind::Deleted { change.cluster_version } else { Some(number(&change.object)) };
             if let Some(version) = own.or(event) {
                 let is_exact = own.is_some() || change.cluster_version == Some(version);
-                self.give(Given { version, contents: contents.clone(), is_exact });
+                self.give(Given { version, contents: contents.clone(), is_exact, is_of_before: false });
             }
         }
         if cursor.version() >= snapshot.version()
             && let Some(version) = list_version(snapshot, reader)
         {
-            self.give(Given { version, contents: contents.clone(), is_exact: true });
+            self.give(Given { version, contents: contents.clone(), is_exact: true, is_of_before: false });
         }
         self.position = Some((cursor, contents));
     }
@@ -154,8 +160,10 @@ impl Reader {
         let is_joined = reader >= CLUSTERS.len() || snapshot.joined_partitions(&cluster(reader)).next().is_some();
         let fresh = list_version(snapshot, reader).filter(|_| is_joined);
         if let Some(version) = fresh {
-            self.give(Given { version, contents: now.clone(), is_exact: true });
+            self.give(Given { version, contents: now.clone(), is_exact: true, is_of_before: false });
         }
+        // A cluster without an informer is not served.
+        self.given.retain(|given| is_joined || !given.is_of_before);
         self.given.retain(|given| {
             let is_kept = resume(reader, given, snapshot, &now);
             assert!(is_kept || fresh != Some(given.version) || given.contents != now, "a new list has expired");
@@ -171,6 +179,10 @@ fn resume(reader: usize, given: &Given, snapshot: &Snapshot, now: &Contents) -> 
         match snapshot.locate(&cluster(reader), given.version) {
             Ok(cursor) => Some(cursor),
             Err(LocateError::Expired { .. }) => None,
+            // A reader that is ahead of the only informer of its cluster waits until that has caught up.
+            Err(LocateError::Future { .. }) if given.is_of_before => {
+                return snapshot.has_one_informer(&cluster(reader));
+            }
             Err(LocateError::Future { newest }) => panic!("{given:?} is after {newest}"),
         }
     } else {
@@ -204,7 +216,8 @@ fn take(world: &mut World, step: &Step) {
         Step::Tight(tight) => world.store.set_history_tight(tight),
         Step::Recover => world.recover(),
         Step::Restart(keeps_first) => world.restart(keeps_first),
-        Step::Read(..) => {}
+        Step::Checkpoint => world.checkpoint(),
+        Step::Kill(_) | Step::Read(..) => {}
     }
 }
 
@@ -216,9 +229,14 @@ fn run(steps: &[Step], bytes: usize, opened: usize) {
         world.list(at);
         world.apply(at, usize::MAX);
     }
+    // With several informers, the store makes up versions that the next process takes for later ones of the cluster.
+    let mut had_several = [false; CLUSTERS.len()];
     for step in steps {
         take(&mut world, step);
         let snapshot = world.snapshot();
+        for (at, had) in had_several.iter_mut().enumerate() {
+            *had |= !snapshot.has_one_informer(&cluster(at));
+        }
         match *step {
             Step::Read(reader, max) => readers[reader].read(reader, max, &snapshot),
             // Connections end with the process. A cluster that is restored while the store keeps changes is one that was
@@ -229,9 +247,18 @@ fn run(steps: &[Step], bytes: usize, opened: usize) {
                     reader.given.retain(|_| at >= CLUSTERS.len() || !is_added_again);
                 }
             }
+            // Readers of a cluster keep their versions, which may be newer than the checkpoint.
+            Step::Kill(ahead) if world.kill(ahead) => {
+                for (at, reader) in readers.iter_mut().enumerate() {
+                    reader.position = None;
+                    reader.given.retain(|_| had_several.get(at) == Some(&false));
+                    reader.given.iter_mut().for_each(|given| (given.is_exact, given.is_of_before) = (false, true));
+                }
+            }
             Step::Put(..) | Step::Delete(..) | Step::Receive(..) | Step::List(_) | Step::BackUp(_) => continue,
             _ => {}
         }
+        let snapshot = world.snapshot();
         for (at, reader) in readers.iter_mut().enumerate() {
             reader.check(at, &snapshot);
         }
@@ -249,6 +276,58 @@ proptest! {
     ) {
         run(&steps, bytes, opened);
     }
+}
+
+#[test]
+fn version_that_a_list_has_skipped_has_expired() {
+    // The object came after the checkpoint and went before the list: this process never had it.
+    let steps = [
+        Step::Checkpoint,
+        Step::Put(3, 0),
+        Step::Receive(3, 1),
+        Step::Apply(3, 1),
+        Step::Kill(0),
+        Step::Delete(3, 0),
+        Step::Put(3, 1),
+        Step::List(3),
+        Step::Apply(3, 9),
+    ];
+    run(&steps, 1 << 20, 1 << 3);
+}
+
+#[test]
+fn versions_are_those_of_the_cluster_again_once_the_watch_has_caught_up() {
+    let mut world = World::new(1 << 20);
+    let of = cluster(1);
+    world.open(3);
+    world.list(3);
+    world.apply(3, 9);
+    world.checkpoint();
+    for name in NAMES {
+        world.put(3, name);
+        world.receive(3, 1);
+        world.apply(3, 1);
+    }
+    let before = world.snapshot().cluster_version(&of).unwrap();
+    assert!(world.kill(0b100));
+    let locate = |world: &World, version| world.snapshot().locate(&of, version);
+    let made_up = world.snapshot().cluster_version(&of).unwrap();
+    assert!(made_up >= MADE_UP && locate(&world, made_up).is_ok());
+    let expired = |located| matches!(located, Err(LocateError::Expired { .. }));
+    assert!(expired(locate(&world, before)), "its changes are not repeated");
+    world.receive(3, 2);
+    world.apply(3, 9);
+    let later = world.snapshot().cluster_version(&of).unwrap();
+    assert!(later > made_up && expired(locate(&world, before - 1)), "one change is missing");
+    world.receive(3, 3);
+    world.apply(3, 9);
+    assert_eq!(world.snapshot().cluster_version(&of), Some(before));
+    assert!(locate(&world, before).is_ok() && expired(locate(&world, before - 1)) && expired(locate(&world, later)));
+    world.put(3, NAMES[0]);
+    world.receive(3, 3);
+    world.apply(3, 9);
+    assert_eq!(world.snapshot().cluster_version(&of), Some(before + 1));
+    assert!(locate(&world, before).is_ok(), "the change is known");
 }
 
 #[test]

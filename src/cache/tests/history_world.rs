@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::testing::{delta, object, pods};
-use crate::cache::{DeltaFifo, Gathering, HistoryLimits, PartitionId, SavedPartition, SavedVersion, Snapshot, Store};
+use crate::cache::{
+    DeltaFifo, Gathering, HistoryLimits, Partition, PartitionId, SavedPartition, SavedVersion, Snapshot, Store,
+};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{
     Change, ClusterLabels, ClusterName, DeltaKind, InformerHealth, Origin, ResourceVersion, Scope, StoredObject,
@@ -76,6 +78,8 @@ pub(super) struct World {
     versions: [u64; 2],
     /// Earlier states of each etcd: version and objects of each informer.
     backups: [Option<(u64, Vec<Objects>)>; 2],
+    /// State that is on disk.
+    checkpoint: Option<Arc<Snapshot>>,
     labelled: [bool; 2],
     uids: u64,
     now: Instant,
@@ -96,7 +100,7 @@ impl World {
         };
         let watched = INFORMERS.iter().map(|_| watched()).collect();
         let (versions, backups, labelled) = ([10; 2], [None, None], [false; 2]);
-        Self { store, watched, versions, backups, labelled, uids: 0, now, limits }
+        Self { store, watched, versions, backups, checkpoint: None, labelled, uids: 0, now, limits }
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
@@ -142,6 +146,7 @@ impl World {
                 self.backups[of] = Some((self.versions[of], objects));
             }
             Some((version, objects)) => {
+                self.checkpoint = None;
                 self.versions[of] = version;
                 for (at, objects) in members.into_iter().zip(objects) {
                     let watched = &mut self.watched[at];
@@ -162,6 +167,7 @@ impl World {
 
     pub(super) fn close(&mut self, at: usize) {
         if let Some(id) = self.watched[at].id.take() {
+            self.checkpoint = None;
             self.store.close(id);
         }
     }
@@ -216,6 +222,7 @@ impl World {
     }
 
     pub(super) fn relabel(&mut self, of: usize) {
+        self.checkpoint = None;
         self.labelled[of] = !self.labelled[of];
         for at in (0..INFORMERS.len()).filter(|at| INFORMERS[*at].0 == of) {
             if self.watched[at].id.is_some() {
@@ -235,8 +242,68 @@ impl World {
         self.store = Store::recover(Arc::clone(self.store.published()));
     }
 
+    pub(super) fn checkpoint(&mut self) {
+        self.checkpoint = Some(self.snapshot());
+    }
+
+    /// Continues with a store that restores the checkpoint. The bits of `ahead` select objects whose later states are known
+    /// too, as those in the journal of a sink. Returns whether there was a checkpoint.
+    pub(super) fn kill(&mut self, ahead: u64) -> bool {
+        let Some(checkpoint) = self.checkpoint.take() else { return false };
+        let snapshot = self.snapshot();
+        let (mut bits, mut is_ahead) = ((0..64).map(|bit| ahead >> bit & 1 == 1).cycle(), false);
+        self.store = Store::new(pods());
+        for at in 0..INFORMERS.len() {
+            let Some(id) = self.watched[at].id.take() else { continue };
+            let Some((before, after)) = checkpoint.partition(id).zip(snapshot.partition(id)) else {
+                self.open(at);
+                continue;
+            };
+            let mut objects = Gathering::default();
+            let keys: BTreeSet<_> = before.iter().chain(after.iter()).map(|stored| stored.key().clone()).collect();
+            for key in keys {
+                let (old, new) = (before.get(&key), after.get(&key));
+                // Deletions are not known: an object that is gone is deleted once more.
+                let stored = if bits.next() == Some(true) { new.or(old) } else { old };
+                is_ahead |= stored.map(|stored| number(stored)) != old.map(|stored| number(stored));
+                if let Some(stored) = stored {
+                    let (namespace, name) = (key.namespace().unwrap_or_default(), key.name());
+                    objects.put(Arc::new(object(namespace, name, &stored.uid().to_string(), number(stored))));
+                }
+            }
+            self.restore(at, before, objects);
+        }
+        if !is_ahead {
+            let clusters = checkpoint.joined_clusters().map(|name| (name.clone(), checkpoint.cluster_versions(name)));
+            let fleet = SavedVersion { version: checkpoint.version(), has_same_labels: true };
+            self.store.set_saved_version(fleet, clusters.collect());
+        }
+        self.store.keep_history(self.limits, snapshot.version() + 100, self.now);
+        true
+    }
+
+    /// Restores a partition with these objects, which its informer continues.
+    fn restore(&mut self, at: usize, partition: &Partition, objects: Gathering) {
+        let resume = partition.resume_version().cloned();
+        let watched = &mut self.watched[at];
+        // After a restored etcd it must list in any case.
+        watched.received = watched.received.and(resume.as_ref().and_then(ResourceVersion::as_number));
+        watched.fifo = DeltaFifo::new(usize::MAX);
+        watched.id = self.store.restore(SavedPartition {
+            origin: Arc::clone(partition.origin()),
+            health: InformerHealth::new(),
+            indexes: Vec::new(),
+            settings: 1,
+            version: resume,
+            synced: partition.has_synced(),
+            readers: BTreeSet::new(),
+            objects,
+        });
+    }
+
     /// Continues with a store that restores the saved state, before or after it starts to keep changes.
     pub(super) fn restart(&mut self, keeps_first: bool) {
+        self.checkpoint = None;
         let snapshot = self.snapshot();
         let (saved, base) = (snapshot.version(), snapshot.version() + 100);
         self.store = Store::new(pods());
@@ -251,23 +318,7 @@ impl World {
                 let (namespace, name) = (stored.key().namespace().unwrap_or_default(), stored.key().name());
                 objects.put(Arc::new(object(namespace, name, &stored.uid().to_string(), number(stored))));
             }
-            let resume = partition.resume_version().cloned();
-            let synced = partition.has_synced();
-            let watched = &mut self.watched[at];
-            let from = resume.as_ref().and_then(ResourceVersion::as_number);
-            // After a restored etcd it must list in any case.
-            watched.received = watched.received.and(from);
-            watched.fifo = DeltaFifo::new(usize::MAX);
-            watched.id = self.store.restore(SavedPartition {
-                origin: Arc::clone(partition.origin()),
-                health: InformerHealth::new(),
-                indexes: Vec::new(),
-                settings: 1,
-                version: resume,
-                synced,
-                readers: BTreeSet::new(),
-                objects,
-            });
+            self.restore(at, partition, objects);
         }
         if !keeps_first {
             let clusters = snapshot.joined_clusters().map(|name| (name.clone(), snapshot.cluster_versions(name)));
