@@ -55,6 +55,12 @@ impl Grants {
     pub fn everything() -> Self {
         Self { everything: true, ..Self::default() }
     }
+
+    /// Returns the grants of rules, and with `reviews`, of the clusters.
+    #[must_use]
+    pub fn by_rules(rules: Arc<[Rule]>, reviews: bool) -> Self {
+        Self { everything: Rule::allow_everything(&rules), rules, reviews }
+    }
 }
 
 /// Limits of a reader. `None` is the hub's limit for all readers.

@@ -111,6 +111,22 @@ impl Rule {
         }
     }
 
+    /// Returns whether the rule is about all clusters and namespaces, and has no exceptions.
+    fn is_everywhere(&self) -> bool {
+        self.clusters == ClusterSelector::All && self.namespaces.is_none() && self.except.is_empty()
+    }
+
+    /// Returns whether the rules together allow everything: all resources, and Secrets by name, everywhere.
+    pub(crate) fn allow_everything(rules: &[Self]) -> bool {
+        let secrets = ResourceMatch::Named { name: "secrets".into(), group: None };
+        let core_secrets = ResourceMatch::Named { name: "secrets".into(), group: Some(SmolStr::default()) };
+        let has = |wanted: &[ResourceMatch]| {
+            let everywhere = rules.iter().filter(|rule| rule.is_everywhere());
+            everywhere.flat_map(|rule| &rule.resources).any(|entry| wanted.contains(entry))
+        };
+        has(&[ResourceMatch::Groups(Groups::All)]) && has(&[secrets, core_secrets])
+    }
+
     /// Returns the resources that the rule names.
     #[must_use]
     pub fn resources(&self) -> &[ResourceMatch] {
@@ -159,6 +175,27 @@ mod tests {
             let rule = rule(resources, except);
             let found = [&pods, &deployments, &events].map(|resource| rule.covers(resource));
             assert_eq!(found, expected, "{resources:?} except {except:?}");
+        }
+    }
+
+    #[test]
+    fn rules_allow_everything_if_they_name_secrets_too() {
+        let (all, both, secrets) = (rule(&["*"], &[]), rule(&["*", "secrets"], &[]), rule(&["secrets"], &[]));
+        let one_cluster = Rule { clusters: ClusterSelector::Names(vec!["a".parse().unwrap()]), ..both.clone() };
+        let one_namespace = Rule::new(ClusterSelector::All, ["shop"], both.resources.clone(), Vec::new());
+        for (rules, expected) in [
+            (vec![all.clone(), secrets.clone()], true),
+            (vec![both.clone()], true),
+            (Vec::new(), false),
+            (vec![all.clone()], false),
+            (vec![secrets.clone()], false),
+            (vec![rule(&["*.apps", "secrets"], &[])], false),
+            (vec![rule(&["*", "secrets"], &["pods"])], false),
+            (vec![one_cluster], false),
+            (vec![one_namespace.clone()], false),
+            (vec![one_namespace, both], true),
+        ] {
+            assert_eq!(Rule::allow_everything(&rules), expected, "{rules:?}");
         }
     }
 

@@ -13,6 +13,9 @@ use informer_hub_types::{ClusterName, Freshness, MemoryStep, first_names, printa
 /// Longest text of a warning; kubectl prints each on one line.
 const MAX_TEXT: usize = 1024;
 
+/// Part of the objects of a cluster under a memory limit.
+pub(in crate::api) const WITHOUT_BODIES: &str = "objects without bodies, for lack of memory";
+
 /// Freshness of the clusters of an answer.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Coverage {
@@ -37,13 +40,7 @@ impl Coverage {
                 self.stale.insert(origin.cluster.clone(), "since the start".to_owned());
             }
         }
-        let scope = &origin.scope;
-        let parts = [
-            scope.namespace.as_ref().map(|namespace| format!("namespace {namespace}")),
-            scope.label_selector.as_ref().map(|selector| format!("labels {selector}")),
-            scope.field_selector.as_ref().map(|selector| format!("fields {selector}")),
-            (partition.memory() != MemoryStep::Full).then(|| "objects without bodies, for lack of memory".to_owned()),
-        ];
+        let parts = [partition.part(), (partition.memory() != MemoryStep::Full).then(|| WITHOUT_BODIES.to_owned())];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if !parts.is_empty() {
             let text = parts.join(", ");

@@ -61,7 +61,7 @@ pub use metrics::ReadCounts;
 use read_request::ReadRequest;
 // Used by the other ways to read.
 pub(in crate::api) use encode::head_only;
-pub(in crate::api) use freshness::Coverage as Warnings;
+pub(in crate::api) use freshness::{Coverage as Warnings, WITHOUT_BODIES};
 pub(in crate::api) use metrics::OpenWatch;
 use metrics::ReadMetrics;
 use protobuf::{JsonOnly, ResourceWriter};

@@ -139,6 +139,19 @@ struct ResourceAttributes {
     subresource: String,
 }
 
+impl ResourceAttributes {
+    fn is_wildcard(&self) -> bool {
+        self.resource == "*" || self.group == "*"
+    }
+
+    /// Returns the resource as kubectl writes it.
+    fn name(&self) -> String {
+        let name =
+            if self.group.is_empty() { self.resource.clone() } else { format!("{}.{}", self.resource, self.group) };
+        shortened(&name, MAX_QUOTED).to_string()
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct PathAttributes {
@@ -223,10 +236,11 @@ impl Sender<'_> {
     async fn access(&self, spec: &Value) -> Result<Value, Status> {
         let spec: AccessSpec = serde_json::from_value(spec.clone())
             .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
-        let is_allowed = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-            (Some(wanted), None) => self.allows(wanted).await,
+        let (is_allowed, reason) = match (&spec.resource_attributes, &spec.non_resource_attributes) {
+            (Some(wanted), None) => (self.allows(wanted).await, self.reason(wanted)),
             (None, Some(wanted)) => {
-                wanted.verb.eq_ignore_ascii_case("get") && OPEN_PATHS.iter().any(|open| covers(open, &wanted.path))
+                let is_open = OPEN_PATHS.iter().any(|open| covers(open, &wanted.path));
+                (wanted.verb.eq_ignore_ascii_case("get") && is_open, "the hub does not answer it".to_owned())
             }
             _ => {
                 let text = "exactly one of spec.resourceAttributes and spec.nonResourceAttributes must be set";
@@ -236,9 +250,28 @@ impl Sender<'_> {
         if is_allowed {
             return Ok(json!({ "allowed": true }));
         }
-        let is_read = spec.resource_attributes.is_none_or(|wanted| VERBS.contains(&wanted.verb.as_str()));
-        let reason = if is_read { "no rule of the hub allows it" } else { "the hub only reads" };
         Ok(json!({ "allowed": false, "reason": reason }))
+    }
+
+    /// Returns why a request is refused, if it is.
+    fn reason(&self, wanted: &ResourceAttributes) -> String {
+        if !VERBS.contains(&wanted.verb.as_str()) || !wanted.subresource.is_empty() {
+            return "the hub only reads objects".to_owned();
+        }
+        let name = wanted.name();
+        match self.find(wanted) {
+            // Others must not learn what is cached.
+            _ if !self.reader.sees_everything() => format!("no rule of the hub allows it, or it does not cache {name}"),
+            None => format!("the hub does not cache {name}"),
+            Some(_) => format!("the hub does not serve {name}"),
+        }
+    }
+
+    /// Returns the cached resource of a request.
+    fn find(&self, wanted: &ResourceAttributes) -> Option<&ApiResource> {
+        let is_it =
+            |resource: &&ApiResource| resource.gvr.group == wanted.group && resource.gvr.resource == wanted.resource;
+        self.resources.iter().find(is_it)
     }
 
     /// Returns whether the hub would answer a read of a resource.
@@ -252,12 +285,10 @@ impl Sender<'_> {
         if !wanted.subresource.is_empty() {
             return false;
         }
-        let is_it =
-            |resource: &&ApiResource| resource.gvr.group == wanted.group && resource.gvr.resource == wanted.resource;
-        let resource = match self.resources.iter().find(is_it) {
+        let resource = match self.find(wanted) {
             Some(resource) => resource.clone(),
             // The hub does not serve it, so no cluster is asked.
-            None if self.reader.grants().reviews => return false,
+            None if self.reader.grants().reviews || !wanted.is_wildcard() => return false,
             None => ApiResource {
                 gvr: Gvr::new(&wanted.group, "v1", &wanted.resource),
                 kind: wanted.resource.as_str().into(),
@@ -273,7 +304,7 @@ impl Sender<'_> {
         };
         let places = self.clusters.iter().map(place).collect();
         let visibility = self.api.rights().reviewed(&self.reader, verb, &resource, places).await;
-        if wanted.resource == "*" || wanted.group == "*" {
+        if wanted.is_wildcard() {
             return visibility.is_everything();
         }
         self.clusters.iter().any(|cluster| {

@@ -70,13 +70,14 @@ fn of_query() -> Value {
     let request = query::PARAMETERS.iter().map(|parameter| (parameter.name.to_owned(), schema_of(parameter)));
     let cluster = json!({ "type": "string" });
     let coverage = object(
-        5,
+        6,
         &[
             ("clusters", of("integer")),
             ("synced", list(&cluster)),
             ("stale", list(&object(1, &[("cluster", of("string")), ("since", json!({}))]))),
             ("missing", list(&cluster)),
             ("withoutBodies", list(&cluster)),
+            ("cachedInPart", list(&object(2, &[("cluster", of("string")), ("part", of("string"))]))),
             ("rightsUnknown", list(&object(2, &[("cluster", of("string")), ("error", of("string"))]))),
         ],
     );

@@ -3,7 +3,7 @@
 use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 
-use crate::api::kubernetes::Warnings;
+use crate::api::kubernetes::{WITHOUT_BODIES, Warnings};
 use crate::cache::Answer;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ApiResource, Freshness, MemoryStep};
@@ -48,7 +48,8 @@ pub(super) fn members(
 
 /// Returns the number of clusters, and how current and complete the objects of each are.
 fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
-    let (mut synced, mut stale, mut missing, mut partial) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut synced, mut stale, mut missing, mut bodiless) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut partial = Vec::new();
     for part in &answer.coverage {
         match &part.freshness {
             Freshness::Synced => synced.push(&part.cluster),
@@ -56,7 +57,10 @@ fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
             Freshness::Missing => missing.push(&part.cluster),
         }
         if part.memory >= MemoryStep::Heads {
-            partial.push(&part.cluster);
+            bodiless.push(&part.cluster);
+        }
+        if let Some(kept) = &part.part {
+            partial.push(json!({ "cluster": part.cluster, "part": kept }));
         }
     }
     let mut coverage = json!({
@@ -64,7 +68,8 @@ fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
         "synced": synced,
         "stale": stale,
         "missing": missing,
-        "withoutBodies": partial,
+        "withoutBodies": bodiless,
+        "cachedInPart": partial,
     });
     let unknown: Vec<_> =
         visibility.unanswered().map(|(cluster, why)| json!({ "cluster": cluster, "error": &**why })).collect();
@@ -83,8 +88,10 @@ pub(super) fn warn(answer: &Answer, visibility: &Visibility, headers: &mut Heade
             Freshness::StaleSince { since } => warnings.stale(&part.cluster, format!("since {since}")),
             Freshness::Missing => warnings.add_missing(&part.cluster),
         }
-        if part.memory >= MemoryStep::Heads {
-            warnings.partial(&part.cluster, "objects without bodies, for lack of memory".to_owned());
+        let bodiless = (part.memory >= MemoryStep::Heads).then(|| WITHOUT_BODIES.to_owned());
+        let kept: Vec<_> = part.part.clone().into_iter().chain(bodiless).collect();
+        if !kept.is_empty() {
+            warnings.partial(&part.cluster, kept.join(", "));
         }
     }
     warnings.add_unanswered(visibility);
