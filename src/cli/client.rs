@@ -15,6 +15,7 @@ use rustls::CertificateError;
 use serde_json::Value;
 
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
+use informer_hub_dial::certificate_problem;
 use informer_hub_tls::{Identity, Roots, certificates, http_config};
 
 mod access;
@@ -360,7 +361,7 @@ fn tls_problem(error: &(dyn Error + 'static)) -> Option<String> {
         rustls::Error::AlertReceived(alert) => {
             format!("it refuses the client certificate ({alert:?}); see --client-cert-file")
         }
-        other => format!("TLS fails: {other}"),
+        other => certificate_problem(&other.to_string()).unwrap_or_else(|| format!("TLS fails: {other}")),
     };
     Some(problem)
 }

@@ -84,8 +84,17 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
             error.kind().to_string()
         }
         _ if error.is::<tower::timeout::error::Elapsed>() => "timed out".to_owned(),
-        _ => error.to_string(),
+        _ => certificate_problem(&error.to_string()).unwrap_or_else(|| error.to_string()),
     }
+}
+
+/// Returns the text for a server certificate that is one of a CA, which `openssl req -x509` makes unless told otherwise.
+/// rustls shows programmers a variant of its own for it.
+#[must_use]
+pub fn certificate_problem(error: &str) -> Option<String> {
+    let advice = "the server's certificate is that of a CA, which rustls refuses: make one with CA:FALSE \
+        (openssl req -x509 -addext basicConstraints=critical,CA:FALSE), or sign one with this CA";
+    error.contains("CaUsedAsEndEntity").then(|| advice.to_owned())
 }
 
 impl fmt::Debug for Dial {
@@ -163,5 +172,7 @@ mod tests {
         let refused = io::Error::from_raw_os_error(111);
         assert_eq!(causes(&refused), "connection refused");
         assert_eq!(causes(&io::Error::other("no such name")), "no such name");
+        let other = io::Error::other("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))");
+        assert!(causes(&other).starts_with("the server's certificate is that of a CA"), "{}", causes(&other));
     }
 }

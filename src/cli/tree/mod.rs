@@ -89,7 +89,9 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
     let mut documents = Vec::new();
     let mut writer = TableWriter::new(true);
     for place in &places {
-        let document = object(client, resource, name, place).await?;
+        // A tree shows no events.
+        let has_events = args.output != Format::Text;
+        let document = object(client, resource, name, place, has_events).await?;
         if args.output == Format::Text {
             writer.begin(columns())?;
             rows(&document).into_iter().try_for_each(|row| writer.row(row))?;
@@ -135,12 +137,18 @@ async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> 
     Ok(places)
 }
 
-async fn object(client: &Client, resource: &Resource, name: &str, place: &ObjectPlace) -> anyhow::Result<Value> {
+async fn object(
+    client: &Client,
+    resource: &Resource,
+    name: &str,
+    place: &ObjectPlace,
+    events: bool,
+) -> anyhow::Result<Value> {
     let gvr = resource.api.gvr.long();
     let mut path = vec!["v1", "objects", &place.cluster, &gvr];
     path.extend(place.namespace.as_deref());
     path.push(name);
-    let query = vec![("events", "false".to_owned())];
+    let query = vec![("events", events.to_string())];
     let request = Request { path, query, accept: "application/json", ..Request::default() };
     let (body, warnings) = client.whole(&request, LONGEST).await?;
     Warnings::default().print(warnings);
