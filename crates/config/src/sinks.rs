@@ -1,9 +1,12 @@
 //! Reader of `[sinks.<name>]`.
 
+use std::cell::RefCell;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
+use super::audit::audit;
 use super::clusters::{KnownClusters, meet, selector};
 use super::error::suggestion;
 use super::rules::is_identity;
@@ -12,8 +15,8 @@ use super::table::{Checker, Table};
 use super::transports::transport;
 use super::units::HumanDuration;
 use super::{
-    BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig, RetryConfig,
-    SinkConfig, SinkMatch, TransportConfig,
+    AuditOutputConfig, BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig,
+    RetryConfig, SinkConfig, SinkMatch, TransportConfig,
 };
 use informer_hub_types::{FieldPath, StoreLimits, check_name, is_dns_label};
 
@@ -60,6 +63,7 @@ pub(super) fn sinks(
 ) -> Vec<SinkConfig> {
     let checker = table.checker;
     let mut found: Vec<SinkConfig> = Vec::new();
+    let mut outputs: Vec<OutputFile> = audit_output(checker).into_iter().collect();
     for (name, path, value) in table.entries() {
         if let Err(wrong) = check_name("sink name", &name) {
             checker.mistake(&path, format!("is not a name for a sink; use {}", wrong.rule));
@@ -100,13 +104,7 @@ pub(super) fn sinks(
         if is_known && checker.is_clean(&path) && !reaches(&sink.select, clusters.tables, resources) {
             checker.mistake(&path.key("match"), "matches nothing: none of its resources is watched in its clusters");
         }
-        let same_file = |other: &&SinkConfig| {
-            other.transport.output_file().is_some_and(|to| sink.transport.output_file() == Some(to))
-        };
-        if let Some(other) = found.iter().find(same_file) {
-            checker
-                .mistake(&path.key("path"), format!("is also the path of sinks.{}; write different paths", other.name));
-        }
+        output_is_free(checker, &path.key("path"), &sink, &mut outputs);
         let before = found.len();
         match partitions {
             Some(count) => found.extend(sink.partitions(count)),
@@ -115,6 +113,74 @@ pub(super) fn sinks(
         names_are_free(checker, &path, &found, before);
     }
     found
+}
+
+/// File that a sink or the audit log writes and rotates.
+struct OutputFile {
+    /// Table of the writer.
+    table: String,
+    /// Absolute path without `.` and `..`.
+    path: PathBuf,
+    keep: usize,
+}
+
+impl OutputFile {
+    fn new(table: String, path: &Path, keep: usize) -> Self {
+        Self { table, path: normalised(path), keep }
+    }
+
+    /// Returns whether rotation renames the file to a path.
+    fn rotates_to(&self, path: &Path) -> bool {
+        let rest = path.as_os_str().as_encoded_bytes().strip_prefix(self.path.as_os_str().as_encoded_bytes());
+        let number = rest.and_then(|rest| str::from_utf8(rest.strip_prefix(b".")?).ok());
+        let is_ours = |number: &str| {
+            let parsed = number.parse::<usize>().ok().filter(|number| (1..=self.keep).contains(number));
+            parsed.is_some_and(|parsed| parsed.to_string() == number)
+        };
+        number.is_some_and(is_ours)
+    }
+}
+
+/// Returns an absolute path without `.` and `..`. Symbolic links are not resolved.
+fn normalised(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut normal = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => _ = normal.pop(),
+            component => normal.push(component),
+        }
+    }
+    normal
+}
+
+/// Returns the file of the audit log. The reader of `[hub.audit]` reports mistakes in it.
+fn audit_output(checker: &Checker<'_>) -> Option<OutputFile> {
+    let table = checker.raw.values.get("hub")?.find_ref("audit")?.clone();
+    let silent = Checker { home: checker.home.clone(), mistakes: RefCell::default(), ..*checker };
+    match audit(Table::new(&silent, KeyPath::default(), table))?.output {
+        AuditOutputConfig::File { path, keep, .. } => Some(OutputFile::new("hub.audit".to_owned(), &path, keep)),
+        AuditOutputConfig::Stdout => None,
+    }
+}
+
+/// Notes a mistake if the sink's file is in `others`, or one of them is rotated to the other. Then adds it to them.
+fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others: &mut Vec<OutputFile>) {
+    let TransportConfig::File(file) = &sink.transport else { return };
+    let Some(path) = sink.transport.output_file() else { return };
+    let own = OutputFile::new(format!("sinks.{}", sink.name), path, file.keep);
+    for other in &*others {
+        let table = &other.table;
+        if other.path == own.path {
+            checker.mistake(at, format!("is also the path of {table}; write different paths"));
+        } else if other.rotates_to(&own.path) {
+            checker.mistake(at, format!("is a name to which {table} rotates its file; write different paths"));
+        } else if own.rotates_to(&other.path) {
+            checker.mistake(at, format!("would be rotated to the path of {table}; write different paths"));
+        }
+    }
+    others.push(own);
 }
 
 /// Reads `partitions`; `None` is a sink as a whole. Each partition of a file would write to the same path.

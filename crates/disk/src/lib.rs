@@ -76,6 +76,16 @@ pub trait DiskFile: Debug + Send + Sync {
     fn is_at(&self, path: &Path) -> bool;
     /// Reads at most as many bytes as fit into `buf`; returns zero at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
+    /// Writes the bytes that the file has at an offset over themselves, and makes them durable, also if an earlier sync
+    /// has failed. A crash leaves each sector as it was or with the same bytes. Needs no free space, except on a
+    /// copy-on-write file system.
+    ///
+    /// # Errors
+    /// I/O errors. `Unsupported` if the disk cannot do this, which is the default.
+    fn overwrite(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let _ = (offset, bytes);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Truncates the file.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
     /// Makes the content durable. After an error, nothing written since the last successful call is guaranteed to be on

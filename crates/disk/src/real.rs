@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
 use super::{Disk, DiskFile, DiskLock, Open};
 
 /// Mode of new files: owner only.
@@ -127,6 +129,16 @@ impl DiskFile for RealFile {
         self.0.read_at(buf, offset)
     }
 
+    fn overwrite(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        // On Linux, a positioned write to a file in append mode appends.
+        let flags = fcntl_getfl(&self.0)?;
+        fcntl_setfl(&self.0, flags - OFlags::APPEND)?;
+        let written = self.0.write_all_at(bytes, offset);
+        fcntl_setfl(&self.0, flags)?;
+        written?;
+        self.0.sync_data()
+    }
+
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
@@ -176,6 +188,18 @@ mod tests {
         std::fs::copy(root.path().join("g"), &path).unwrap();
         assert!(!file.is_at(&path), "a copy is a different file");
         assert_eq!(read_all(&RealDisk, &path, 5).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn overwrite_writes_at_its_offset_and_appends_still_go_to_the_end() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("f");
+        let mut file = RealDisk.open(&path, Open::Append).unwrap();
+        file.append(b"hello").unwrap();
+        file.overwrite(1, b"EL").unwrap();
+        file.append(b"!").unwrap();
+        assert_eq!(read_all(&RealDisk, &path, 6).unwrap(), b"hELlo!");
+        assert!(RealDisk.open(&path, Open::Read).unwrap().overwrite(0, b"x").is_err());
     }
 
     #[test]

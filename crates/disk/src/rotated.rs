@@ -2,8 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 /// Parameters of a [`RotatedFile`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +52,10 @@ impl RotatedFile {
         &self.params.path
     }
 
-    /// Returns the file. Opens it if it is not open, or if another process has moved it.
+    /// Returns the file. Opens it if it is not open, or if another process has moved it or changed its length.
     fn open(&mut self) -> io::Result<Open> {
         match self.open.take() {
-            Some(open) if is_at(&open.file, &self.params.path) => Ok(open),
+            Some(open) if open.is_current(&self.params.path) => Ok(open),
             _ => open(&self.params),
         }
     }
@@ -80,37 +83,52 @@ impl RotatedFile {
     }
 
     /// Appends lines, each with its line break: all or none. If the disk fails while the lines of a failed call are
-    /// removed, the incomplete line is terminated by the next call.
+    /// removed, the incomplete line is terminated by the next call. Devices and pipes are neither synced nor truncated.
     ///
     /// # Errors
-    /// I/O errors of the disk. The next call opens the file again.
+    /// I/O errors of the disk, or a pipe that has no reader. The next call opens the file again.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let mut open = self.open()?;
         if open.regular && open.length > 0 && open.length + lines.len() as u64 > self.params.max_size {
             self.rotate()?;
             open = self.open()?;
         }
-        let written =
-            open.file.write_all(lines).and_then(|()| if self.params.fsync { open.file.sync_data() } else { Ok(()) });
-        match written {
-            Ok(()) => open.length += lines.len() as u64,
-            Err(error) => {
-                if open.regular {
-                    // If this fails too, the incomplete line is terminated when the file is opened again.
-                    let _ = open.file.set_len(open.length);
-                }
-                return Err(error);
-            }
+        let syncs = self.params.fsync && open.regular;
+        let written = open.file.write_all(lines).and_then(|()| if syncs { open.file.sync_data() } else { Ok(()) });
+        if let Err(error) = written {
+            open.remove_incomplete();
+            return Err(error);
         }
+        open.length += lines.len() as u64;
         self.open = Some(open);
         Ok(())
     }
 }
 
+impl Open {
+    /// Returns whether a path still refers to this file, and no other process has changed its length.
+    fn is_current(&self, path: &Path) -> bool {
+        match (self.file.metadata(), fs::metadata(path)) {
+            (Ok(open), Ok(there)) => {
+                (open.dev(), open.ino()) == (there.dev(), there.ino()) && (!self.regular || open.len() == self.length)
+            }
+            _ => false,
+        }
+    }
+
+    /// Removes what a failed call has written. If this fails too, the incomplete line is terminated when the file is
+    /// opened again.
+    fn remove_incomplete(&self) {
+        // Setting the length of a file that another process has truncated would fill it with NUL bytes.
+        if self.regular && self.file.metadata().is_ok_and(|metadata| metadata.len() > self.length) {
+            let _ = self.file.set_len(self.length);
+        }
+    }
+}
+
 fn open(params: &RotatedFileParams) -> io::Result<Open> {
-    let RotatedFileParams { path, fsync, private, .. } = params;
-    let mode = if *private { 0o600 } else { 0o666 };
-    let mut file = OpenOptions::new().create(true).append(true).read(true).mode(mode).open(path)?;
+    let RotatedFileParams { path, fsync, .. } = params;
+    let mut file = open_for_writing(params)?;
     let metadata = file.metadata()?;
     let (mut length, regular) = (metadata.len(), metadata.is_file());
     if regular && length == 0 && *fsync {
@@ -121,8 +139,9 @@ fn open(params: &RotatedFileParams) -> io::Result<Open> {
     }
     if regular && length > 0 {
         let mut last = [0];
-        file.seek(SeekFrom::End(-1))?;
-        file.read_exact(&mut last)?;
+        let mut reader = File::open(path)?;
+        reader.seek(SeekFrom::End(-1))?;
+        reader.read_exact(&mut last)?;
         if last != *b"\n" {
             // A crash has left an incomplete line. Terminate it, so that only that line is unreadable.
             file.write_all(b"\n")?;
@@ -132,13 +151,19 @@ fn open(params: &RotatedFileParams) -> io::Result<Open> {
     Ok(Open { file, length, regular })
 }
 
-/// Whether a path still refers to this file.
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
+/// Opens the file for writing only, so that the hub is not a reader of its own pipe. Does not wait for a pipe's reader.
+fn open_for_writing(params: &RotatedFileParams) -> io::Result<File> {
+    let mode = if params.private { 0o600 } else { 0o666 };
+    let at_once = i32::try_from(OFlags::NONBLOCK.bits()).map_err(io::Error::other)?;
+    let opened = OpenOptions::new().create(true).append(true).mode(mode).custom_flags(at_once).open(&params.path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::new(error.kind(), "the pipe has no reader"),
+        _ => error,
+    })?;
+    // Writes wait for a slow reader.
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
@@ -147,3 +172,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
         other => other,
     }
 }
+
+#[cfg(test)]
+#[path = "rotated_tests.rs"]
+mod tests;

@@ -45,6 +45,9 @@
 //! [`AppendError::Retained`]. It does so until its owner has saved the records of [`Journal::visit_retained`] elsewhere
 //! and called [`Journal::mark_saved`]. If nothing is acknowledged, [`Journal::append`] fails with
 //! [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
+//!
+//! If the disk is full at an open, records below [`Journal::accepted`] are durable, and acknowledging them makes space to
+//! write the others again.
 
 use std::fmt::Display;
 use std::io;
@@ -61,6 +64,7 @@ mod ranges;
 mod read;
 mod retain;
 mod segment;
+mod settle;
 #[cfg(test)]
 mod tests;
 mod write;

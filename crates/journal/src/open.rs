@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::cursor::{self, CursorState};
 use super::segment::{Header, Name, Segment, UnknownFormat, split_record};
-use super::write::{Journal, head};
+use super::write::Journal;
 use super::{DamagedRange, JournalError, JournalParams, Record, Recovery, Seq};
 use informer_hub_disk::frame::{Item, Reader};
 use informer_hub_disk::{self as disk, Disk, Open};
@@ -54,7 +54,7 @@ pub(super) struct LossCounter<'s> {
     pub(super) lost: u64,
 }
 
-fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> JournalError {
+pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> JournalError {
     let file = file.to_owned();
     move |source| JournalError::Disk { file, verb, source }
 }
@@ -238,8 +238,8 @@ impl<R: Record> Journal<R> {
     /// Opens the journal in a directory, creating it if needed. Calls `visit` with each record on disk, in order, and
     /// whether it is acknowledged.
     ///
-    /// The records found are durable afterwards, unless the disk fails. Until [`Journal::is_synced`] returns `true`, a
-    /// crash may lose records that `visit` received.
+    /// The records found are durable afterwards, unless the disk fails or is full. Until [`Journal::is_synced`] returns
+    /// `true`, a crash may lose records that `visit` received, but none below [`Journal::accepted`].
     ///
     /// Costs one pass over the files. Only one process may open it at a time, which the lock of the state directory
     /// ensures.
@@ -324,46 +324,6 @@ impl<R: Record> Journal<R> {
             segment.drop_entries();
         }
         self.segments.push(segment);
-        Ok(())
-    }
-
-    /// Makes the records found durable and prepares the last segment for appends. If the disk fails, the next sync or
-    /// append retries; the records can be read anyway.
-    fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
-        if let Some(last) = self.segments.last_mut() {
-            let failed = |verb| failed(&last.path, verb);
-            let unknown = last.position(accepted);
-            last.end = self.next;
-            if !last.name.merged && unknown < last.entries.len() {
-                // After a failed sync, records not known to be synced may exist in the page cache only, so they are
-                // written again.
-                let from = last.place(unknown).0;
-                let file = self.disk.open(&last.path, Open::Read).map_err(failed("open"))?;
-                self.unsynced = vec![0; usize::try_from(last.synced - from).unwrap_or(0)];
-                disk::read_exact_at(&*file, from, &mut self.unsynced).map_err(failed("read"))?;
-                last.synced = from;
-            } else {
-                let mut file = self.disk.open(&last.path, Open::Append).map_err(failed("open"))?;
-                let whole = last.synced == last.bytes || file.truncate(last.synced).is_ok();
-                if whole {
-                    last.bytes = last.synced;
-                }
-                let fit = whole && !last.name.merged && last.bytes < self.segment_bytes && last.bytes >= head();
-                if fit && last.name.can_hold(self.next, 0) {
-                    last.file = Some(file);
-                    self.sealed = false;
-                }
-            }
-            if self.sealed && self.unsynced.is_empty() {
-                last.drop_entries();
-            }
-        }
-        if self.sealed {
-            let _ = self.begin_segment();
-        }
-        self.accepted = accepted;
-        let _ = self.sync_records();
-        self.write_cursor(true);
         Ok(())
     }
 

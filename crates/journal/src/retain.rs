@@ -56,9 +56,14 @@ impl<R> Journal<R> {
         if count > 0 {
             self.write_cursor(true);
         }
-        for _ in 0..count {
+        for removed in 0..count {
             if self.remove_segment(0).is_err() {
                 return;
+            }
+            if removed == 0 && self.cursor_error.is_some() {
+                // The removal has made space. Without these acknowledgements, the records would count as lost.
+                self.cursor_pause = 0;
+                self.write_cursor(true);
             }
         }
     }

@@ -203,6 +203,11 @@ impl Segment {
         (u64::from(self.entries[at].offset), end)
     }
 
+    /// Returns the index of the first entry at this offset or behind it.
+    pub(super) fn position_of(&self, offset: u64) -> usize {
+        self.entries.partition_point(|entry| u64::from(entry.offset) < offset)
+    }
+
     pub(super) fn is_acked(&self, at: usize) -> bool {
         self.acked[at / 64] & (1 << (at % 64)) != 0
     }

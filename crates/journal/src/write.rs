@@ -162,7 +162,7 @@ impl<R> Journal<R> {
     }
 
     /// Makes all appended records durable, which accepts them. Also writes acknowledgements and removes segments that
-    /// are no longer needed.
+    /// are no longer needed. On a full disk it first removes acknowledged segments, as [`Journal::drop_acked`] does.
     ///
     /// # Errors
     /// I/O errors. Records appended since the last success are not durable then. They are kept, and the next
@@ -171,7 +171,16 @@ impl<R> Journal<R> {
     pub fn sync(&mut self) -> io::Result<()> {
         self.check_files()?;
         let idle = self.is_synced();
-        self.sync_records()?;
+        if let Err(error) = self.sync_records() {
+            let segments = self.segments.len();
+            if error.kind() == io::ErrorKind::StorageFull {
+                self.drop_acked();
+            }
+            if self.segments.len() == segments {
+                return Err(error);
+            }
+            self.sync_records()?;
+        }
         self.write_cursor(idle);
         self.remove_acked();
         Ok(())
@@ -209,7 +218,7 @@ impl<R> Journal<R> {
     pub(super) fn begin_segment(&mut self) -> io::Result<()> {
         let (keep, first) = match self.segments.last() {
             Some(last) => {
-                let keep = last.entries.partition_point(|entry| u64::from(entry.offset) < last.synced);
+                let keep = last.position_of(last.synced);
                 (keep, if keep < last.entries.len() { last.seq(keep) } else { self.next })
             }
             None => (0, self.next),

@@ -252,7 +252,7 @@ impl Store {
         let appended = append_in_parts(journal, retained, &mut commit.events, &mut self.unsynced);
         // Acknowledgements are synced even if there is no room for events.
         if commit.sync || appended.is_err() || self.sync_failed_from.is_some() {
-            sync(journal, self.unsynced.first(), &mut self.sync_failed_from)?;
+            sync_making_room(journal, retained, self.unsynced.first(), &mut self.sync_failed_from)?;
         }
         stored.append(&mut self.unsynced);
         appended.map_err(|error| self.store_error(error))
@@ -271,16 +271,19 @@ impl Store {
         }
     }
 
+    /// Reads pending events, but none that a failed sync may have lost.
     fn read(&mut self, from: u64, events: usize, bytes: usize) -> Done {
         let Some(journal) = &mut self.journal else { return Done::Read { events: Vec::new(), next: from, lost: 0 } };
         match journal.read(from, events.max(1), bytes.max(1)) {
             Err(error) => Done::NotRead { error: StoreError::Disk(error) },
-            Ok(read) => {
+            Ok(mut read) => {
+                let end = self.sync_failed_from.unwrap_or(journal.next_seq());
+                read.records.retain(|(number, _)| *number < end);
                 let numbered = |(number, mut event): (u64, Event)| {
                     event.set_sequence(number);
                     event
                 };
-                let next = read.records.last().map_or(journal.next_seq(), |(number, _)| number + 1);
+                let next = read.records.last().map_or(end, |(number, _)| number + 1);
                 let lost = read.damaged.len() as u64;
                 Done::Read { events: read.records.into_iter().map(numbered).collect(), next, lost }
             }
@@ -362,6 +365,24 @@ fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut O
     synced.map_err(StoreError::Disk)
 }
 
+/// Syncs the journal. On a full disk, removes acknowledged events first: after a start, the sync may need space to write
+/// the last events again.
+fn sync_making_room(
+    journal: &mut Journal<Event>,
+    retained: &mut RetainedEvents,
+    first: Option<&Event>,
+    failed_from: &mut Option<u64>,
+) -> Result<(), StoreError> {
+    match sync(journal, first, failed_from) {
+        Err(StoreError::Disk(error)) if is_full(&error) => {
+            // If the events cannot be saved now, the next commit tries again.
+            let _ = retained.save_on_full_disk(journal);
+            sync(journal, first, failed_from)
+        }
+        synced => synced,
+    }
+}
+
 fn is_full(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::StorageFull
 }
@@ -376,3 +397,6 @@ impl fmt::Debug for Store {
         f.debug_struct("Store").field("state", &self.state()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

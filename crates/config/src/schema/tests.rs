@@ -28,7 +28,7 @@ const BEYOND: &[&str] = &[
     "has a version, but",
     "has the same pattern",
     "differs from",
-    "is also the path of sinks.",
+    "; write different paths",
     "does not work with match.events",
     "is a partition of sinks.",
     "has a name of more than 63 characters",

@@ -129,6 +129,44 @@ fn file_keys_are_checked() {
 }
 
 #[test]
+fn output_files_are_not_shared() {
+    let two = |one: &str, other: &str, problem: &str| {
+        let sinks = format!(
+            "type = \"file\"\npath = {one:?}\nkeep = 3\n[sinks.b]\ntype = \"file\"\npath = {other:?}\nkeep = 3\n"
+        );
+        match problem {
+            "" => assert_eq!(problems(&format!("{BASE}[sinks.audit]\n{sinks}")), [""; 0]),
+            problem => only_in(&sinks, 6, problem),
+        }
+    };
+    let same = "is also the path of sinks.audit; write different paths";
+    let absolute = std::env::current_dir().unwrap().join("a.jsonl");
+    let absolute = absolute.to_str().unwrap();
+    for (one, other) in [("a.jsonl", "./a.jsonl"), ("src/../a.jsonl", "a.jsonl"), ("a.jsonl", absolute)] {
+        two(one, other, same);
+        two(other, one, same);
+    }
+    for number in [1, 3] {
+        two("a.jsonl", &format!("{absolute}.{number}"), "is a name to which sinks.audit rotates its file");
+        two(&format!("{absolute}.{number}"), "./a.jsonl", "would be rotated to the path of sinks.audit");
+    }
+    for other in ["a.jsonl.0", "a.jsonl.01", "a.jsonl.4", "a.jsonl.1.1", "a.jsonl1", "src/a.jsonl"] {
+        two("a.jsonl", other, "");
+        two(other, "a.jsonl", "");
+    }
+}
+
+#[test]
+fn sink_does_not_share_the_file_of_the_audit_log() {
+    let with_audit = |path: &str, line: usize, problem: &str| {
+        let audit = "[hub.audit]\npath = \"src/../audit.log\"\nkeep = 7\n";
+        only(&format!("{BASE}{audit}[sinks.a]\ntype = \"file\"\npath = {path:?}\n"), line, problem);
+    };
+    with_audit("./audit.log", 10, "is also the path of hub.audit; write different paths");
+    with_audit("audit.log.7", 10, "is a name to which hub.audit rotates its file");
+}
+
+#[test]
 fn partitions_are_sinks_of_their_own() {
     let sinks = |lines: &str| Config::from_toml(&format!("{BASE}{SINK}{lines}")).unwrap().sinks;
     let divided = sinks("partitions = 3\ninitial = \"replay\"\n");

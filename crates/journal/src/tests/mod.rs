@@ -2,6 +2,8 @@
 
 mod damage;
 mod displaced;
+mod full_open;
 mod histories;
 mod model;
+mod overwriting;
 mod plain;

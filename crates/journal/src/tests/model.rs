@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use smallvec::{SmallVec, smallvec};
 
+use super::overwriting::OverwritingDisk;
 use crate::{AppendError, Journal, JournalParams, Record, Recovery, Seq};
 use informer_hub_disk::Disk;
 use informer_hub_sim::SimDisk;
@@ -90,11 +91,16 @@ struct Object {
 
 /// Faults that can occur in a history.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault of its own")]
 pub(super) struct Faults {
     pub(super) power: bool,
     pub(super) fail_rate: f64,
     pub(super) full: bool,
     pub(super) merges: bool,
+    /// Whether the disk may be full when the journal is opened, until files are removed.
+    pub(super) full_at_open: bool,
+    /// Whether the disk supports [`DiskFile::overwrite`].
+    pub(super) overwrites: bool,
     pub(super) limit: u64,
 }
 
@@ -123,6 +129,8 @@ pub(super) struct World {
     highest_acked: Option<Seq>,
     pub(super) reopened: u32,
     pub(super) refused_full: u32,
+    /// Number of opens that accepted some of the pending records only.
+    pub(super) accepted_unsynced: u32,
     pub(super) merged: u64,
 }
 
@@ -130,13 +138,24 @@ pub(super) fn params(limit: u64) -> JournalParams {
     JournalParams { limit_bytes: limit, segment_bytes: 4096 }
 }
 
-pub(super) fn open(disk: &SimDisk, limit: u64) -> (Journal<Change>, Recovery, Vec<(Seq, Change, bool)>) {
+/// Records that an open visits, and whether each is acknowledged.
+type Seen = Vec<(Seq, Change, bool)>;
+
+pub(super) fn open(disk: &SimDisk, limit: u64) -> (Journal<Change>, Recovery, Seen) {
+    open_on(Arc::new(disk.clone()), limit)
+}
+
+pub(super) fn open_on(disk: Arc<dyn Disk>, limit: u64) -> (Journal<Change>, Recovery, Seen) {
     let mut seen = Vec::new();
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let mut visit = |seq, change: &Change, acked| seen.push((seq, change.clone(), acked));
     let (journal, recovery) =
         Journal::open(disk, Path::new(DIR), params(limit), &mut visit).expect("the journal opens");
     (journal, recovery, seen)
+}
+
+fn opened(disk: &SimDisk, faults: Faults) -> (Journal<Change>, Recovery, Seen) {
+    let limit = faults.limit;
+    if faults.overwrites { open_on(Arc::new(OverwritingDisk::new(disk)), limit) } else { open(disk, limit) }
 }
 
 impl World {
@@ -144,7 +163,7 @@ impl World {
         let disk = SimDisk::new(seed);
         // In production, the state directory does this.
         informer_hub_disk::make_dir(&disk, Path::new("/s/sinks"), 2).expect("no faults yet");
-        let journal = Some(open(&disk, faults.limit).0);
+        let journal = Some(opened(&disk, faults).0);
         disk.set_fail_rate(faults.fail_rate);
         Self {
             disk,
@@ -157,6 +176,7 @@ impl World {
             highest_acked: None,
             reopened: 0,
             refused_full: 0,
+            accepted_unsynced: 0,
             merged: 0,
         }
     }
@@ -309,7 +329,12 @@ impl World {
         } else {
             self.disk.kill();
         }
-        let (mut journal, recovery, seen) = open(&self.disk, self.faults.limit);
+        if self.faults.full_at_open {
+            // Files that return after a crash may not exceed the capacity of a disk that overwrites.
+            let room = self.rng.random_bool(0.5).then(|| self.disk.bytes() + self.rng.random_range(0..300));
+            self.disk.set_capacity(room);
+        }
+        let (mut journal, recovery, seen) = opened(&self.disk, self.faults);
         let read = journal.read(0, usize::MAX, usize::MAX).expect("the records can be read").records;
         let pending: Vec<_> = seen.into_iter().filter(|seen| !seen.2).map(|(seq, change, _)| (seq, change)).collect();
         assert_eq!(read, pending, "read and found records differ");
@@ -317,6 +342,10 @@ impl World {
         self.journal = Some(journal);
         self.reopened += 1;
         self.compare(read, Compare::Ended);
+        let (accepted, is_synced) = (self.journal().accepted(), self.journal().is_synced());
+        self.accepted_unsynced += u32::from(!is_synced && accepted > self.journal().first_pending());
+        let appended = self.objects.values_mut().flat_map(|object| &mut object.appended);
+        appended.filter(|appended| appended.seq < accepted).for_each(|appended| appended.accepted = true);
         self.disk.set_fail_rate(self.faults.fail_rate);
     }
 

@@ -277,8 +277,8 @@ mod tests {
         }
         journal.sync().unwrap();
         journal.ack(0..journal.next_seq());
-        // The first failing rename is the cursor's file, the second one this file.
-        sim.fail(DiskCall::Rename, 2);
+        // The first two failing renames are the cursor's file, the third one this file.
+        sim.fail(DiskCall::Rename, 3);
         assert!(retained.save_on_full_disk(&mut journal).is_err());
         let after_failure = open(&disk).1.len();
         retained.save(&journal).unwrap();
