@@ -9,7 +9,7 @@ use informer_hub_types::clock::Instant;
 use informer_hub_types::{RetryParams, exponential_backoff};
 
 /// Upper bound of a receiver's `Retry-After`, so that a wrong header cannot stop a sink for a year.
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// Next step for a batch that was not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,42 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
 
-/// Circuit breaker of a receiver. After [`Self::THRESHOLD`] failures in a row, over all lanes, one lane probes and the
-/// others wait for its success. A `Retry-After` pauses all lanes.
+/// Circuit breaker of a receiver. [`Self::THRESHOLD`] failures in a row, over all lanes, open it; a success closes it.
+///
+/// # While it is open
+/// - If several lanes have failed since the last success, one attempt at a time is made. The lanes take turns, so an
+///   event that always fails holds back only its own lane.
+/// - If only one lane has failed, the cause may be its batch. The other lanes are not held back.
+///
+/// A `Retry-After` pauses all lanes.
 #[derive(Debug, Default)]
 pub struct Circuit {
+    /// Failures since the last success.
     failures: u32,
-    probe: Option<LaneId>,
+    /// Lanes of these failures.
+    failing: FailingLanes,
+    /// Lanes with an attempt in flight.
+    in_flight: Vec<LaneId>,
     hold_until: Option<Instant>,
+}
+
+/// Lanes that have failed since the last success.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum FailingLanes {
+    #[default]
+    None,
+    One(LaneId),
+    Several,
+}
+
+impl FailingLanes {
+    fn and(self, lane: LaneId) -> Self {
+        match self {
+            Self::None => Self::One(lane),
+            Self::One(known) if known == lane => self,
+            Self::One(_) | Self::Several => Self::Several,
+        }
+    }
 }
 
 impl Circuit {
@@ -63,39 +92,52 @@ impl Circuit {
     /// Lanes that may start an attempt now.
     #[must_use]
     pub fn gate(&self, now: Instant) -> Gate {
-        match (self.hold_until, self.probe) {
+        match (self.hold_until, self.in_flight.first()) {
             (Some(until), _) if now < until => Gate::Until(until),
-            (_, Some(lane)) if self.is_open() => Gate::Only(lane),
+            // The lane is busy, so no lane starts an attempt before this one has ended.
+            (_, Some(lane)) if self.is_probing() => Gate::Only(*lane),
             _ => Gate::All,
         }
     }
 
-    /// Whether only the probe may start attempts.
+    /// Whether the receiver keeps failing.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.failures >= Self::THRESHOLD
     }
 
-    /// Records the start of an attempt. If the circuit is open without a probe, this lane becomes the probe.
+    /// Whether only one attempt at a time may be in flight.
+    fn is_probing(&self) -> bool {
+        self.is_open() && self.failing == FailingLanes::Several
+    }
+
+    /// Whether the receiver's pause has not ended.
+    #[must_use]
+    pub fn is_paused(&self, now: Instant) -> bool {
+        self.hold_until.is_some_and(|until| now < until)
+    }
+
+    /// Records the start of an attempt.
     pub fn started(&mut self, lane: LaneId) {
-        if self.is_open() && self.probe.is_none() {
-            self.probe = Some(lane);
-        }
+        self.in_flight.push(lane);
+    }
+
+    /// Records the end of an attempt, with any outcome. While the circuit is open, it is another lane's turn to probe.
+    pub fn ended(&mut self, lane: LaneId) {
+        self.in_flight.retain(|other| *other != lane);
     }
 
     /// Records an acknowledged batch. Returns whether this closed the circuit.
     pub fn succeeded(&mut self) -> bool {
         let was_open = self.is_open();
-        (self.failures, self.probe) = (0, None);
+        (self.failures, self.failing) = (0, FailingLanes::None);
         was_open
     }
 
     /// Records a failure caused by the receiver, not by the content. Returns whether this opened the circuit.
     pub fn failed(&mut self, lane: LaneId) -> bool {
         self.failures = self.failures.saturating_add(1);
-        if self.failures == Self::THRESHOLD {
-            self.probe = Some(lane);
-        }
+        self.failing = self.failing.and(lane);
         self.failures == Self::THRESHOLD
     }
 
@@ -104,11 +146,9 @@ impl Circuit {
         self.hold_until = self.hold_until.max(Some(end_of_pause(now, after)));
     }
 
-    /// Records that `lane` has given up its batch. If it was the probe, the next lane that starts takes over.
-    pub fn gave_up(&mut self, lane: LaneId) {
-        if self.probe == Some(lane) {
-            self.probe = None;
-        }
+    /// Ends a pause early. A later answer of the receiver may begin another one.
+    pub fn end_pause(&mut self) {
+        self.hold_until = None;
     }
 }
 
@@ -166,24 +206,49 @@ mod tests {
         }
     }
 
+    /// Makes an attempt of a lane that fails. Returns whether this opened the circuit.
+    fn fail(circuit: &mut Circuit, lane: usize) -> bool {
+        circuit.started(LaneId::new(lane));
+        circuit.ended(LaneId::new(lane));
+        circuit.failed(LaneId::new(lane))
+    }
+
     #[test]
-    fn five_consecutive_failures_leave_one_probing_lane() {
+    fn open_circuit_allows_one_attempt_at_a_time() {
         let (now, mut circuit) = (clock::now(), Circuit::default());
         let lane = LaneId::new;
-        for i in 0..4 {
-            assert!(!circuit.failed(lane(i)));
+        // In flight when the circuit opens.
+        circuit.started(lane(0));
+        for at in [1, 2, 3, 1] {
+            assert!(!fail(&mut circuit, at));
         }
         assert_eq!(circuit.gate(now), Gate::All);
-        assert!(circuit.failed(lane(2)));
-        assert_eq!(circuit.gate(now), Gate::Only(lane(2)));
-        assert!(!circuit.failed(lane(3)));
-        assert_eq!(circuit.gate(now), Gate::Only(lane(2)));
-        circuit.gave_up(lane(2));
-        assert_eq!(circuit.gate(now), Gate::All);
+        assert!(fail(&mut circuit, 2));
+        assert_eq!(circuit.gate(now), Gate::Only(lane(0)), "its attempt has not ended");
+        circuit.ended(lane(0));
+        assert!(!circuit.failed(lane(0)));
+        assert_eq!(circuit.gate(now), Gate::All, "any lane may probe");
+        circuit.started(lane(3));
+        assert_eq!(circuit.gate(now), Gate::Only(lane(3)));
+        circuit.ended(lane(3));
+        assert_eq!(circuit.gate(now), Gate::All, "the next lane probes, whatever the outcome was");
         circuit.started(lane(1));
-        assert_eq!(circuit.gate(now), Gate::Only(lane(1)));
         assert!(circuit.succeeded());
         assert_eq!(circuit.gate(now), Gate::All);
+    }
+
+    #[test]
+    fn failures_of_a_single_lane_do_not_hold_back_others() {
+        let (now, mut circuit) = (clock::now(), Circuit::default());
+        let opened = (0..20).filter(|_| fail(&mut circuit, 1)).count();
+        assert!(opened == 1 && circuit.is_open());
+        circuit.started(LaneId::new(1));
+        assert_eq!(circuit.gate(now), Gate::All);
+        fail(&mut circuit, 2);
+        assert_eq!(circuit.gate(now), Gate::Only(LaneId::new(1)), "two lanes fail");
+        circuit.succeeded();
+        fail(&mut circuit, 1);
+        assert!(!circuit.is_open(), "a success forgets earlier failures");
     }
 
     #[test]
@@ -205,6 +270,9 @@ mod tests {
         circuit.pause(now, long);
         circuit.pause(now, short);
         assert_eq!(circuit.gate(now), Gate::Until(now + long));
-        assert_eq!(circuit.gate(now + long), Gate::All);
+        assert_eq!((circuit.gate(now + long), circuit.is_paused(now + long)), (Gate::All, false));
+        assert!(circuit.is_paused(now));
+        circuit.end_pause();
+        assert_eq!((circuit.gate(now), circuit.is_paused(now)), (Gate::All, false));
     }
 }

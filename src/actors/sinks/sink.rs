@@ -74,7 +74,7 @@ pub struct StorePlace {
 /// Delivers pending events without waiting for full batches.
 ///
 /// Answered when no events are left, at the deadline, or, with a journal, when everything is written and the receiver
-/// does not answer.
+/// does not answer or has asked for a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     /// Latest time of the answer.
@@ -285,8 +285,11 @@ impl SinkActor {
         // In standby, another process delivers the events.
         let left = if machine.is_sending() { machine.at_risk() } else { 0 };
         let (delivered, written) = (status.delivered.load(Relaxed), !machine.is_unwritten());
-        // Events in a journal need not wait for a receiver that does not answer.
-        let is_unavailable = status.is_circuit_open() || status.is_disabled() || machine.is_waiting_after_refusals();
+        // Events in a journal need not wait for a receiver that does not answer, or asked for a pause.
+        let is_unavailable = status.is_circuit_open()
+            || status.is_disabled()
+            || machine.is_waiting_after_refusals()
+            || machine.is_paused(now);
         let given_up = self.params.place.is_some() && left == 0 && is_unavailable || !machine.is_sending();
         let kept = if self.params.place.is_some() { all - left } else { 0 };
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;

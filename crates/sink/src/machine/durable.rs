@@ -125,8 +125,9 @@ impl<T> Durable<T> {
         self.flushing = true;
     }
 
-    pub(super) fn appended(&mut self, end: u64) {
-        self.end = self.end.max(end);
+    /// Records the end of the journal and its number of unacknowledged events.
+    pub(super) fn appended(&mut self, end: u64, pending: u64) {
+        (self.end, self.pending) = (self.end.max(end), pending);
     }
 
     pub(super) fn pending(&self) -> u64 {
@@ -230,8 +231,7 @@ impl<T> Durable<T> {
                 params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
                 // If replayed dead letters were appended in between, the events must be read from the journal.
                 let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
-                self.appended(state.end);
-                self.pending = state.pending;
+                self.appended(state.end, state.pending);
                 params.health.show_journal(&state);
                 if follow_on {
                     self.feed(events, lanes, now);

@@ -356,9 +356,13 @@ impl<T> Machine<T> {
         self.params.health.discarded.fetch_add(count as u64, Relaxed);
     }
 
-    /// Starts the final flush: from now on batches and commits do not wait to fill up.
+    /// Starts the final flush: from now on batches and commits do not wait to fill up. Without a journal, the receiver's
+    /// pause ends too: its events would be lost without another attempt.
     pub fn flush(&mut self, now: Instant) {
         self.is_flushing = true;
+        if self.durable.is_none() {
+            self.circuit.end_pause();
+        }
         self.lanes.flush(now);
         self.durable.iter_mut().for_each(Durable::flush);
     }
@@ -384,6 +388,13 @@ impl<T> Machine<T> {
         self.undelivered() == self.lanes.set_aside_size().0 as u64 || self.is_refusing_everything()
     }
 
+    /// Whether the receiver asked for a pause that has not ended. A shutdown need not wait for it if a journal keeps the
+    /// events.
+    #[must_use]
+    pub fn is_paused(&self, now: Instant) -> bool {
+        self.circuit.is_paused(now)
+    }
+
     /// Whether the receiver refused all recent attempts.
     fn is_refusing_everything(&self) -> bool {
         self.refused_in_a_row > settle::PATIENCE
@@ -405,9 +416,10 @@ impl<T> Machine<T> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }
 
-    /// Records that replayed events were appended to the journal, up to this number.
-    pub fn appended(&mut self, end: u64) {
-        self.durable.iter_mut().for_each(|durable| durable.appended(end));
+    /// Records that replayed events were appended to the journal, which now has this end and this number of
+    /// unacknowledged events.
+    pub fn appended(&mut self, end: u64, pending: u64) {
+        self.durable.iter_mut().for_each(|durable| durable.appended(end, pending));
     }
 
     fn waiting_count(&self) -> usize {

@@ -52,6 +52,7 @@ pub enum BrokenAttempt {
 impl<T> Machine<T> {
     /// Applies the outcome of an attempt.
     pub fn attempted(&mut self, lane: LaneId, outcome: Result<Outcome, BrokenAttempt>, now: Instant) {
+        self.circuit.ended(lane);
         match outcome {
             Ok(Outcome::Accepted) => self.accept(lane, now),
             Ok(Outcome::Retry { error, .. } | Outcome::Unsendable { error })
@@ -65,10 +66,7 @@ impl<T> Machine<T> {
             Err(BrokenAttempt::Panicked(panic)) => {
                 self.give_up(lane, &format!("transport panicked: {}", panic_text(&*panic)));
             }
-            Err(BrokenAttempt::Fenced) => {
-                self.circuit.gave_up(lane);
-                self.lanes.retry_at(lane, now);
-            }
+            Err(BrokenAttempt::Fenced) => self.lanes.retry_at(lane, now),
             Err(BrokenAttempt::ShuttingDown) => self.fail(lane, None, false, "the I/O runtime is shutting down", now),
         }
         self.admit_waiting(now);
@@ -109,7 +107,7 @@ impl<T> Machine<T> {
         // An answer to the content, or with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
-            tracing::warn!(sink = %name, error, "the receiver keeps failing; sending one batch at a time until it answers");
+            tracing::warn!(sink = %name, error, "the receiver keeps failing; sending one batch at a time until it accepts one");
         }
         if content && self.lanes.batch_len(lane) == 1 {
             return self.refused_alone(lane, after, error, now);
@@ -164,8 +162,6 @@ impl<T> Machine<T> {
         let Decision::RetryAt(at) = decide(&retry, attempts, since, after, now, &mut self.rng) else {
             return self.give_up(lane, error);
         };
-        // The lane may be the probe of an open circuit, and may have no other events.
-        self.circuit.gave_up(lane);
         self.params.health.set_refusal(Some(error));
         self.lanes.set_aside(lane, Refusals { since, last: now, attempts, error: error.into() }, at);
         // Set-aside events may fill most of the queue only while the receiver refuses all others too.
@@ -192,7 +188,6 @@ impl<T> Machine<T> {
     fn give_up(&mut self, lane: LaneId, error: &str) {
         let attempts = self.lanes.failures(lane).max(1);
         let events = self.lanes.give_up(lane);
-        self.circuit.gave_up(lane);
         self.dead_letter(&events, attempts, error);
         self.finished(&events);
     }

@@ -15,6 +15,7 @@ use informer_hub_disk::Disk;
 use informer_hub_sim::disk::{DiskCall, SimDisk};
 use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, SinkPartition, clock};
 
+mod failing;
 mod refused;
 mod standby;
 
@@ -384,7 +385,7 @@ fn poisoned_event_becomes_a_durable_replayable_dead_letter() {
     rig.receiver(|_| Outcome::Accepted);
     let replayed = rig.store.replay_letters(&all);
     assert_eq!((replayed.count, replayed.error.is_none()), (2, true));
-    rig.machine.appended(replayed.end.unwrap());
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
     rig.run(SECOND);
     assert_eq!(rig.versions()["/v1/pods/shop/web-3"], [1, 2]);
     let ids: Vec<_> = rig.accepted[18..].iter().map(Event::id).collect();
@@ -456,7 +457,7 @@ fn replay_after_a_failed_sync_keeps_pending_events() {
     rig.run(Duration::ZERO);
     assert_ne!(rig.answered.last(), Some(&sent));
     let replayed = rig.store.replay_letters(&LetterFilter::default());
-    rig.machine.appended(replayed.end.unwrap());
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
     rig.run(SECOND);
     assert_eq!((rig.answered.last(), rig.machine.undelivered()), (Some(&sent), 0));
 }
@@ -469,7 +470,7 @@ fn letters_replayed_during_a_write_are_delivered() {
     let replayed = rig.store.replay_letters(&LetterFilter::default());
     // The sent events are written after the replayed ones, and the machine learns of them first.
     rig.run(Duration::ZERO);
-    rig.machine.appended(replayed.end.unwrap());
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
     rig.run(SECOND);
     assert_eq!((rig.accepted.len() - before, rig.machine.undelivered()), (5, 0));
 }

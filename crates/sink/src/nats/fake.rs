@@ -7,6 +7,9 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
+/// Answer to a message for whose subject there is no stream.
+const NO_STREAM: &str = "HMSG REPLY SID 16 16\r\nNATS/1.0 503\r\n\r\n\r\n";
+
 /// Behaviour of the server for published messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Behavior {
@@ -21,6 +24,8 @@ pub(crate) enum Behavior {
     Silent,
     /// Answers that there is no stream.
     NoStream,
+    /// Answers that there is no stream for subjects with this ending, and stores other messages.
+    NoStreamFor(&'static str),
 }
 
 #[derive(Debug, Default)]
@@ -99,7 +104,8 @@ fn answer(store: &mut Store, subject: &str, id: &str, payload: String) -> Option
     };
     match store.behavior.clone() {
         Behavior::Silent => return None,
-        Behavior::NoStream => return Some("HMSG REPLY SID 16 16\r\nNATS/1.0 503\r\n\r\n\r\n".to_owned()),
+        Behavior::NoStream => return Some(NO_STREAM.to_owned()),
+        Behavior::NoStreamFor(ending) if subject.ends_with(ending) => return Some(NO_STREAM.to_owned()),
         Behavior::RefuseOnce => {
             store.behavior = Behavior::Store;
             return failed(503, 10077, "maximum messages exceeded");
@@ -107,7 +113,7 @@ fn answer(store: &mut Store, subject: &str, id: &str, payload: String) -> Option
         Behavior::Poison(text) if payload.contains(&text) => {
             return failed(400, 10054, "message size exceeds maximum allowed");
         }
-        Behavior::Store | Behavior::Poison(_) => {}
+        Behavior::Store | Behavior::Poison(_) | Behavior::NoStreamFor(_) => {}
     }
     let duplicate = store.stored.iter().any(|(_, known, _)| known == id);
     if duplicate {

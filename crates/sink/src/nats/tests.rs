@@ -7,7 +7,11 @@ use informer_hub_testing::tls::{self, Ca};
 use super::fake::{Behavior, FakeNats};
 use super::*;
 use crate::contract::{Fault, TestBed, assert_sink_contract};
-use crate::test_objects::event;
+use crate::test_objects::{added, event, pod};
+use crate::{Action, BatchParams, Bounds, EventOptions, Machine, MachineParams, RetryParams, SinkHealth};
+use informer_hub_types::clock::{self, Instant};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 pub(super) fn params(url: String) -> NatsParams {
     NatsParams {
@@ -184,6 +188,49 @@ async fn credentials_are_sent_and_never_shown() {
     let missing = NatsParams { auth: Some(NatsAuth::CredsFile("nowhere.creds".into())), ..params(server.url()) };
     let (_, error) = error(NatsTransport::new(missing).attempt(Arc::new([event("web", 1, 1)])).await);
     assert!(error.contains("cannot use creds_file nowhere.creds"), "{error}");
+}
+
+/// Makes all attempts that are due until `end`, by a virtual clock.
+async fn run_until(machine: &mut Machine<()>, transport: &NatsTransport, now: &mut Instant, end: Instant) {
+    loop {
+        while let Some(action) = machine.next(*now) {
+            if let Action::Attempt { lane, batch } = action {
+                machine.attempted(lane, Ok(transport.attempt(batch).await), *now);
+            }
+        }
+        match machine.wake_at(*now) {
+            Some(wake) if wake <= end => *now = wake.max(*now),
+            _ => break,
+        }
+    }
+    *now = end;
+}
+
+#[tokio::test]
+async fn subject_without_a_stream_does_not_stop_others() {
+    let server = FakeNats::start().await;
+    server.store.lock().behavior = Behavior::NoStreamFor(".bad");
+    let transport = NatsTransport::new(params(server.url()));
+    let machine_params = MachineParams {
+        name: "test".into(),
+        selection: Arc::default(),
+        options: EventOptions::default(),
+        batch: BatchParams::default(),
+        retry: RetryParams::default(),
+        bounds: Bounds::default(),
+        concurrency: std::num::NonZeroUsize::new(64).unwrap(),
+        rate_limit: None,
+        health: SinkHealth::new(),
+    };
+    let mut machine = Machine::new(machine_params, None, StdRng::seed_from_u64(7));
+    let (mut now, minute) = (clock::now(), Duration::from_secs(60));
+    for names in [&["bad"][..], &["a", "b", "c"], &["d", "e"]] {
+        let notifications: Vec<_> = names.iter().map(|name| added(pod(name, "1", "x"), false)).collect();
+        machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, (), now);
+        let end = now + minute;
+        run_until(&mut machine, &transport, &mut now, end).await;
+    }
+    assert_eq!((server.store.lock().stored.len(), machine.undelivered()), (5, 1));
 }
 
 impl TestBed for FakeNats {

@@ -1,4 +1,6 @@
 //! HTTP client of a webhook: over TCP, or over connections dialled by the embedding program.
+//!
+//! Over TCP, the proxy variables of the environment (`HTTP_PROXY`, `NO_PROXY`, …) apply.
 
 use std::error::Error;
 use std::time::Duration;
@@ -6,11 +8,12 @@ use std::time::Duration;
 use http::Request;
 use http::header::HeaderMap;
 use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::proxy::matcher::Matcher;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Body, Client, Response, Url, redirect};
 
 use super::{WebhookError, WebhookParams, tls};
-use informer_hub_dial::{Dial, causes};
+use informer_hub_dial::{Dial, causes, server_of};
 use informer_hub_tls::{Roots, http_config};
 use informer_hub_types::with_causes;
 
@@ -40,20 +43,26 @@ impl Caller {
         }
     }
 
-    /// Sends one request and waits for the response head. Errors name host and port only: the rest of the address may be
-    /// secret.
-    pub(super) async fn post(&self, url: &Url, headers: HeaderMap, body: Vec<u8>) -> Result<Response, String> {
+    /// Sends one request and waits for the response head. Errors name the receiver by its `route`: the rest of the address
+    /// may be secret.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        route: &str,
+        headers: HeaderMap,
+        body: Vec<u8>,
+    ) -> Result<Response, String> {
         match self {
             Self::Tcp(client) => {
                 let answer = client.post(url.clone()).headers(headers).body(body).send().await;
-                answer.map_err(|error| failed(error.is_connect(), url, &error.without_url()))
+                answer.map_err(|error| failed(error.is_connect(), route, &error.without_url()))
             }
             Self::Dialled(client) => {
                 let request = Request::post(url.as_str()).body(Body::from(body));
                 let mut request = request.map_err(|error| with_causes(&error))?;
                 *request.headers_mut() = headers;
                 let answer = client.request(request).await;
-                let answer = answer.map_err(|error| failed(error.is_connect(), url, &error))?;
+                let answer = answer.map_err(|error| failed(error.is_connect(), route, &error))?;
                 Ok(answer.map(Body::wrap).into())
             }
         }
@@ -76,19 +85,27 @@ fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
         .map_err(|error| WebhookError::Client(error.into()))
 }
 
-/// Returns scheme, host and port of an address, without parts that may be secret.
-pub(super) fn server(url: &Url) -> String {
+/// Describes the way to a receiver, for errors: scheme, host and port, and the proxy if the environment has one. Other
+/// parts of both addresses may be secret.
+pub(super) fn route(params: &WebhookParams) -> String {
+    let url = &params.url.0;
     let host = url.host_str().unwrap_or("unknown host");
     let port = url.port_or_known_default().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{host}{port}", url.scheme())
+    let server = format!("{}://{host}{port}", url.scheme());
+    let uri = url.as_str().parse::<http::Uri>().ok().filter(|_| params.dial.is_none());
+    // The client chooses its proxy in the same way.
+    match uri.and_then(|uri| Matcher::from_system().intercept(&uri)) {
+        Some(proxy) => format!("{server} through the proxy {}", server_of(proxy.uri())),
+        None => server,
+    }
 }
 
 /// Describes an error of the client.
-fn failed(is_connect: bool, url: &Url, error: &(dyn Error + 'static)) -> String {
-    let (server, causes) = (server(url), causes(error));
+fn failed(is_connect: bool, route: &str, error: &(dyn Error + 'static)) -> String {
+    let causes = causes(error);
     if is_connect {
-        format!("cannot connect to {server}: {causes}")
+        format!("cannot connect to {route}: {causes}")
     } else {
-        format!("the connection to {server} failed: {causes}")
+        format!("the connection to {route} failed: {causes}")
     }
 }

@@ -14,6 +14,7 @@
 mod caller;
 mod headers;
 mod request;
+mod secrets;
 mod service;
 mod sign;
 mod tls;
@@ -42,7 +43,8 @@ pub struct WebhookParams {
     pub url: WebhookUrl,
     /// Keys of the signature; `None` sends unsigned requests.
     pub signing_keys: Option<SigningKeys>,
-    /// Time limit of one attempt, from the connection to the end of the answer. Default 10 s.
+    /// Time limit of one attempt, from the connection to the head of the answer. Default 10 s. The body of the answer has
+    /// up to a second more, and does not change the outcome.
     pub timeout: Duration,
     /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
@@ -212,11 +214,12 @@ impl Transport for WebhookTransport {
     }
 }
 
-/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt.
+/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt, but
+/// without a time limit.
 ///
 /// Meant for tests and fuzzing, which have a response without a request.
 pub async fn outcome_of<B: Into<reqwest::Body>>(answer: http::Response<B>, url: &WebhookUrl) -> Outcome {
-    service::outcome_of(answer.into(), &url.0).await
+    service::outcome_of(answer.into(), &url.0, &secrets::Secrets::of_url(&url.0), None).await
 }
 
 #[cfg(test)]

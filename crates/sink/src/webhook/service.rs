@@ -8,15 +8,19 @@ use parking_lot::Mutex;
 use reqwest::{Response, Url};
 use tracing::Span;
 
-use super::caller::{Caller, server};
+use super::caller::{Caller, route};
 use super::request::HeaderParams;
+use super::secrets::Secrets;
 use super::{WebhookError, WebhookParams, request};
+use crate::retry::MAX_RETRY_AFTER;
 use crate::{Event, Outcome};
 use informer_hub_disk::FileStates;
 use informer_hub_types::{TraceParent, clock, printable, with_causes};
 
 /// Maximum bytes read from an answer's body.
 const MAX_ANSWER: usize = 4096;
+/// Time limit for an answer's body, after its head. The head alone decides the outcome.
+const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum characters of an answer's body in an error message.
 const MAX_QUOTE: usize = 200;
 
@@ -26,6 +30,9 @@ pub(super) struct Service {
     client: Mutex<CachedCaller>,
     params: WebhookParams,
     content_type: HeaderValue,
+    /// Way to the receiver, for errors.
+    route: String,
+    secrets: Secrets,
 }
 
 /// HTTP client, and the state of the files that it was built from.
@@ -43,7 +50,8 @@ impl Service {
         let cached = CachedCaller { client: Caller::new(&params)?, files, broken: FileStates::default() };
         let content_type = params.shape.content_type(params.batched);
         let content_type = HeaderValue::from_str(content_type).unwrap_or(HeaderValue::from_static("text/plain"));
-        Ok(Self { client: Mutex::new(cached), params, content_type })
+        let (route, secrets) = (route(&params), Secrets::of(&params));
+        Ok(Self { client: Mutex::new(cached), params, content_type, route, secrets })
     }
 
     /// Returns the client, rebuilt if its files have changed. If the new files are not usable (files are replaced one
@@ -65,7 +73,7 @@ impl Service {
         cached.client.clone()
     }
 
-    /// Makes one attempt, limited to the timeout.
+    /// Makes one attempt. The time limit ends with the head of the answer.
     pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
         let params = &self.params;
         let body = match params.shape.batch(batch, params.batched) {
@@ -87,15 +95,14 @@ impl Service {
             Err(error) => return retry(format!("cannot compress the body: {error}")),
         };
         let client = self.client();
-        let exchange = async {
-            match client.post(&params.url.0, headers, body).await {
-                Ok(response) => outcome_of(response, &params.url.0).await,
-                Err(error) => retry(error),
+        let answer = client.post(&params.url.0, &self.route, headers, body);
+        let outcome = match tokio::time::timeout(params.timeout, answer).await {
+            Ok(Ok(response)) => {
+                let limit = BODY_TIMEOUT.min(params.timeout);
+                outcome_of(response, &params.url.0, &self.secrets, Some(limit)).await
             }
-        };
-        let outcome = match tokio::time::timeout(params.timeout, exchange).await {
-            Ok(outcome) => outcome,
-            Err(_) => retry(format!("no answer from {} within {:?}", server(&params.url.0), params.timeout)),
+            Ok(Err(error)) => retry(error),
+            Err(_) => retry(format!("no answer from {} within {:?}", self.route, params.timeout)),
         };
         if let Outcome::Retry { error, .. } | Outcome::Unsendable { error } | Outcome::Disable { error } = &outcome {
             Span::current().record("otel.status_code", "ERROR").record("otel.status_description", error);
@@ -104,24 +111,29 @@ impl Service {
     }
 }
 
-/// Maps a response to an outcome.
-pub(super) async fn outcome_of(mut response: Response, own: &Url) -> Outcome {
+/// Maps the head of a response to an outcome. The body is read for an error's text, and to reuse the connection. If it does
+/// not end within `body_limit`, the connection is closed.
+pub(super) async fn outcome_of(
+    mut response: Response,
+    own: &Url,
+    secrets: &Secrets,
+    body_limit: Option<Duration>,
+) -> Outcome {
     let status = response.status();
     // Recorded in the span of the attempt, if it is traced.
     Span::current().record("http.response.status_code", status.as_u16());
     if status.is_success() {
-        // Acknowledged in any case; reading the rest allows the connection to be reused.
-        read_some(&mut response).await;
+        read_some(&mut response, body_limit).await;
         return Outcome::Accepted;
     }
     if status.is_redirection() {
-        return retry(redirected(&response, own));
+        return retry(redirected(&response, own, secrets));
     }
     let after = match status {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry_after(response.headers()),
         _ => None,
     };
-    let quote = quote(&read_some(&mut response).await, own);
+    let quote = quote(&read_some(&mut response, body_limit).await, secrets);
     let error = format!("receiver answered {status}{quote}");
     match status {
         StatusCode::GONE => Outcome::Disable { error },
@@ -137,17 +149,36 @@ fn retry(error: String) -> Outcome {
 }
 
 /// Describes a redirect. Only the target host is named: the rest may contain credentials.
-fn redirected(response: &Response, own: &Url) -> String {
+fn redirected(response: &Response, own: &Url, secrets: &Secrets) -> String {
+    let status = response.status();
+    if status == StatusCode::NOT_MODIFIED {
+        return format!("receiver answered {status}, which does not acknowledge a webhook; answer 2xx");
+    }
     let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
     let target = location.and_then(|location| own.join(location).ok());
-    let host = target.as_ref().and_then(Url::host_str).unwrap_or("an unknown host");
-    let status = response.status();
-    format!("receiver answered {status} and points to {host}; redirects are not followed, set url to the final address")
+    match target.as_ref().and_then(Url::host_str).map(|host| secrets.hide(host)) {
+        Some(host) => format!(
+            "receiver answered {status} and points to {host}; redirects are not followed, set url to the final address"
+        ),
+        None => format!(
+            "receiver answered {status} without a usable Location, which a webhook cannot follow; answer 2xx, or set url \
+             to the final address"
+        ),
+    }
 }
 
-/// Reads up to [`MAX_ANSWER`] bytes of the body; fewer if the connection fails.
-async fn read_some(response: &mut Response) -> Vec<u8> {
+/// Reads up to [`MAX_ANSWER`] bytes of the body; fewer if the connection fails or the limit has passed.
+async fn read_some(response: &mut Response, limit: Option<Duration>) -> Vec<u8> {
     let mut body = Vec::new();
+    let reading = read_into(&mut body, response);
+    match limit {
+        Some(limit) => drop(tokio::time::timeout(limit, reading).await),
+        None => reading.await,
+    }
+    body
+}
+
+async fn read_into(body: &mut Vec<u8>, response: &mut Response) {
     while let Ok(Some(chunk)) = response.chunk().await {
         let room = MAX_ANSWER - body.len();
         body.extend_from_slice(&chunk[..chunk.len().min(room)]);
@@ -155,17 +186,12 @@ async fn read_some(response: &mut Response) -> Vec<u8> {
             break;
         }
     }
-    body
 }
 
-/// Quotes the start of a body as one line of printable text. Path and query of the address are removed: error pages
-/// often repeat them, and they may be credentials.
-fn quote(body: &[u8], own: &Url) -> String {
-    let mut text = String::from_utf8_lossy(body).into_owned();
-    for part in [own.query(), Some(own.path().trim_matches('/'))].into_iter().flatten().filter(|part| part.len() > 3) {
-        text = text.replace(part, "…");
-    }
-    let line: String = printable(&text).chars().take(MAX_QUOTE).collect();
+/// Quotes the start of a body as one line of printable text, without secrets: error pages often repeat the request.
+fn quote(body: &[u8], secrets: &Secrets) -> String {
+    let text = secrets.hide(&printable(&String::from_utf8_lossy(body)));
+    let line: String = text.chars().take(MAX_QUOTE).collect();
     let line = line.trim();
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
@@ -174,8 +200,9 @@ fn quote(body: &[u8], own: &Url) -> String {
 /// may differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number that overflows exceeds the maximum too.
+        return Some(text.parse().map_or(MAX_RETRY_AFTER, Duration::from_secs));
     }
     let date = |text: &str| jiff::Timestamp::try_from(httpdate::parse_http_date(text).ok()?).ok();
     let said = headers.get(DATE).and_then(|now| date(now.to_str().ok()?.trim()));
@@ -204,7 +231,8 @@ mod tests {
         let wait = after(&httpdate::fmt_http_date(soon)).unwrap();
         assert!((590..=600).contains(&wait.as_secs()), "{wait:?}");
         assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
-        for nonsense in ["", "soon", "-1", "99999999999999999999999"] {
+        assert_eq!(after("99999999999999999999999"), Some(MAX_RETRY_AFTER));
+        for nonsense in ["", "soon", "-1", "-99999999999999999999999", "99999999999999999999999s"] {
             assert_eq!(after(nonsense), None, "{nonsense}");
         }
     }
@@ -226,7 +254,7 @@ mod tests {
 
     #[test]
     fn quote_is_one_short_line() {
-        let own = Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap();
+        let own = Secrets::of_url(&Url::parse("http://host/hooks/T0K3N?key=K3Y").unwrap());
         assert_eq!(quote(b"", &own), "");
         assert_eq!(quote(b" no\nsuch\x1b[31m ", &own), ": no such");
         hostile::assert_harmless("a receiver's answer", &quote(hostile::TEXT.as_bytes(), &own), 0);

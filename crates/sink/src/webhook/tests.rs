@@ -1,6 +1,8 @@
 //! Tests of the webhook transport against scripted receivers on loopback, with real sockets and time.
 
 use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -53,6 +55,24 @@ async fn rude_receiver(answer: Option<&'static [u8]>) -> SocketAddr {
         }
     });
     addr
+}
+
+/// Starts a receiver that answers the first request of each connection with these bytes and keeps the connection open.
+/// Returns the number of connections too.
+async fn stalling_receiver(answer: &'static [u8]) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (addr, connections) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let counter = Arc::clone(&connections);
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut socket, _)) = listener.accept().await {
+            counter.fetch_add(1, Relaxed);
+            let _ = socket.read(&mut [0; 8192]).await;
+            let _ = socket.write_all(answer).await;
+            open.push(socket);
+        }
+    });
+    (addr, connections)
 }
 
 fn params(addr: SocketAddr) -> WebhookParams {
@@ -181,6 +201,87 @@ async fn broken_or_missing_answer_is_retried() {
 async fn acknowledgement_counts_despite_a_broken_body() {
     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nhalf";
     assert_eq!(attempt(params(rude_receiver(Some(answer)).await), 1).await, Outcome::Accepted);
+}
+
+#[tokio::test]
+async fn head_of_an_answer_decides_if_the_body_stalls() {
+    let after = Some(Duration::from_secs(7));
+    let retry = |after, content, error: &str| Outcome::Retry { after, content, error: error.to_owned() };
+    for (answer, expected) in [
+        (&b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nok"[..], Outcome::Accepted),
+        (b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", Outcome::Accepted),
+        (
+            b"HTTP/1.1 410 Gone\r\nContent-Length: 10\r\n\r\nno",
+            Outcome::Disable { error: "receiver answered 410 Gone: no".to_owned() },
+        ),
+        (
+            b"HTTP/1.1 422 No\r\nContent-Length: 10\r\n\r\nno",
+            retry(None, true, "receiver answered 422 Unprocessable Entity: no"),
+        ),
+        (
+            b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nContent-Length: 10\r\n\r\n",
+            retry(after, false, "receiver answered 429 Too Many Requests"),
+        ),
+    ] {
+        let (addr, connections) = stalling_receiver(answer).await;
+        let transport = WebhookTransport::new(WebhookParams { timeout: TIMEOUT * 6, ..params(addr) }).unwrap();
+        for attempts in 1..=2 {
+            let attempt = transport.attempt(Arc::new([event("web", 1, 10)]));
+            let outcome = tokio::time::timeout(TIMEOUT, attempt).await.expect("the body delays the outcome");
+            assert_eq!(outcome, expected);
+            assert_eq!(connections.load(Relaxed), attempts, "an unfinished connection is not used again");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redirect_without_a_target_is_described() {
+    let (.., error) = retry_parts(answered(StatusCode::NOT_MODIFIED).await);
+    assert_eq!(error, "receiver answered 304 Not Modified, which does not acknowledge a webhook; answer 2xx");
+    for location in [None, Some("mailto:hunter2"), Some("http://")] {
+        let headers: HeaderMap =
+            location.map(|text| (http::header::LOCATION, text.parse().unwrap())).into_iter().collect();
+        let (.., error) = retry_parts(answered((StatusCode::FOUND, headers)).await);
+        assert!(error.starts_with("receiver answered 302 Found without a usable Location, which a webhook"), "{error}");
+    }
+}
+
+/// Makes an attempt through the proxy of the environment. Run by the next test, in a process of its own.
+#[tokio::test]
+async fn proxy_probe() {
+    if std::env::var_os("PROXY_PROBE").is_none() {
+        return;
+    }
+    let url = WebhookUrl::parse("http://audit.example.com/k8s?token=hunter2").unwrap();
+    let (.., error) = retry_parts(attempt(WebhookParams::new(url), 1).await);
+    println!("error: {error}");
+}
+
+#[tokio::test]
+async fn proxy_of_the_environment_is_named_without_credentials() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "webhook::tests::proxy_probe", "--nocapture"]).env("PROXY_PROBE", "1");
+    child.env_remove("REQUEST_METHOD").env_remove("NO_PROXY").env_remove("no_proxy");
+    let output = child.env("HTTP_PROXY", format!("http://user:hunter2@{free}")).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let error = text.lines().find_map(|line| Some(line.split_once("error: ")?.1)).unwrap_or_else(|| panic!("{text}"));
+    let route = format!("http://audit.example.com:80 through the proxy http://{free}");
+    assert_eq!(error, format!("cannot connect to {route}: connection refused"));
+}
+
+#[tokio::test]
+async fn echo_of_the_request_is_hidden() {
+    let app = Router::new().fallback(|uri: axum::http::Uri, headers: HeaderMap| async move {
+        let key = headers["x-api-key"].to_str().unwrap().replace('&', "&amp;").replace('/', "\\/");
+        (StatusCode::UNAUTHORIZED, format!("{{\"url\": \"{uri}\", \"key\": \"{key}\"}}"))
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = WebhookUrl::parse(&format!("http://{}/T0K3N123?sig=s1gn4ture", listener.local_addr().unwrap())).unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let headers = ExtraHeaders::new([("x-api-key", "s3cr3t/k&y")]).unwrap();
+    let (.., error) = retry_parts(attempt(WebhookParams { headers, ..WebhookParams::new(url) }, 1).await);
+    assert_eq!(error, r#"receiver answered 401 Unauthorized: {"url": "/…?…", "key": "…"}"#);
 }
 
 #[tokio::test]

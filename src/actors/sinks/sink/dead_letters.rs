@@ -84,6 +84,8 @@ impl Handler<LetterRequest> for SinkActor {
         });
         ctx.spawn(work.into_actor(self).map(|done, actor, ctx| {
             let Ok((done, state, end)) = done else { return };
+            // Work of the machine may have changed the store since. If the store is busy, the end of that work reports.
+            let state = actor.store.try_lock().map_or(state, |store| store.state());
             let health = &actor.params.machine.health;
             if actor.params.place.is_some() {
                 health.show_journal(&state);
@@ -91,7 +93,7 @@ impl Handler<LetterRequest> for SinkActor {
                 health.note_letters(state.letters);
             }
             if let Some(end) = end {
-                actor.state.machine.appended(end);
+                actor.state.machine.appended(end, state.pending);
             }
             // The caller may no longer wait.
             let _ = reply.send(done);

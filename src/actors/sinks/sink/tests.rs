@@ -22,6 +22,8 @@ use informer_hub_sink::{
 };
 use informer_hub_types::{Notification, Threads};
 
+mod shutdown;
+
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
 
 /// Transport that answers attempt number n (from 0) by script after a delay, and records accepted events.

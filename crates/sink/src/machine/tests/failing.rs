@@ -1,0 +1,257 @@
+//! Tests of receivers that fail for some objects only, and of pauses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Longest backoff of a lane in the simulation.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
+
+fn unavailable(after: Duration) -> Outcome {
+    Outcome::Retry { after: Some(after), content: false, error: "receiver answered 503".to_owned() }
+}
+
+/// A receiver that always fails for the object with this name.
+fn failing_for(name: &str) -> impl FnMut(&[Event]) -> Outcome + 'static {
+    let subject = format!("/v1/pods/shop/{name}");
+    move |batch| if batch.iter().any(|event| event.subject() == subject) { down(batch) } else { Outcome::Accepted }
+}
+
+fn lane_of(name: &str, lanes: u64) -> u64 {
+    let event = Event::new(&added(pod(name, "1", "x"), false), jiff::Timestamp::UNIX_EPOCH, &EventOptions::default());
+    event.unwrap().lane_hash() % lanes
+}
+
+/// Returns names of objects, one in each of four lanes.
+fn one_name_a_lane() -> Vec<String> {
+    let names = (0..100).map(|at| format!("web-{at}"));
+    let by_lane: BTreeMap<_, _> = names.map(|name| (lane_of(&name, 4), name)).collect();
+    by_lane.into_values().collect()
+}
+
+#[test]
+fn event_that_always_fails_does_not_stop_other_lanes() {
+    let mut rig = Rig::in_memory();
+    rig.receiver(failing_for("web-0"));
+    rig.send(history(1, 1));
+    rig.run(Duration::from_secs(3600));
+    assert!(rig.health.is_circuit_open(), "only this event was tried, and it failed");
+    let others: Vec<_> = one_name_a_lane().into_iter().filter(|name| lane_of(name, 4) != lane_of("web-0", 4)).collect();
+    for hour in 1..5 {
+        rig.send(others.iter().map(|name| update(name, hour + 1)).collect());
+        rig.run(2 * SECOND);
+        assert_eq!(rig.accepted.len(), others.len() * usize::try_from(hour).unwrap());
+        rig.run(Duration::from_secs(3600));
+    }
+    assert_eq!(rig.health.status().pending_events, 1);
+}
+
+#[test]
+fn lanes_take_turns_to_probe_a_failing_receiver() {
+    let names = one_name_a_lane();
+    // Any of the lanes may be the one that opened the circuit.
+    for bad in &names {
+        let mut rig = Rig::in_memory();
+        rig.receiver(down);
+        rig.send(names.iter().map(|name| update(name, 2)).collect());
+        rig.run(Duration::from_secs(600));
+        assert!(rig.health.is_circuit_open());
+        rig.receiver(failing_for(bad));
+        rig.run(Duration::from_secs(600));
+        assert_eq!((rig.accepted.len(), rig.machine.undelivered()), (3, 1), "all lanes but that of {bad}");
+    }
+}
+
+#[test]
+fn shutdown_without_a_journal_tries_once_despite_a_pause() {
+    let mut rig = Rig::in_memory();
+    rig.receiver(|_| unavailable(Duration::from_secs(3600)));
+    rig.send(history(1, 1));
+    rig.run(SECOND);
+    rig.send(history(10, 2));
+    rig.run(SECOND);
+    assert!(rig.machine.is_paused(rig.now) && rig.accepted.is_empty());
+    rig.receiver(|_| Outcome::Accepted);
+    rig.machine.flush(rig.now);
+    rig.run(Duration::ZERO);
+    assert_eq!((rig.accepted.len(), rig.machine.undelivered()), (21, 0));
+    // With a journal, the events are kept for the next start.
+    let mut rig = Rig::new();
+    rig.receiver(|_| unavailable(Duration::from_secs(3600)));
+    rig.send(history(1, 1));
+    rig.run(SECOND);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.machine.flush(rig.now);
+    rig.run(SECOND);
+    assert!(rig.machine.is_paused(rig.now) && rig.machine.at_risk() == 0 && rig.accepted.is_empty());
+}
+
+#[test]
+fn replayed_letters_are_pending_at_once() {
+    let mut rig = rig_with_letters();
+    rig.receiver(down);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
+    rig.machine.show();
+    assert_eq!((rig.health.status().pending_events, rig.machine.undelivered()), (2, 2));
+    rig.run(SECOND);
+    assert_eq!((rig.health.status().pending_events, rig.machine.at_risk()), (2, 0));
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(60 * SECOND);
+    assert_eq!((rig.health.status().pending_events, rig.machine.undelivered()), (0, 0));
+}
+
+/// Receiver in a simulation: it fails for some objects always, and for all during an outage.
+#[derive(Clone, Debug)]
+struct Plan {
+    lanes: usize,
+    /// Numbers of the objects for which the receiver always fails.
+    poison: BTreeSet<u8>,
+    /// Durations of an attempt that is accepted, and of one that fails, in milliseconds.
+    takes: (u64, u64),
+    /// Begin and length of the outage, in seconds.
+    outage: (u64, u64),
+    /// Objects that change, each with the pause before it in milliseconds.
+    changes: Vec<(u8, u64)>,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let changes = prop::collection::vec((0_u8..12, 0_u64..10_000), 1..60);
+    let poison = prop::collection::btree_set(0_u8..12, 1..4);
+    (2_usize..7, poison, (1_u64..500, 1_u64..10_000), (0_u64..300, 0_u64..120), changes)
+        .prop_map(|(lanes, poison, takes, outage, changes)| Plan { lanes, poison, takes, outage, changes })
+}
+
+/// Sink with attempts that take time, and what its receiver has seen.
+struct Simulation {
+    plan: Plan,
+    machine: Machine<u32>,
+    began: Instant,
+    now: Instant,
+    /// End, lane, events and acceptance of each attempt in flight.
+    in_flight: Vec<(Instant, LaneId, Arc<[Event]>, bool)>,
+    /// Failures since the last success, and their lanes.
+    failed: (u32, Vec<LaneId>),
+    /// Delivered states, with the time.
+    delivered: BTreeMap<(String, u64), Instant>,
+}
+
+impl Simulation {
+    fn new(plan: Plan) -> Self {
+        let params = MachineParams {
+            batch: BatchParams { max_events: 3, ..BatchParams::default() },
+            retry: RetryParams { max: LONGEST_BACKOFF, ..RetryParams::default() },
+            concurrency: NonZeroUsize::new(plan.lanes).unwrap(),
+            ..params(SinkHealth::new())
+        };
+        let machine = Machine::new(params, None, StdRng::seed_from_u64(7));
+        let now = clock::now();
+        let (in_flight, failed, delivered) = (Vec::new(), (0, Vec::new()), BTreeMap::new());
+        Self { plan, machine, began: now, now, in_flight, failed, delivered }
+    }
+
+    fn is_down(&self) -> bool {
+        let (begin, length) = self.plan.outage;
+        (begin..begin + length).contains(&self.now.duration_since(self.began).as_secs())
+    }
+
+    fn start(&mut self, lane: LaneId, batch: Arc<[Event]>) {
+        if self.failed.0 >= Circuit::THRESHOLD && self.failed.1.len() > 1 {
+            assert!(self.in_flight.is_empty(), "two attempts at a receiver that keeps failing");
+        }
+        let is_poison =
+            |event: &Event| self.plan.poison.iter().any(|at| event.subject().ends_with(&format!("/web-{at}")));
+        let is_accepted = !self.is_down() && !batch.iter().any(is_poison);
+        let takes = if is_accepted { self.plan.takes.0 } else { self.plan.takes.1 };
+        self.in_flight.push((self.now + Duration::from_millis(takes), lane, batch, is_accepted));
+    }
+
+    fn end(&mut self, at: usize) {
+        let (_, lane, batch, is_accepted) = self.in_flight.swap_remove(at);
+        if is_accepted {
+            self.failed = (0, Vec::new());
+            for event in &*batch {
+                let state = (event.subject().to_owned(), event.version().as_number().unwrap());
+                let newest = self.delivered.range(..=(state.0.clone(), u64::MAX)).next_back();
+                assert!(newest.is_none_or(|((name, version), _)| *name != state.0 || *version < state.1), "{state:?}");
+                self.delivered.insert(state, self.now);
+            }
+        } else {
+            self.failed.0 += 1;
+            if !self.failed.1.contains(&lane) {
+                self.failed.1.push(lane);
+            }
+        }
+        let outcome = if is_accepted { Outcome::Accepted } else { down(&batch) };
+        self.machine.attempted(lane, Ok(outcome), self.now);
+    }
+
+    fn run_until(&mut self, end: Instant) {
+        loop {
+            while let Some(action) = self.machine.next(self.now) {
+                if let Action::Attempt { lane, batch } = action {
+                    self.start(lane, batch);
+                }
+            }
+            let ended = self.in_flight.iter().enumerate().min_by_key(|(_, attempt)| attempt.0);
+            let ended = ended.map(|(at, attempt)| (attempt.0, at));
+            let wake = self.machine.wake_at(self.now).map(|wake| wake.max(self.now));
+            match (ended, wake) {
+                (Some((time, at)), wake) if time <= end && wake.is_none_or(|wake| time <= wake) => {
+                    self.now = time;
+                    self.end(at);
+                }
+                (_, Some(wake)) if wake <= end => self.now = wake,
+                _ => break,
+            }
+        }
+        self.now = end;
+    }
+
+    /// Sends all changes. Returns each state whose lane has no object that always fails, with the time of its change.
+    fn send_all(&mut self) -> Vec<((String, u64), Instant)> {
+        let lanes = self.plan.lanes as u64;
+        let bad: BTreeSet<_> = self.plan.poison.iter().map(|at| lane_of(&format!("web-{at}"), lanes)).collect();
+        let mut deliverable = Vec::new();
+        for (version, (object, pause)) in (2..).zip(self.plan.changes.clone()) {
+            self.run_until(self.now + Duration::from_millis(pause));
+            let name = format!("web-{object}");
+            self.machine.ingest(vec![update(&name, version)], jiff::Timestamp::UNIX_EPOCH, 0, self.now);
+            if !bad.contains(&lane_of(&name, lanes)) {
+                deliverable.push(((format!("/v1/pods/shop/{name}"), version), self.now));
+            }
+        }
+        deliverable
+    }
+}
+
+/// Checks that objects for which the receiver works are delivered soon, whatever happens to others.
+fn assert_healthy_lanes_are_delivered(plan: &Plan) {
+    let mut simulation = Simulation::new(plan.clone());
+    let sent = simulation.send_all();
+    let outage_end = simulation.began + Duration::from_secs(plan.outage.0 + plan.outage.1);
+    // The backoff of the lane, an attempt of each other lane, and earlier batches of the lane, each after such attempts.
+    let turns = u32::try_from((plan.lanes + 1) * (plan.changes.len() / 3 + 2)).unwrap();
+    let attempts = Duration::from_millis(plan.takes.0.max(plan.takes.1)) * turns;
+    let bound = LONGEST_BACKOFF + attempts + SECOND;
+    simulation.run_until(simulation.now.max(outage_end) + bound);
+    for (state, at) in sent {
+        let limit = at.max(outage_end) + bound;
+        let delivered = simulation.delivered.get(&state);
+        assert!(
+            delivered.is_some_and(|delivered| *delivered <= limit),
+            "{state:?} was not delivered in time: {plan:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(informer_hub_testing::properties(200))]
+
+    #[test]
+    fn objects_that_always_fail_delay_only_their_lanes(plan in plan()) {
+        assert_healthy_lanes_are_delivered(&plan);
+    }
+}
