@@ -30,7 +30,7 @@ impl Snapshot {
     /// Returns whether one informer has all objects of a cluster. Otherwise the store may have made up versions that the
     /// cluster has not reached.
     #[must_use]
-    pub fn has_one_informer(&self, cluster: &ClusterName) -> bool {
+    pub(crate) fn has_one_informer(&self, cluster: &ClusterName) -> bool {
         self.partitions_of(cluster).len() <= 1
     }
 

@@ -184,12 +184,12 @@ impl SinkHealth {
         self.disabled.store(true, Relaxed);
     }
 
-    /// Records whether the circuit is open: deliveries are suspended except for one probing lane.
+    /// Records whether the circuit is open: deliveries are suspended except for one lane at a time.
     pub fn set_circuit_open(&self, open: bool) {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Whether the circuit is open: deliveries are suspended except for one probing lane.
+    /// Whether the circuit is open: deliveries are suspended except for one lane at a time.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
