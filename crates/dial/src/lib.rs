@@ -88,7 +88,7 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns the text for a server certificate that is one of a CA, which `openssl req -x509` makes unless told otherwise.
+/// Returns the text for a server certificate that is one of a CA, which `openssl req -x509` makes by default.
 /// rustls shows programmers a variant of its own for it.
 #[must_use]
 pub fn certificate_problem(error: &str) -> Option<String> {

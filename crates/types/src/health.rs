@@ -116,7 +116,7 @@ pub struct InformerHealth {
     /// Newest version that an incomplete list has delivered.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
-    /// What the informer leaves out of its objects.
+    /// Parts of its objects that the informer leaves out.
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
