@@ -154,20 +154,6 @@ impl Partition {
         self.restored.as_ref()
     }
 
-    /// Returns which part of the cluster's objects and of their fields the informer keeps, for people; `None` if all.
-    #[must_use]
-    pub(crate) fn part(&self) -> Option<String> {
-        let scope = &self.origin.scope;
-        let parts = [
-            scope.namespace.as_ref().map(|namespace| format!("namespace {namespace}")),
-            scope.label_selector.as_ref().map(|selector| format!("labels {selector}")),
-            scope.field_selector.as_ref().map(|selector| format!("fields {selector}")),
-            self.health.omitted().map(|omitted| omitted.to_string()),
-        ];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(", "))
-    }
-
     /// Returns whether the partition's first list is complete.
     #[must_use]
     pub fn has_synced(&self) -> bool {

@@ -2,10 +2,6 @@
 
 use super::cluster::Floor;
 
-/// Least version that a hub makes up at a start, far above those of a cluster, so that neither leads to changes of the
-/// other. Time in microseconds is added, so no two starts make up the same.
-pub(crate) const MADE_UP: u64 = 1 << 50;
-
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(in crate::cache) struct Marks {

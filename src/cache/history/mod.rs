@@ -57,7 +57,7 @@ pub use window::{HistoryLimits, SavedVersion};
 pub(in crate::cache) use arrange::{Conditions, arrange};
 pub(in crate::cache) use change::{PartitionChange, PartitionChangeKind};
 pub(in crate::cache) use cluster::Floor;
+pub(crate) use cluster::MADE_UP;
 pub(in crate::cache) use draft::Draft;
-pub(crate) use marks::MADE_UP;
 pub(in crate::cache) use marks::{ClusterMarks, Marks};
 pub(in crate::cache) use window::{Entry, Pending, Step};
