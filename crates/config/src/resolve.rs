@@ -135,7 +135,9 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     let known = KnownClusters { tables: &clusters, is_open };
     let names = resources_table.as_ref().map(Table::names).unwrap_or_default();
     let resources = resources_table.map(|table| resources::resources(table, known)).unwrap_or_default();
-    let sinks = sinks_table.map(|table| sinks::sinks(table, known, &resources, &names)).unwrap_or_default();
+    let sinks = sinks_table
+        .map(|table| sinks::sinks(table, known, &resources, &names, hub.service.audit.as_ref()))
+        .unwrap_or_default();
     let oidc = oidc_table.map(authorization::oidc);
     let ha = ha_table.map(|table| ha::ha(table, known));
     authorization::check_reviewers(checker, &hub.service.authorization, known);

@@ -1,12 +1,10 @@
 //! Reader of `[sinks.<name>]`.
 
-use std::cell::RefCell;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use super::audit::audit;
 use super::clusters::{KnownClusters, meet, selector};
 use super::error::suggestion;
 use super::rules::is_identity;
@@ -15,8 +13,8 @@ use super::table::{Checker, Table};
 use super::transports::transport;
 use super::units::HumanDuration;
 use super::{
-    AuditOutputConfig, BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig, ResourceConfig,
-    RetryConfig, SinkConfig, SinkMatch, TransportConfig,
+    AuditConfig, AuditOutputConfig, BatchConfig, ClusterConfig, EventType, Initial, OnFilterError, RateLimitConfig,
+    ResourceConfig, RetryConfig, SinkConfig, SinkMatch, TransportConfig,
 };
 use informer_hub_types::{FieldPath, StoreLimits, check_name, is_dns_label};
 
@@ -60,10 +58,11 @@ pub(super) fn sinks(
     clusters: KnownClusters<'_>,
     resources: &[ResourceConfig],
     names: &[String],
+    audit: Option<&AuditConfig>,
 ) -> Vec<SinkConfig> {
     let checker = table.checker;
     let mut found: Vec<SinkConfig> = Vec::new();
-    let mut outputs: Vec<OutputFile> = audit_output(checker).into_iter().collect();
+    let mut outputs: Vec<_> = audit.and_then(audit_output).into_iter().collect();
     for (name, path, value) in table.entries() {
         if let Err(wrong) = check_name("sink name", &name) {
             checker.mistake(&path, format!("is not a name for a sink; use {}", wrong.rule));
@@ -155,12 +154,10 @@ fn normalised(path: &Path) -> PathBuf {
     normal
 }
 
-/// Returns the file of the audit log. The reader of `[hub.audit]` reports mistakes in it.
-fn audit_output(checker: &Checker<'_>) -> Option<OutputFile> {
-    let table = checker.raw.values.get("hub")?.find_ref("audit")?.clone();
-    let silent = Checker { home: checker.home.clone(), mistakes: RefCell::default(), ..*checker };
-    match audit(Table::new(&silent, KeyPath::default(), table))?.output {
-        AuditOutputConfig::File { path, keep, .. } => Some(OutputFile::new("hub.audit".to_owned(), &path, keep)),
+/// Returns the file of the audit log.
+fn audit_output(audit: &AuditConfig) -> Option<OutputFile> {
+    match &audit.output {
+        AuditOutputConfig::File { path, keep, .. } => Some(OutputFile::new("hub.audit".to_owned(), path, *keep)),
         AuditOutputConfig::Stdout => None,
     }
 }
