@@ -58,11 +58,6 @@ impl Filled {
         self.0.iter_mut().zip(values).for_each(|(filled, values)| *filled |= values.iter().any(|it| !it.is_null()));
     }
 
-    fn add(&mut self, more: &Self) {
-        self.0.resize(self.0.len().max(more.0.len()), false);
-        self.0.iter_mut().zip(&more.0).for_each(|(filled, now)| *filled |= now);
-    }
-
     /// Returns the paths of columns without a value; none if no object was noted.
     pub(super) fn empty<'c>(&self, columns: impl Iterator<Item = &'c Column>) -> impl Iterator<Item = &'c FieldPath> {
         columns.zip(&self.0).filter(|(_, filled)| !**filled).filter_map(|(column, _)| match column {
@@ -70,6 +65,12 @@ impl Filled {
             Column::Cluster => None,
         })
     }
+}
+
+/// Sets the flags that others have set.
+fn unite(flags: &mut Vec<bool>, others: &[bool]) {
+    flags.resize(flags.len().max(others.len()), false);
+    flags.iter_mut().zip(others).for_each(|(flag, other)| *flag |= other);
 }
 
 impl Tally {
@@ -80,10 +81,9 @@ impl Tally {
         self.read += more.read;
         self.unreadable += more.unreadable;
         self.unkept += more.unkept;
-        self.seen.resize(self.seen.len().max(more.seen.len()), false);
-        self.seen.iter_mut().zip(more.seen).for_each(|(seen, now)| *seen |= now);
-        self.order.add(&more.order);
-        self.output.add(&more.output);
+        unite(&mut self.seen, &more.seen);
+        unite(&mut self.order.0, &more.order.0);
+        unite(&mut self.output.0, &more.output.0);
         for (value, count) in more.groups {
             if !self.groups.contains_key(&value) {
                 self.bytes += size(std::slice::from_ref(&value));

@@ -98,8 +98,7 @@ impl<'s> Job<'s> {
         let sort = (!sort.is_empty()).then(|| Columns::new(&sort));
         let columns = match &question.output {
             Output::Objects | Output::Count => None,
-            Output::Columns(columns) => Some(Columns::new(columns)),
-            Output::CountBy(column) | Output::Distinct(column) => Some(Columns::new(std::slice::from_ref(column))),
+            output => Some(Columns::new(columns_of(output))),
         };
         let keep = question.limit.filter(|_| of_objects).map(|limit| limit.get().saturating_add(1));
         let mut job = Self {
@@ -253,12 +252,8 @@ impl<'s> Job<'s> {
             }
         }
         answer.rows.iter().for_each(|row| output.note(&row.values));
-        let columns: &[Column] = match &question.output {
-            Output::Objects | Output::Count => &[],
-            Output::Columns(columns) => columns,
-            Output::CountBy(column) | Output::Distinct(column) => std::slice::from_ref(column),
-        };
-        for path in order.empty(question.order.iter().map(|(column, _)| column)).chain(output.empty(columns.iter())) {
+        let order = order.empty(question.order.iter().map(|(column, _)| column));
+        for path in order.chain(output.empty(columns_of(&question.output).iter())) {
             if !answer.unmatched.contains(path) {
                 answer.unmatched.push(path.clone());
             }
@@ -316,6 +311,14 @@ impl<'s> Job<'s> {
             answer.rows.push(Row { object, values });
         }
         Ok(())
+    }
+}
+
+fn columns_of(output: &Output) -> &[Column] {
+    match output {
+        Output::Objects | Output::Count => &[],
+        Output::Columns(columns) => columns,
+        Output::CountBy(column) | Output::Distinct(column) => std::slice::from_ref(column),
     }
 }
 

@@ -93,7 +93,6 @@ impl<'s> View<'s> {
         let (begin, rank) = (self.members.len(), self.clusters.len());
         let (mut freshness, mut memory) = (None::<Freshness>, MemoryStep::Full);
         let mut cluster = None;
-        let mut parts = Vec::new();
         for id in ids {
             let Some(partition) = snapshot.partition(*id) else { continue };
             let origin = partition.origin();
@@ -109,16 +108,12 @@ impl<'s> View<'s> {
             let trust = if can_answer { partition.freshness() } else { Freshness::Missing };
             freshness = Some(freshness.map_or(trust, |known| stalest(known, trust)));
             memory = memory.max(partition.memory());
-            parts.push(partition.part());
             self.members.push(Member { id: *id, partition, rank, can_answer, ranges });
         }
         if let Some(cluster) = cluster {
             // If no informer of the cluster covers the query, its state is unknown.
             let freshness = freshness.unwrap_or(Freshness::Missing);
-            // An informer of everything suffices.
-            let part = parts.into_iter().collect::<Option<Vec<_>>>().filter(|parts| !parts.is_empty());
-            let part = part.map(|parts| parts.join("; "));
-            let coverage = Coverage { cluster: cluster.clone(), freshness, memory, part };
+            let coverage = Coverage { cluster: cluster.clone(), freshness, memory, part: None };
             self.clusters.push(SelectedCluster { members: begin..self.members.len(), coverage });
         }
     }
@@ -164,12 +159,20 @@ impl<'s> View<'s> {
 
     /// Returns the coverage of each cluster, by name.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
-        let mut coverage: Vec<_> = self.clusters.iter().map(|selected| selected.coverage.clone()).collect();
+        let of = |selected: &SelectedCluster| Coverage { part: self.part_of(selected), ..selected.coverage.clone() };
+        let mut coverage: Vec<_> = self.clusters.iter().map(of).collect();
         if !self.expected.is_empty() {
             coverage.extend(self.expected.iter().cloned());
             coverage.sort_by(|a, b| a.cluster.cmp(&b.cluster));
         }
         coverage
+    }
+
+    /// Returns which part of a cluster its informers keep; `None` if one of them keeps everything.
+    fn part_of(&self, selected: &SelectedCluster) -> Option<String> {
+        let members = &self.members[selected.members.clone()];
+        let parts = members.iter().map(|member| member.partition.part()).collect::<Option<Vec<_>>>()?;
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
