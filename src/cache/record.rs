@@ -79,11 +79,7 @@ impl Store {
             greatest => greatest.map(next),
         };
         let until = own.filter(|_| floor >= Some(MADE_UP));
-        for id in self.joined(name) {
-            let Some(mut partition) = self.next.take(id) else { continue };
-            partition.marks = Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) };
-            self.next.put(id, partition);
-        }
+        self.mark_joined(name, |partition| Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) });
         if is_ahead {
             return Floor::at(floor);
         }
@@ -93,20 +89,27 @@ impl Store {
     /// Returns to the versions of the cluster if they are made up and all its partitions have caught up. Readers must
     /// list, since they may have made-up versions.
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
+        if partition.marks.until.is_none() || partition.marks.is_behind() {
+            return;
+        }
         let cluster = partition.origin().cluster.clone();
-        let is_any_behind = || self.next.joined_partitions(&cluster).any(|(_, other)| other.marks.is_behind());
-        if !partition.marks.has_caught_up() || is_any_behind() {
+        if self.next.joined_partitions(&cluster).any(|(_, other)| other.marks.is_behind()) {
             return;
         }
         let others = self.next.joined_partitions(&cluster).map(|(_, other)| other.marks.complete);
         let floor = others.fold(partition.marks.complete, Ord::max);
         partition.marks = Marks::new(partition.marks.complete, floor);
-        for id in self.joined(&cluster) {
-            let Some(mut other) = self.next.take(id) else { continue };
-            other.marks = Marks::new(other.marks.complete, floor);
-            self.next.put(id, other);
-        }
+        self.mark_joined(&cluster, |other| Marks::new(other.marks.complete, floor));
         self.cut(cluster, floor, false);
+    }
+
+    /// Sets the marks of the partitions of a cluster that have joined, except for the one that is being written.
+    fn mark_joined(&mut self, cluster: &ClusterName, marks_of: impl Fn(&Partition) -> Marks) {
+        for id in self.joined(cluster) {
+            let Some(mut partition) = self.next.take(id) else { continue };
+            partition.marks = marks_of(&partition);
+            self.next.put(id, partition);
+        }
     }
 
     /// Returns the read half of the window; `None` if there is none.
@@ -261,11 +264,10 @@ impl Store {
         // After a list that went back, versions that readers have may be used again for other states.
         let floor = self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1)));
         partition.marks = Marks { until: partition.marks.until, ..Marks::new(Some(list), floor) };
-        for id in self.joined(&cluster) {
-            let Some(mut other) = self.next.take(id) else { continue };
-            other.marks = Marks { until: other.marks.until, ..Marks::new(other.marks.complete, other.marks.complete) };
-            self.next.put(id, other);
-        }
+        self.mark_joined(&cluster, |other| {
+            let Marks { complete, until, .. } = other.marks;
+            Marks { until, ..Marks::new(complete, complete) }
+        });
         self.cut(cluster, floor, false);
     }
 

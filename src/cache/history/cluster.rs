@@ -193,11 +193,11 @@ impl ClusterWindow {
         if version <= self.floor.below {
             return Err(LocateError::Expired { oldest: self.floor.exact });
         }
-        if version > base && version >= MADE_UP {
-            // Of an earlier process: the cluster will not reach it.
-            return Err(LocateError::Expired { oldest: self.floor.exact });
-        }
         if version > base {
+            if version >= MADE_UP {
+                // Of an earlier process: the cluster will not reach it.
+                return Err(LocateError::Expired { oldest: self.floor.exact });
+            }
             return Err(LocateError::Future { newest: base.max(self.newest) });
         }
         if let Some(entry) = self.last_sorted(version) {

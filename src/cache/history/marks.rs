@@ -42,11 +42,6 @@ impl Marks {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
 
-    /// Returns whether the versions of the cluster are made up, and those of this partition could be used again.
-    pub(in crate::cache) fn has_caught_up(&self) -> bool {
-        self.until.is_some() && self.complete >= self.until
-    }
-
     /// Returns whether the versions must still be made up because of this partition.
     pub(in crate::cache) fn is_behind(&self) -> bool {
         self.until.is_some() && self.complete < self.until
