@@ -236,24 +236,25 @@ impl Sender<'_> {
     async fn access(&self, spec: &Value) -> Result<Value, Status> {
         let spec: AccessSpec = serde_json::from_value(spec.clone())
             .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
-        let (is_allowed, reason) = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-            (Some(wanted), None) => (self.allows(wanted).await, self.reason(wanted)),
+        let refusal = match (&spec.resource_attributes, &spec.non_resource_attributes) {
+            (Some(wanted), None) => (!self.allows(wanted).await).then(|| self.reason(wanted)),
             (None, Some(wanted)) => {
                 let is_open = OPEN_PATHS.iter().any(|open| covers(open, &wanted.path));
-                (wanted.verb.eq_ignore_ascii_case("get") && is_open, "the hub does not answer it".to_owned())
+                let is_answered = wanted.verb.eq_ignore_ascii_case("get") && is_open;
+                (!is_answered).then(|| "the hub does not answer it".to_owned())
             }
             _ => {
                 let text = "exactly one of spec.resourceAttributes and spec.nonResourceAttributes must be set";
                 return Err(Status::bad_request(text));
             }
         };
-        if is_allowed {
-            return Ok(json!({ "allowed": true }));
-        }
-        Ok(json!({ "allowed": false, "reason": reason }))
+        Ok(match refusal {
+            None => json!({ "allowed": true }),
+            Some(reason) => json!({ "allowed": false, "reason": reason }),
+        })
     }
 
-    /// Returns why a request is refused, if it is.
+    /// Returns why a request is refused.
     fn reason(&self, wanted: &ResourceAttributes) -> String {
         if !VERBS.contains(&wanted.verb.as_str()) || !wanted.subresource.is_empty() {
             return "the hub only reads objects".to_owned();
