@@ -293,7 +293,7 @@ impl Snapshot {
     }
 
     /// Returns the partitions of a cluster, in the order they were opened.
-    pub(super) fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
+    pub(crate) fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
         self.clusters.get(cluster).map_or(&[], |ids| ids)
     }
 

@@ -607,3 +607,45 @@ async fn version_change_during_downtime_sends_no_deletions() {
     assert_eq!(events, expected.map(str::to_owned).into());
     fleet.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn definition_deleted_during_downtime_deletes_its_objects_once() {
+    for by_pattern in [false, true] {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = folder.path().join("events");
+        let clusters = single(cluster_with_custom_resources(53));
+        let mut start = config(&clusters, if by_pattern { &["pods"] } else { &["pods", "gears.example.com"] });
+        if by_pattern {
+            start.resources.push(pattern("ours", "*.example.com", &["wd", "levers"], 50));
+        }
+        start.hub.state_dir = Some(state.path().to_owned());
+        start.hub.checkpoint = Duration::from_millis(200);
+        start.sinks = vec![file_sink("log", &file)];
+        let gears = Gvr::new("example.com", "v1", "gears");
+        let added = "added example.com/v1/gears/shop/one-gears".to_owned();
+        let deleted = "deleted example.com/v1/gears/shop/one-gears".to_owned();
+
+        let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+        watches(&fleet, "gears.example.com").await;
+        discovery_reaches(&fleet, DiscoveryState::Watching).await;
+        eventually("the gear", async || subjects(&file).contains(&added)).await;
+        let Fleet { mut clusters, hub, .. } = fleet;
+        hub.shutdown(Duration::from_secs(10)).await;
+        clusters["a"].unregister(&gears);
+
+        for _ in 0..2 {
+            let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+            eventually("the deletion", async || subjects(&file).contains(&deleted)).await;
+            eventually("an empty cache", async || cached(&fleet, &gears, "Kgears").await.is_empty()).await;
+            if by_pattern {
+                eventually("the informer stopped", async || informer(&fleet, "gears.example.com").await.is_none())
+                    .await;
+            }
+            fleet.ready().await;
+            let report = fleet.hub.shutdown(Duration::from_secs(10)).await;
+            assert_eq!(report.actors_left, 0, "actors leaked");
+            clusters = fleet.clusters;
+        }
+        assert_eq!(file_events(&file).iter().filter(|it| it["type"].as_str().unwrap().contains("deleted")).count(), 1);
+    }
+}

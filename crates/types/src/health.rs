@@ -1,7 +1,7 @@
 //! Health of one informer: counters and states, written by its actors and readable from any thread at any time.
 
 use std::sync::atomic::{
-    AtomicI64, AtomicU8, AtomicU64,
+    AtomicBool, AtomicI64, AtomicU8, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, OnceLock};
@@ -108,6 +108,7 @@ pub struct InformerHealth {
     phase: AtomicU8,
     synced: AtomicU8,
     answers: AtomicU8,
+    defined: AtomicBool,
     stale_since: AtomicI64,
     last_event: AtomicI64,
     last_heard: AtomicI64,
@@ -166,6 +167,7 @@ impl InformerHealth {
             self.set_version(version.as_ref().clone());
         }
         self.floor.store(before.floor.load_full());
+        self.defined.store(before.is_defined(), Relaxed);
         self.set_stored(before.stored());
         if before.has_synced() {
             self.set_synced();
@@ -388,6 +390,17 @@ impl InformerHealth {
     #[must_use]
     pub fn watch_stored(&self) -> Watcher<Option<ResourceVersion>> {
         self.stored.subscribe()
+    }
+
+    /// Records that the cluster has a CRD of the informer's resource.
+    pub fn set_defined(&self) {
+        self.defined.store(true, Relaxed);
+    }
+
+    /// Returns whether the cluster has, or had, a CRD of the informer's resource. `false` if not yet known.
+    #[must_use]
+    pub fn is_defined(&self) -> bool {
+        self.defined.load(Relaxed)
     }
 
     /// Sets what the informer leaves out of its objects, for people: `metadata only`, `without data`.

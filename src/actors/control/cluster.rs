@@ -82,8 +82,6 @@ struct RequestState {
     /// Whether the next lookup waits because the cluster did not answer, and whether that wait may be cut short.
     unanswered: bool,
     haste: EarlyRetry,
-    /// Whether discovery has seen a definition of the resource.
-    was_defined: bool,
 }
 
 impl RequestState {
@@ -182,6 +180,7 @@ impl ClusterActor {
         key: &RequestKey,
         resource: &ApiResource,
         moved_from: Option<ApiResource>,
+        mode: WatchMode,
         ctx: &mut Context<Self>,
     ) {
         if !self.watches(key, resource) {
@@ -203,7 +202,7 @@ impl ClusterActor {
             watch_errors: Arc::clone(&request.watch_errors),
             outcomes: ctx.address().recipient(),
             recovery: self.recovery.clone(),
-            mode: WatchMode::Active,
+            mode,
             moved_from: moved_from.map(Arc::new),
         };
         let informer = Informer { address: None, parts, number: 0 };
@@ -332,7 +331,6 @@ impl ClusterActor {
             lookup: 0,
             unanswered: false,
             haste: EarlyRetry::default(),
-            was_defined: false,
         };
         self.requests.insert(Arc::new(key.clone()), Box::new(state));
         self.resolve(&key, ctx);

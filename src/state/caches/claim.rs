@@ -32,6 +32,9 @@ pub(super) fn saved(
     if let Some(floor) = header.floor {
         health.set_floor(floor);
     }
+    if header.defined {
+        health.set_defined();
+    }
     let is_same = claim.settings != 0 && claim.settings == header.settings;
     SavedPartition {
         origin: Arc::new(Origin {

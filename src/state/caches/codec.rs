@@ -3,7 +3,8 @@
 //! ```text
 //! 1 file        group, version, resource, kind, namespaced, view
 //! 2 dictionary  id, bytes
-//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, if there is one
+//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, or no version, and then defined;
+//!               ends before the first of these that is not needed
 //! 4 objects     partition, length of heads, heads (zstd), bodies end to end
 //! 5 removed     partition, keys
 //! 6 dropped     partition
@@ -52,6 +53,8 @@ pub struct PartitionHeader {
     /// Version that a list must not be older than, if newer than `version` or that is unknown. The informer had read up to
     /// here, and its readers may know of deletions up to here.
     pub floor: Option<ResourceVersion>,
+    /// Whether the cluster had a CRD of the resource. If it has none at the next start, the objects are deleted.
+    pub defined: bool,
 }
 
 impl PartitionHeader {
@@ -158,9 +161,12 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
     for reader in &header.readers {
         put_block(reader.as_bytes(), out);
     }
-    // Not in files of earlier builds, which also ignore it.
-    if let Some(floor) = &header.floor {
-        put_version(floor, out);
+    // Not in files of earlier builds, which ignore bytes that they do not know.
+    if header.floor.is_some() || header.defined {
+        put_version(header.floor.as_ref().unwrap_or(&ResourceVersion::new("")), out);
+    }
+    if header.defined {
+        out.push(1);
     }
 }
 
@@ -302,7 +308,9 @@ impl<'b> Bytes<'b> {
         let (synced, alive, written) = (self.flag()?, self.time()?, self.time()?);
         let readers = (0..self.number()?).map(|_| self.text().map(ToOwned::to_owned)).collect::<Option<_>>()?;
         let floor = if self.0.is_empty() { None } else { Some(self.version()?) };
-        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers, floor })
+        let floor = floor.filter(|version| !version.is_empty());
+        let defined = !self.0.is_empty() && self.flag()?;
+        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers, floor, defined })
     }
 }
 

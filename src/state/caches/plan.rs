@@ -125,6 +125,7 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
         written: now,
         readers: readers.clone(),
         floor: floor_of(partition),
+        defined: partition.health().is_defined(),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::cache::write_half::WriteHalf;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use crate::cache::{Partition, PartitionId, SavedPartition};
+use crate::cache::{Partition, PartitionId, SavedPartition, Snapshot};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, InformerHealth, Origin, PackedTotals, Scope, StoredObject, View,
 };
@@ -97,6 +97,17 @@ impl CacheDirectory {
                 .extend(partitions.map(|(_, partition)| (snapshot.resource().clone(), Arc::clone(partition.health()))));
         }
         if found.len() == 1 { found.pop() } else { None }
+    }
+
+    /// Returns a cluster's resources and scopes that were restored from disk, and that no informer has opened.
+    pub(in crate::actors) fn restored_resources(&self, cluster: &ClusterName) -> Vec<(ApiResource, Scope)> {
+        let is_restored = |partition: &&Partition| partition.restored().is_some_and(|restored| restored.is_fresh());
+        let restored = |(_, snapshot): ((Gvr, View), Arc<Snapshot>)| {
+            let partitions = snapshot.partitions_of(cluster).iter().filter_map(|id| snapshot.partition(*id));
+            let scopes = partitions.filter(is_restored).map(|partition| partition.origin().scope.clone());
+            scopes.map(|scope| (snapshot.resource().clone(), scope)).collect::<Vec<_>>()
+        };
+        self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
     /// Moves the objects of the informer with this `health` to the partition `to`, in the cache of `to`'s resource.

@@ -7,7 +7,7 @@ use actix::prelude::*;
 
 use crate::actors::control::cluster::failure_log::kind_of;
 use crate::actors::control::cluster::{ClusterActor, RequestKey, RequestState, informer_key_of};
-use crate::actors::control::messages::Resolved;
+use crate::actors::control::messages::{Resolved, WatchMode};
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::resource_request::ResourceRequest;
@@ -246,7 +246,7 @@ impl ClusterActor {
             request.watch_errors = Arc::clone(&known.parts.watch_errors);
             self.attach_all();
         } else {
-            self.start_informer(key, &resource, moved_from, ctx);
+            self.start_informer(key, &resource, moved_from, WatchMode::Active, ctx);
         }
         let resolved = Resolved { cluster: self.parts.name.clone(), wanted: key.0.clone(), resource };
         detach(self.parts.registry.send(resolved));

@@ -119,6 +119,31 @@ impl ClusterActor {
         }
     }
 
+    /// Requests restored resources of patterns that the cluster no longer offers, so that they are treated as any other
+    /// resource that is absent.
+    pub(super) fn request_restored(&mut self, ctx: &mut Context<Self>) {
+        let Some(seen) = self.discovery.seen().filter(|_| !self.discovery.patterns.is_empty()).cloned() else { return };
+        for (resource, scope) in self.env.caches.restored_resources(&self.parts.name) {
+            let is_known = |(key, request): (&Arc<RequestKey>, &Box<RequestState>)| {
+                let known = request.resolved.as_ref().or(request.restored.as_ref());
+                key.1 == scope && known.is_some_and(|known| known.gvr == resource.gvr)
+            };
+            let wanted = request_by_name(&resource);
+            let is_offered = matches!(&wanted, ResourceRequest::Written(written)
+                if !matches!(seen.catalogue.find(written), ResourceLookup::Nothing));
+            if is_offered || self.requests.iter().any(is_known) {
+                continue;
+            }
+            let is_of = |(_, known): &(&User, &RequestedPattern)| {
+                known.pattern.may_have(&resource.gvr) && known.scopes.contains(&scope)
+            };
+            if let Some((user, known)) = self.discovery.patterns.iter().find(is_of) {
+                let (user, options) = (user.clone(), known.options.clone());
+                self.request_informer(RequestInformer { user, wanted, scope, options, watch_errors: None }, ctx);
+            }
+        }
+    }
+
     /// Returns the resources that configuration entries name; these are not assigned to patterns.
     fn named_resources(&self) -> BTreeSet<(SmolStr, SmolStr)> {
         let by_name = self.requests.iter().filter(|(_, request)| {

@@ -169,9 +169,17 @@ impl ClusterActor {
             ResourceRequest::Matching(_) => return,
         };
         if let (Some(resolved), Some(definitions)) = (&request.resolved, &seen.definitions) {
-            request.was_defined |= definitions.contains(&definition_of(&resolved.gvr));
+            if definitions.contains(&definition_of(&resolved.gvr)) {
+                request.health.set_defined();
+            }
         }
-        let decision = decide_watch(&written, request.resolved.as_ref(), request.was_defined, &seen);
+        let was_defined = request.health.is_defined();
+        let decision = decide_watch(&written, request.resolved.as_ref(), was_defined, &seen);
+        if let (WatchDecision::Rest { .. }, Some(restored)) = (&decision, &request.restored)
+            && let WatchDecision::Rest { gone: true, why } = decide_watch(&written, Some(restored), was_defined, &seen)
+        {
+            return self.delete_restored(key, why, ctx);
+        }
         match decision {
             WatchDecision::Unknown => {}
             WatchDecision::Watch(found) => self.watch(key, found, ctx),
@@ -203,6 +211,17 @@ impl ClusterActor {
         if let Some(address) = &informer.address {
             detach(address.send(WatchMode::Active));
         }
+    }
+
+    /// Deletes the restored objects of a resource whose definition was deleted while the hub was down.
+    fn delete_restored(&mut self, key: &RequestKey, why: String, ctx: &mut Context<Self>) {
+        let Some(request) = self.requests.get_mut(key) else { return };
+        let Some(restored) = request.restored.take() else { return };
+        request.resolved = Some(restored.clone());
+        request.lookup = 0;
+        // Idle at first, so that the deletions are completed before the informer counts as unused.
+        self.start_informer(key, &restored, None, WatchMode::IdleKeep, ctx);
+        self.set_idle(key, true, why, ctx);
     }
 
     /// Stops list and watch of a resource that the cluster does not offer.
@@ -306,7 +325,7 @@ impl ClusterActor {
     fn restart_informer(&mut self, key: &RequestKey, gone: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         let Some(request) = self.requests.get_mut(key) else { return };
-        (request.resolved, request.health, request.was_defined) = (None, InformerHealth::new(), false);
+        (request.resolved, request.health) = (None, InformerHealth::new());
         let is_used = self.requests.keys().any(|key| self.informer_key(key).as_ref() == Some(&from));
         if is_used {
             let key = key.clone();
@@ -350,6 +369,7 @@ impl Handler<DiscoveryReport> for ClusterActor {
         self.discovery.view = report.view;
         if let Some(seen) = report.seen {
             self.discovery.seen = Some(seen);
+            self.request_restored(ctx);
             self.reconcile(ctx);
             self.attach_all();
         }
