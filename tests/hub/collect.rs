@@ -236,6 +236,24 @@ async fn killed_collectors_lose_and_double_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_restored_from_a_backup_between_two_collectors_is_listed() {
+    let (services, clusters) = (services(25, Faults::NONE), cluster(25, 20));
+    let backup = clusters["c0"].with_world(|world| world.clone());
+    let mut changes = Churn::new(25);
+    let first = Process::start("first", &services, &clusters).await;
+    owned_by(&[&first]).await;
+    follows(&services, &clusters, &first).await;
+    churn(&clusters, &mut changes, 30);
+    follows(&services, &clusters, &first).await;
+    first.end().await;
+    clusters["c0"].with_world(|world| *world = backup);
+    let second = Process::start("second", &services, &clusters).await;
+    follows(&services, &clusters, &second).await;
+    assert_eq!(log(&services).2, 2, "both collectors have listed");
+    second.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn collector_that_is_cut_off_gives_the_cluster_up() {
     let (services, clusters, mut changes) = (services(3, Faults::NONE), cluster(3, 40), Churn::new(3));
     let first = Process::start("first", &services, &clusters).await;

@@ -262,6 +262,48 @@ async fn objects_deleted_behind_an_expired_version_arrive_once_as_tombstones() {
 }
 
 /// Copies the state directory at one moment, as a killed process would leave it.
+/// Replaces a cluster's etcd by a backup, and creates the pod again that was created first after it.
+fn restore(bed: &Testbed, backup: World) -> ObjectKey {
+    bed.clusters["c0"].with_world(|world| {
+        *world = backup;
+        world.create_pod().unwrap()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart() {
+    for is_running in [true, false] {
+        let bed = Testbed::new(1, 20);
+        let backup = bed.clusters["c0"].with_world(|world| world.clone());
+        let mut running = bed.start().await;
+        running.converged(&bed).await;
+        running.logged(&running.durable, "synced c0").await;
+        let (deleted, mut created) = (bed.first_key("c0"), Vec::new());
+        bed.delete("c0", &deleted);
+        created.extend((0..30).map(|_| bed.create("c0")));
+        running.converged(&bed).await;
+        let after = if is_running {
+            bed.clusters["c0"].stop().await;
+            let after = restore(&bed, backup);
+            bed.clusters["c0"].restart().await;
+            after
+        } else {
+            running.checkpointed().await;
+            running.stop().await;
+            let after = restore(&bed, backup);
+            running = bed.start().await;
+            after
+        };
+        running.converged(&bed).await;
+        running.logged(&running.durable, &format!("+c0/{deleted}")).await;
+        running.logged(&running.durable, &format!("~c0/{after}")).await;
+        for gone in created.iter().filter(|created| **created != after) {
+            running.logged(&running.durable, &format!("†c0/{gone}")).await;
+        }
+        running.stop().await;
+    }
+}
+
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

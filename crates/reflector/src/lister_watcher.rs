@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
@@ -97,6 +98,9 @@ impl From<Vec<WatchItem>> for WatchBatch {
 /// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
+/// Chunks that are read at most of a list of one object.
+const MAX_CHUNKS: usize = 64;
+
 /// The port to one resource of one cluster.
 ///
 /// # Contract
@@ -109,6 +113,23 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
 
     /// Opens a watch. The future resolves when the head of the answer has arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
+
+    /// Returns the current version, if the source has one that never decreases unless its data was restored from a backup.
+    ///
+    /// By default, the version of a list of one object. A server that ignores the limit is read for a while, then `None`.
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        let request = ListRequest { version: VersionMatch::MostRecent, limit: Some(1), continue_token: None };
+        let listing = self.list(request);
+        Box::pin(async move {
+            let mut chunks = listing.await?.take(MAX_CHUNKS);
+            while let Some(chunk) = chunks.next().await {
+                if let ListChunk::End { version, .. } = chunk? {
+                    return Ok(Some(version));
+                }
+            }
+            Ok(None)
+        })
+    }
 
     /// Returns the encoding of the last answer, or of the next request if that will be another one. `None` before the
     /// first answer, and if there are no encodings.

@@ -25,6 +25,10 @@
 //!                 Err(error) => reflector.on_list_error(&error, clock::now()),
 //!             }
 //!         }
+//!         Step::Check => {
+//!             let current = source.current_version().await;
+//!             reflector.on_checked(current.as_ref(), clock::now());
+//!         }
 //!         Step::Watch { request } => {
 //!             if request.initial_events { emit(Change::ReplaceBegin) }
 //!             let opened = clock::now();
@@ -66,6 +70,8 @@
 //! - A list has bounds ([`ListBounds`](super::ListBounds)), and ends if its continue tokens form a cycle.
 //! - If a cluster answers one request again, the waits of its other reflectors are cut short ([`Reflector::hurry`]).
 //! - A watch that ends without a known version is followed by a list. Another watch without a version would miss deletions.
+//! - Before a watch is reopened after a failure, or from a saved state, the server's current version is read. If it is older
+//!   than the known one, an etcd was restored from a backup, and a list follows. client-go's watch stays open and silent.
 //! - 401, 403 and 404 are retried slowly, and the reason stays visible. A forbidden watch does not relist repeatedly.
 
 use std::fmt;
@@ -79,6 +85,8 @@ use informer_hub_codec::{ErrorClass, SourceError, WatchItem};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
+#[path = "machine_check.rs"]
+mod check;
 #[path = "machine_ends.rs"]
 mod ends;
 
@@ -137,6 +145,8 @@ enum State {
     List(Listing),
     /// A streaming list. After its initial events it is a watch.
     Stream(Watching),
+    /// The server's version is read before a watch is reopened.
+    Check,
     Watch(Watching),
 }
 
@@ -154,6 +164,8 @@ pub struct Reflector {
     floor: Option<ResourceVersion>,
     /// Whether the server reported that it cannot serve `last_version`.
     version_unavailable: bool,
+    /// Whether the server may have gone back to an older version since `last_version` was read.
+    unchecked: bool,
     /// Whether a list at version 0 came in pages, so the apiserver has no watch cache.
     paginated: bool,
     streaming_banned_until: Option<Instant>,
@@ -186,6 +198,7 @@ impl Reflector {
             last_version: None,
             floor: None,
             version_unavailable: false,
+            unchecked: false,
             paginated: false,
             streaming_banned_until: None,
             broken_streams: 0,
@@ -201,20 +214,10 @@ impl Reflector {
         self.last_version = Some(version);
     }
 
-    /// Continues from a saved state that is complete at `version`: watches from there, and lists only if the server cannot
-    /// serve it. Does nothing if the version is empty or "0".
-    pub fn resume_watch(&mut self, version: ResourceVersion, now: Instant) {
-        if version.is_any() {
-            return;
-        }
-        self.last_version = Some(version);
-        self.state = State::Watch(self.watching(now, false));
-    }
-
     /// Returns whether a list is in progress, possibly by an open streaming watch.
     #[must_use]
     pub fn is_listing(&self) -> bool {
-        !matches!(self.state, State::Watch(_))
+        !matches!(self.state, State::Watch(_) | State::Check)
     }
 
     /// Returns the last version read: client-go's `LastSyncResourceVersion`.
@@ -253,6 +256,7 @@ impl Reflector {
                 step
             }
             State::List(list) => list.step(),
+            State::Check => Step::Check,
             State::Stream(watching) | State::Watch(watching) => self.watch_step(watching),
         }
     }
@@ -322,7 +326,7 @@ impl Reflector {
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
             State::Stream(watching) | State::Watch(watching) => Some(watching.deadline),
-            State::Relist | State::List(_) => None,
+            State::Relist | State::List(_) | State::Check => None,
         }
     }
 
@@ -411,7 +415,7 @@ impl Reflector {
         match &self.state {
             State::Stream(watching) if watching.initial => self.on_stream_broken(class, now),
             State::Stream(_) | State::Watch(_) => self.on_plain_end(class, events, lasted, now),
-            State::Relist | State::List(_) => {}
+            State::Relist | State::List(_) | State::Check => {}
         }
     }
 
@@ -424,6 +428,7 @@ impl Reflector {
         self.last_version = Some(version);
         self.floor = None;
         self.version_unavailable = false;
+        self.unchecked = false;
         self.broken_streams = 0;
         self.bad_watches = 0;
     }
@@ -472,7 +477,7 @@ impl Reflector {
     }
 
     fn watching(&mut self, now: Instant, initial: bool) -> Watching {
-        let timeout = jittered(self.options.min_watch_timeout, &mut *self.random);
+        let timeout = jittered(self.shortest_watch(), &mut *self.random);
         let ordered = !initial && self.last_version.as_ref().is_some_and(|version| !version.is_any());
         let stall = self.options.stall;
         let due = now + timeout + stall.watch_slack;

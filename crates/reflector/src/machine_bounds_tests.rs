@@ -31,7 +31,7 @@ fn successor_lists_nothing_older_than_predecessor_read() {
 fn list_is_not_older_than_delivered_version() {
     let mut rig = Rig::listing();
     rig.reflector.resume(version("9"));
-    rig.reflector.resume_watch(version("5"), rig.now);
+    rig.reflector.resume_watch(version("5"));
     assert_eq!(rig.watch(), (since("5"), false));
     rig.reflector.relist();
     assert_eq!(rig.list().0, since("9"));
@@ -39,7 +39,7 @@ fn list_is_not_older_than_delivered_version() {
     assert_eq!(rig.watch(), (since("12"), false));
     let mut rig = Rig::streaming();
     rig.reflector.resume(version("9"));
-    rig.reflector.resume_watch(version("5"), rig.now);
+    rig.reflector.resume_watch(version("5"));
     rig.reflector.relist();
     assert_eq!(rig.watch(), (since("9"), true));
 }
@@ -231,6 +231,7 @@ fn working_watch_resets_bad_watches() {
         rig.watch();
         rig.reflector.on_watch_end(Err(&error(ErrorClass::Transient)), events, lasted, rig.now);
         rig.waits();
+        rig.pass_check();
         assert_eq!(matches!(rig.step(), Step::Watch { .. }), well, "{events} events in {lasted:?}");
     }
 }
@@ -354,6 +355,13 @@ proptest::proptest! {
             match (rig.step(), class) {
                 (Step::List { .. }, Some(class)) => { rig.list_fails(class); unhappy += 1; }
                 (Step::Watch { .. }, Some(class)) => { rig.watch_fails(class); unhappy += 1; }
+                (Step::Check, Some(class)) => {
+                    rig.reflector.on_checked(Err(&error(class)), rig.now);
+                    unhappy += 1;
+                }
+                (Step::Check, None) => {
+                    rig.reflector.on_checked(Ok(Some(&version(&choice.to_string()))), rig.now);
+                }
                 (Step::List { .. }, None) => { rig.page("10", (choice % 2 == 0).then_some("t")); unhappy = 0; }
                 (Step::Watch { .. }, None) => {
                     rig.item(&bookmark("12", choice % 2 == 0));
@@ -365,6 +373,7 @@ proptest::proptest! {
             proptest::prop_assert!(unhappy <= 4, "{unhappy} failures in a row without a wait");
         }
         rig.waits();
+        rig.pass_check();
         if let Step::List { .. } = rig.step() {
             rig.page("20", None);
         } else {

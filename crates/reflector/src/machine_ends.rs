@@ -62,7 +62,12 @@ impl Reflector {
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
         let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_any());
         // A new watch without a version would miss deletions since the last one.
-        self.state = if resumes { State::Watch(self.watching(now, false)) } else { State::Relist };
+        self.unchecked |= class.is_some_and(ErrorClass::is_unreachable);
+        self.state = match resumes {
+            true if self.unchecked => State::Check,
+            true => State::Watch(self.watching(now, false)),
+            false => State::Relist,
+        };
         if lasted >= SHORT_WATCH {
             self.early_retry = EarlyRetry::default();
         }

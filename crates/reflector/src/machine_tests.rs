@@ -10,6 +10,8 @@ use informer_hub_types::{Labels, ObjectKey, StoredObject, StoredObjectParts, Uid
 
 #[path = "machine_bounds_tests.rs"]
 mod bounds;
+#[path = "machine_check_tests.rs"]
+mod check;
 #[path = "machine_list_tests.rs"]
 mod list;
 #[path = "machine_progress_tests.rs"]
@@ -97,7 +99,16 @@ impl Rig {
         }
     }
 
+    /// Reports that the server has not gone back, if the reflector checks that.
+    fn pass_check(&mut self) {
+        if let Step::Check = self.step() {
+            self.reflector.on_checked(Ok(Some(&version("1000"))), self.now);
+        }
+    }
+
+    /// Returns the next watch, after a check.
     fn watch(&mut self) -> (VersionMatch, bool) {
+        self.pass_check();
         match self.step() {
             Step::Watch { request } => (request.version, request.initial_events),
             other => panic!("expected a watch, not {other:?}"),

@@ -110,6 +110,8 @@ pub enum Step {
         /// Whether this begins a list. An incomplete list before it is void.
         fresh: bool,
     },
+    /// Ask for the current version, before a watch is reopened.
+    Check,
     /// Open a watch. With `initial_events` it begins a list.
     Watch {
         /// The request.

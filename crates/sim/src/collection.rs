@@ -56,7 +56,7 @@ pub(super) struct Cursor(u64);
 pub(super) struct Expired;
 
 /// Objects of one resource with their history.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Collection {
     def: ResourceDef,
     /// Cluster version at creation. Distinguishes two collections of the same resource.

@@ -14,7 +14,7 @@ use informer_hub_types::{Gvr, ObjectKey};
 const REMOVED: usize = 16;
 
 /// Definitions and states of custom resources in a world, without their objects.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     /// Additional served versions, each with the version its objects are stored as.
     served: BTreeMap<Gvr, Gvr>,

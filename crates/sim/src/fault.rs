@@ -90,6 +90,8 @@ pub enum When {
     Watch,
     /// A watch with `sendInitialEvents`.
     Streaming,
+    /// A list of one object, for the current version. No other rule but `Any` strikes it.
+    Check,
     /// Discovery and health.
     Discovery,
 }
@@ -97,6 +99,8 @@ pub enum When {
 /// Kind of a parsed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
+    /// A list of one object, for the current version.
+    Check,
     List,
     Continue,
     Watch,
@@ -112,6 +116,7 @@ impl When {
             Self::Continue => kind == RequestKind::Continue,
             Self::Watch => matches!(kind, RequestKind::Watch | RequestKind::Streaming),
             Self::Streaming => kind == RequestKind::Streaming,
+            Self::Check => kind == RequestKind::Check,
             Self::Discovery => kind == RequestKind::Discovery,
         }
     }

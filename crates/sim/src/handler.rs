@@ -94,6 +94,7 @@ async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) 
     let signals = is_signal(&request.def.api.gvr);
     match kind {
         _ if signals => &counters.signals,
+        RequestKind::Check => &counters.checks,
         RequestKind::List | RequestKind::Continue | RequestKind::Discovery => &counters.lists,
         RequestKind::Watch | RequestKind::Streaming => &counters.watches,
     }
@@ -106,7 +107,7 @@ async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) 
     }
     let answer = match kind {
         RequestKind::Watch | RequestKind::Streaming => watch(&shared, link, &request, kind, fault),
-        RequestKind::List | RequestKind::Continue | RequestKind::Discovery => {
+        RequestKind::Check | RequestKind::List | RequestKind::Continue | RequestKind::Discovery => {
             ListSource::open(&shared, &request, &mut fault)
                 .map(|source| respond(&shared, link, &request, source, fault))
         }

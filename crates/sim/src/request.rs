@@ -82,11 +82,17 @@ impl ObjectsRequest {
         no_such_page(&self.def.api.gvr)
     }
 
+    /// Returns whether the request only asks for the current version.
+    fn is_check(&self) -> bool {
+        self.query.get("limit") == "1" && self.query.get("resourceVersion").is_empty()
+    }
+
     pub(super) fn kind(&self) -> RequestKind {
         let watch = self.query.flag("watch");
         match (watch, self.query.flag("sendInitialEvents"), self.query.get("continue").is_empty()) {
             (true, true, _) => RequestKind::Streaming,
             (true, false, _) => RequestKind::Watch,
+            (false, _, true) if self.is_check() => RequestKind::Check,
             (false, _, true) => RequestKind::List,
             (false, _, false) => RequestKind::Continue,
         }

@@ -101,7 +101,9 @@ pub struct Stats {
     pub unchanged: u64,
     /// Lists and watches of definitions and API services, which no other counter includes.
     pub signals: u64,
-    /// List pages.
+    /// Lists of one object, for the current version.
+    pub checks: u64,
+    /// Other list pages.
     pub lists: u64,
     /// Watches, streaming or not.
     pub watches: u64,
@@ -127,6 +129,7 @@ pub(super) struct Counters {
     pub(super) documents: AtomicU64,
     pub(super) unchanged: AtomicU64,
     pub(super) signals: AtomicU64,
+    pub(super) checks: AtomicU64,
     pub(super) lists: AtomicU64,
     pub(super) watches: AtomicU64,
     pub(super) streaming: AtomicU64,
@@ -145,6 +148,7 @@ impl Counters {
             documents: self.documents.load(Relaxed),
             unchanged: self.unchanged.load(Relaxed),
             signals: self.signals.load(Relaxed),
+            checks: self.checks.load(Relaxed),
             lists: self.lists.load(Relaxed),
             watches: self.watches.load(Relaxed),
             streaming: self.streaming.load(Relaxed),

@@ -47,8 +47,9 @@ impl Default for WorldConfig {
 /// All resources of one cluster, under one rising resourceVersion.
 ///
 /// Synchronous and without I/O. Equal seeds and equal calls produce equal worlds, byte for byte. If the resource or the
-/// object does not exist, operations return `None` or `false` and change nothing.
-#[derive(Debug)]
+/// object does not exist, operations return `None` or `false` and change nothing. A clone that replaces its original later
+/// is an etcd that was restored from a backup.
+#[derive(Clone, Debug)]
 pub struct World {
     rng: StdRng,
     version: u64,

@@ -144,7 +144,7 @@ impl Driver {
             machine.resume(version.as_ref().clone());
         }
         if let Some(version) = parts.resume.take() {
-            machine.resume_watch(version, clock::now());
+            machine.resume_watch(version);
         }
         let recovery_watcher = parts.recovery.subscribe();
         let is_first = parts.health.lists.load(Relaxed) == 0;
@@ -178,6 +178,7 @@ impl Driver {
                 }
                 // Boxed, because an informer watches for much longer than it lists.
                 Step::List { request, fresh } => Box::pin(self.list(request, fresh)).await,
+                Step::Check => Box::pin(self.check()).await,
                 Step::Watch { request } => self.watch(request).await,
             };
             if let Err(FifoGone) = done {
@@ -292,6 +293,29 @@ impl Driver {
     }
 
     // === watch ===
+
+    /// Reads the cluster's version before a watch is reopened.
+    async fn check(&mut self) -> Result<(), FifoGone> {
+        self.clear_recovery();
+        let limit = self.parts.options.stall.watch_head;
+        let current = within(limit, "list of one object: no answer", self.parts.source.current_version()).await;
+        match &current {
+            Ok(_) => self.note_answer(),
+            Err(error) => self.show_failure(error),
+        }
+        self.machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+        if self.machine.is_listing() {
+            let Origin { cluster, resource, .. } = &*self.parts.origin;
+            let known = self.machine.last_version().map(ToString::to_string);
+            let current = current.ok().flatten().map(|version| version.to_string());
+            tracing::warn!(
+                %cluster, resource = %resource.gvr, current, known,
+                "the cluster's version is older than the cached one, so its etcd was restored; listing again"
+            );
+            self.relists_for = ListReason::TooLarge;
+        }
+        Ok(())
+    }
 
     async fn watch(&mut self, request: WatchRequest) -> Result<(), FifoGone> {
         self.listing = None;

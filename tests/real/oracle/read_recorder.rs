@@ -219,6 +219,10 @@ impl ListerWatcher for Recorded<(Kind, Arc<dyn ListerWatcher>)> {
         .boxed()
     }
 
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        self.inner.1.current_version()
+    }
+
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         let (kind, recorder) = (self.inner.0, self.recorder.clone());
         let mut listing = request.initial_events;

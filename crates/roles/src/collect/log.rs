@@ -45,8 +45,13 @@ impl SourceLog {
         Self { session, partition, decoder: Mutex::new(decoder), state }
     }
 
-    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list.
-    pub(super) async fn begin(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
+    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list, and is not newer than
+    /// `current`, the cluster's version.
+    pub(super) async fn begin(
+        &self,
+        version: &VersionMatch,
+        current: Option<&ResourceVersion>,
+    ) -> Result<Option<Restored>, SourceError> {
         let shared = &self.session.shared;
         let (open, suspect) = {
             let state = self.state.lock();
@@ -73,7 +78,10 @@ impl SourceLog {
                 return Err(self.refused(&error));
             }
         };
-        let usable = restored.state.complete && restored.state.resume.as_ref().is_some_and(|at| serves(at, version));
+        let is_ahead =
+            |at: &ResourceVersion| current.is_some_and(|current| !current.is_any() && at.newer_than(current));
+        let serves = |at: &ResourceVersion| serves(at, version) && !is_ahead(at);
+        let usable = restored.state.complete && restored.state.resume.as_ref().is_some_and(serves);
         {
             let mut state = self.state.lock();
             let mut known = restored.state.clone();

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -20,6 +21,10 @@ use super::recording::WatchState;
 use super::session::Session;
 use super::{list, watch};
 use crate::listed;
+use crate::restore::Restored;
+
+/// Maximum wait for the cluster's version, when a partition is taken over.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// See the [module documentation](self).
 pub(super) struct CollectingSource {
@@ -43,7 +48,7 @@ impl ListerWatcher for CollectingSource {
         let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&self.log));
         Box::pin(async move {
             if request.continue_token.is_none() {
-                if let Some(restored) = log.begin(&request.version).await? {
+                if let Some(restored) = begin(&*inner, &log, &request.version).await? {
                     return Ok(list::restored(log, restored));
                 }
                 log.reset().await?;
@@ -57,7 +62,7 @@ impl ListerWatcher for CollectingSource {
         let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&self.log));
         Box::pin(async move {
             if request.initial_events {
-                if let Some(restored) = log.begin(&request.version).await? {
+                if let Some(restored) = begin(&*inner, &log, &request.version).await? {
                     let version = VersionMatch::NotOlderThan(restored.state.resume.clone().unwrap_or_else(none));
                     let request = WatchRequest { version, initial_events: false, ..request };
                     let initial = listed::initial_events(list::restored(Arc::clone(&log), restored));
@@ -73,6 +78,10 @@ impl ListerWatcher for CollectingSource {
         })
     }
 
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        self.inner.current_version()
+    }
+
     fn encoding(&self) -> Option<EncodingInUse> {
         self.inner.encoding()
     }
@@ -81,6 +90,18 @@ impl ListerWatcher for CollectingSource {
         self.log.decoder.lock().trim();
         self.inner.trim();
     }
+}
+
+/// Returns the state of the log, unless the cluster's version is older: its etcd was restored from a backup.
+async fn begin(
+    inner: &dyn ListerWatcher,
+    log: &SourceLog,
+    version: &VersionMatch,
+) -> Result<Option<Restored>, SourceError> {
+    // A cluster that does not answer may be served from the log.
+    let reading = tokio::time::timeout(CHECK, inner.current_version()).await;
+    let current = reading.ok().and_then(Result::ok).flatten();
+    log.begin(version, current.as_ref()).await
 }
 
 fn none() -> ResourceVersion {

@@ -77,6 +77,11 @@ impl ListerWatcher for ServingSource {
         })
     }
 
+    /// The list of a log may be older than what was read of it.
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     fn trim(&self) {
         self.0.decoder.lock().trim();
     }

@@ -222,6 +222,18 @@ impl ListerWatcher for ClusterSource {
         })
     }
 
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        let cluster = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::time::sleep(Duration::from_millis(5).mul_f64(rng::unit())).await;
+            if cluster.fails() {
+                return failed(ErrorClass::Transient);
+            }
+            let at = cluster.state.lock().version();
+            Ok(Some(version(at)))
+        })
+    }
+
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         let cluster = Arc::clone(&self.0);
         Box::pin(async move {

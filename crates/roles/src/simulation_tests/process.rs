@@ -125,6 +125,10 @@ pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &
                 }
                 list(source, &mut machine, request, &mut listed, caches, name).await;
             }
+            Step::Check => {
+                let current = source.current_version().await;
+                machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+            }
             Step::Watch { request } => watch(source, &mut machine, request, &mut listed, caches, name).await,
         }
     }

@@ -74,6 +74,12 @@ pub(super) async fn watch_names(
                 if names.receiver.connected() { Ok(()) } else { Err(ReceiverStopped) }
             }
             Step::List { request, fresh } => names.list(request, fresh).await,
+            Step::Check => {
+                let reading = names.source.current_version();
+                let current = within(names.stall.watch_head, "list of one object: no answer", reading).await;
+                names.machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+                Ok(())
+            }
             Step::Watch { request } => names.watch(request).await,
         };
         if done.is_err() {

@@ -1,0 +1,62 @@
+//! The check of a server's version before a watch is reopened.
+//!
+//! If an etcd is restored from a backup, its versions go back, and kube-apiserver accepts a watch from a version that it
+//! has not reached: it stays open, and is silent until the versions are reached again. So the changes of the restore would
+//! never be seen. The driver reads the current version with
+//! [`current_version`](crate::ListerWatcher::current_version).
+
+use std::time::Duration;
+
+use super::{Reflector, State};
+use informer_hub_codec::{ErrorClass, SourceError};
+use informer_hub_types::ResourceVersion;
+use informer_hub_types::clock::Instant;
+
+/// Timeout of a watch that could not be checked; drawn from `[t, 2t)`. The check is repeated when it ends.
+const UNCHECKED_WATCH: Duration = Duration::from_secs(60);
+
+impl Reflector {
+    /// Continues from a saved state that is complete at `version`: watches from there, and lists only if the server cannot
+    /// serve it or has gone back behind it. Does nothing if the version is empty or "0".
+    pub fn resume_watch(&mut self, version: ResourceVersion) {
+        if version.is_any() {
+            return;
+        }
+        self.last_version = Some(version);
+        self.unchecked = true;
+        self.state = State::Check;
+    }
+
+    /// Reports the server's current version (`None` if it has none), or that it could not be read.
+    pub fn on_checked(&mut self, current: Result<Option<&ResourceVersion>, &SourceError>, now: Instant) {
+        if !matches!(self.state, State::Check) {
+            return;
+        }
+        match current {
+            Ok(current) => {
+                self.unchecked = false;
+                let current = current.filter(|current| !current.is_any());
+                if self.newest().zip(current).is_some_and(|(known, current)| known.newer_than(current)) {
+                    self.version_unavailable = true;
+                    self.state = State::Relist;
+                    return;
+                }
+            }
+            // Nobody answers a watch either.
+            Err(error) if error.class == ErrorClass::Refused => return self.fail(error.class, now),
+            // A server whose etcd does not answer can still send events. The check is repeated after this watch.
+            Err(error) if error.class.is_unreachable() || matches!(error.class, ErrorClass::Throttled(_)) => {
+                self.fail(error.class, now);
+            }
+            // The watch shows whether that is permanent.
+            Err(_) => self.unchecked = false,
+        }
+        self.state = State::Watch(self.watching(now, false));
+    }
+
+    /// Returns the lower bound of the next watch's timeout.
+    pub(super) fn shortest_watch(&self) -> Duration {
+        let configured = self.options.min_watch_timeout;
+        if self.unchecked { configured.min(UNCHECKED_WATCH) } else { configured }
+    }
+}
