@@ -78,8 +78,8 @@ async fn unauthorized_answer_reloads_credentials_and_open_watch_continues() {
     };
     let mut watch = source.watch(request).await.unwrap();
     kubeconfig(&path, &server.url(), "stale");
-    client.credentials_refused();
     let first = client.current();
+    client.credentials_refused();
     wait_for_new_client(&client, &first).await;
     let second = client.current();
     let error = source.list(list(VersionMatch::MostRecent)).await.err().unwrap();
