@@ -1,80 +1,37 @@
 //! Event queue of a sink: lanes that keep the order per object, batches, and bounds.
 //!
-//! # Refused events
-//! If the receiver refuses the content of a batch, the batch is retried in halves ([`Lanes::halve`]) until the refused
-//! event is alone. That event is set aside ([`Lanes::set_aside`]) until its next attempt, and the lane continues with
-//! other objects.
+//! # Events set aside
+//! If the receiver refuses the content of a batch, or fails for this batch only, the batch is retried in halves
+//! ([`Lanes::halve`]) until the event that causes it is alone. That event is set aside ([`Lanes::set_aside`]) until its
+//! next attempt, and the lane continues with other objects.
 //!
-//! - **Order.** Later events of the same object wait behind the refused one. Once it is delivered or given up, they
-//!   return to the front of the lane's queue, in order.
-//! - **Concurrency.** A refused event is attempted alone, as its lane's batch: attempts in flight never exceed the number
-//!   of lanes. If a refused event and the queue are both ready, the lane alternates, so that refused events take at most
-//!   every other attempt.
-//! - **Bounds.** Events set aside count against the queue's bounds. Beyond their share ([`Lanes::over_share`]), the event
-//!   that was refused first is given up early.
+//! - **Order.** Later events of the same object wait behind it. Once it is delivered or given up, they return to the
+//!   front of the lane's queue, in order.
+//! - **Concurrency.** An event set aside is attempted alone, as its lane's batch: attempts in flight never exceed the
+//!   number of lanes. If such an event and the queue are both ready, the lane alternates, so that events set aside
+//!   take at most every other attempt.
+//! - **Bounds.** Events set aside count against the queue's bounds. Beyond their share ([`Lanes::over_share`]), the
+//!   event that was refused first is given up early. An event that fails otherwise is not set aside then, and is never
+//!   given up early.
 //! - **Restarts.** This state is not written to disk. After a restart a journal delivers unacknowledged events again, in
-//!   order. A refused event is then set aside again, for the full retry time.
+//!   order. An event is then set aside again, for the full retry time.
 
+mod bounds;
+mod gate;
 mod set_aside;
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+pub use bounds::Bounds;
+pub use gate::{Gate, LaneId};
 pub use set_aside::Refusals;
 use set_aside::SetAside;
 
 use super::event::Event;
 use informer_hub_types::BatchParams;
 use informer_hub_types::clock::Instant;
-
-/// Bounds of a sink's queue, including events in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Maximum number of events. Default 10,000.
-    pub events: usize,
-    /// Maximum bytes; exceeded by at most one event. Default 64 MiB.
-    pub bytes: usize,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { events: 10_000, bytes: 64 * 1024 * 1024 }
-    }
-}
-
-/// Number of one of a sink's lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaneId(usize);
-
-impl LaneId {
-    /// Creates the id of the lane with this number.
-    #[cfg(test)]
-    pub(super) fn new(number: usize) -> Self {
-        Self(number)
-    }
-}
-
-/// Lanes that may start an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// All lanes.
-    All,
-    /// Only this lane.
-    Only(LaneId),
-    /// No lane before this time.
-    Until(Instant),
-}
-
-impl Gate {
-    fn admits(self, lane: usize) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(LaneId(only)) => only == lane,
-            Self::Until(_) => false,
-        }
-    }
-}
 
 /// Batch with an attempt in flight, or waiting for its next one.
 #[derive(Debug)]
@@ -231,9 +188,16 @@ impl Lanes {
 
     /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
     pub fn failed(&mut self, lane: LaneId, now: Instant) -> (u32, Instant) {
-        let Some(batch) = &mut self.lanes[lane.0].batch else { return (0, now) };
-        batch.failures = batch.failures.saturating_add(1);
-        (batch.failures, batch.since)
+        if let Some(batch) = &mut self.lanes[lane.0].batch {
+            batch.failures = batch.failures.saturating_add(1);
+        }
+        self.attempts(lane, now)
+    }
+
+    /// Returns how often the lane's batch has failed and when its first attempt was.
+    #[must_use]
+    pub fn attempts(&self, lane: LaneId, now: Instant) -> (u32, Instant) {
+        self.lanes[lane.0].batch.as_ref().map_or((0, now), |batch| (batch.failures, batch.since))
     }
 
     /// Number of events in the lane's batch.
@@ -242,17 +206,25 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
+    /// Whether the lane has events beside its batch.
+    #[must_use]
+    pub fn has_more(&self, lane: LaneId) -> bool {
+        let lane = &self.lanes[lane.0];
+        !lane.queue.is_empty() || lane.set_aside.size().0 > 0
+    }
+
     /// Number of failures of the lane's batch.
     #[must_use]
     pub fn failures(&self, lane: LaneId) -> u32 {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Number of events in batches whose last attempt failed.
+    /// Number of events in batches whose last attempt failed, and of events set aside that were not refused.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
-        batches.filter(|batch| batch.failures > 0).map(|batch| batch.events.len()).sum()
+        let failed: usize = batches.filter(|batch| batch.failures > 0).map(|batch| batch.events.len()).sum();
+        failed + self.set_aside_size().0 - self.refused_size().0
     }
 
     /// Schedules the next attempt of the batch in flight.
@@ -269,9 +241,9 @@ impl Lanes {
         }
     }
 
-    /// Returns the second half of the lane's batch to the front of its queue. The first half restarts its backoff. A
-    /// batch of one event is unchanged.
-    pub fn halve(&mut self, lane: LaneId) {
+    /// Returns the second half of the lane's batch to the front of its queue. The first half continues with so many
+    /// failures. A batch of one event is unchanged.
+    pub fn halve(&mut self, lane: LaneId, failures: u32) {
         let lane = &mut self.lanes[lane.0];
         let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
         let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
@@ -281,7 +253,7 @@ impl Lanes {
             lane.queue.push_front((event.clone(), batch.queued));
         }
         batch.events = first.into();
-        batch.failures = batch.failures.min(1);
+        batch.failures = failures;
     }
 
     /// Earlier refusals of the lane's batch, if it was set aside before.
@@ -313,14 +285,28 @@ impl Lanes {
         }
     }
 
-    /// Whether events set aside exceed so many quarters of the bounds.
+    /// Whether refused events exceed so many quarters of the bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
-        let (events, bytes) = self.set_aside_size();
+        let (events, bytes) = self.refused_size();
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Removes the event set aside that was refused first, with its refusals. Returns `None` if all are being attempted.
+    /// Whether events set aside use less than a quarter of the bounds, so that one that was not refused may join them.
+    #[must_use]
+    pub fn has_share(&self) -> bool {
+        let (events, bytes) = self.set_aside_size();
+        events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
+    }
+
+    /// Number of events that the lane has set aside without a refusal, and without a batch that the receiver accepted
+    /// since their first attempt. `accepted` is when it last accepted one.
+    #[must_use]
+    pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
+        self.lanes[lane.0].set_aside.unproven(accepted)
+    }
+
+    /// Removes the event that was refused first, with its refusals. Returns `None` if all are being attempted.
     pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
         let oldest = |(at, lane): (usize, &Lane)| lane.set_aside.oldest().map(|(since, object)| (since, at, object));
         let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
@@ -336,12 +322,17 @@ impl Lanes {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
 
-    /// Number and bytes of the events set aside: refused events that wait for their next attempt, and later ones of
-    /// their objects.
+    /// Number and bytes of the events set aside: events that wait for their next attempt, and later ones of their
+    /// objects.
     #[must_use]
     pub fn set_aside_size(&self) -> (usize, usize) {
-        let sum = |(events, bytes), lane: &Lane| (events + lane.set_aside.events(), bytes + lane.set_aside.bytes());
-        self.lanes.iter().fold((0, 0), sum)
+        sum(self.lanes.iter().map(|lane| lane.set_aside.size()))
+    }
+
+    /// Number and bytes of the events set aside after a refusal.
+    #[must_use]
+    pub fn refused_size(&self) -> (usize, usize) {
+        sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
     }
 
     /// Removes all events that are not in flight. Returns them, in order per object.
@@ -470,6 +461,10 @@ impl Lanes {
         }
         batch.events
     }
+}
+
+fn sum(sizes: impl Iterator<Item = (usize, usize)>) -> (usize, usize) {
+    sizes.fold((0, 0), |(events, bytes), (more, more_bytes)| (events + more, bytes + more_bytes))
 }
 
 /// Removes the next batch from a queue: at least one event, and no more than the limits allow.

@@ -2,58 +2,186 @@
 //!
 //! After a restart the caches are at their last checkpoint, so later changes are observed again. A journal is never
 //! behind its caches: its events since that checkpoint identify the repetitions.
+//!
+//! # Objects of one name
+//! A slow listener cancels the addition and the deletion of a short-lived object, so the journal may contain only its
+//! successor under the same name. After a restart the watch reports the predecessor again. Its states must not follow
+//! those of the successor: a receiver that keys by name would believe the name to be gone.
+//!
+//! - A state that is older than the newest journaled one of its name is dropped, whatever its UID. If it is an addition
+//!   that the journal does not contain, the deletion is dropped too.
+//! - Any other deletion of an object that is not journaled as deleted is sent: the receiver may know the object as
+//!   alive. The successor's state is then sent again if it is observed again.
+//! - Versions that are not integers do not compare. Such states are sent, and so is the successor's state after them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem;
 
 use hashbrown::HashMap;
 
 use super::{Event, EventType};
 use informer_hub_types::ResourceVersion;
 
-/// Last delivered state per object identity; about 40 bytes each.
+/// Last delivered state of each object; about 40 bytes per object.
+///
+/// Invariant: an object is in at most one of the maps.
 #[derive(Debug, Default)]
 pub struct LastDelivered {
-    objects: HashMap<u64, Last>,
+    /// Object with the last state of each name, by hash of cluster and subject.
+    names: HashMap<u64, Last>,
+    /// Other objects, most of them earlier ones of these names, by [`Last::object`].
+    others: HashMap<u64, Last>,
 }
 
+/// Last state of one object.
 #[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
-    deleted: bool,
+    /// Identity of the object, with the state in the lowest bits: a field of its own would take eight bytes.
+    tagged: u64,
+}
+
+/// State of an object at its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Alive,
+    Deleted,
+    /// Never sent: its addition was dropped because a successor is journaled.
+    Skipped,
+}
+
+impl Last {
+    /// Bits of `tagged` that hold the state.
+    const STATE: u64 = 0b11;
+
+    fn new(object: u64, version: ResourceVersion, state: State) -> Self {
+        Self { version, tagged: object & !Self::STATE | state as u64 }
+    }
+
+    fn of(event: &Event) -> Self {
+        let state = if event.event_type() == EventType::Deleted { State::Deleted } else { State::Alive };
+        Self::new(identity(event), event.version().clone(), state)
+    }
+
+    /// Returns the identity of the object, without the lowest bits.
+    fn object(&self) -> u64 {
+        self.tagged & !Self::STATE
+    }
+
+    fn state(&self) -> State {
+        match self.tagged & Self::STATE {
+            0 => State::Alive,
+            1 => State::Deleted,
+            _ => State::Skipped,
+        }
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.state() == State::Deleted
+    }
+
+    /// Whether this state follows an earlier one of the object, and is not a repetition of one before it.
+    fn follows(&self, known: &Self) -> bool {
+        !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
+    }
+
+    /// Returns this state with the newer version of the two: a tombstone carries the state of an older checkpoint.
+    fn not_older_than(self, known: &Self) -> Self {
+        if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
+    }
+
+    /// Whether this state is newer than the last one of the same object.
+    fn is_news(&self, known: &Self, resync: bool) -> bool {
+        match (known.state(), self.state()) {
+            (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
+            (_, State::Deleted) => true,
+            _ if known.version == self.version => resync,
+            // Versions that do not compare: a duplicate can be dropped by its id.
+            _ => !known.version.newer_than(&self.version),
+        }
+    }
 }
 
 impl LastDelivered {
     /// Records a journaled event, in the journal's order. Repeated handovers and replayed dead letters do not change the
     /// last state.
     pub fn note(&mut self, event: &Event) {
-        if event.event_type() == EventType::Synced || event.is_replayed() {
-            return;
-        }
-        let last = Last { version: event.version().clone(), deleted: event.event_type() == EventType::Deleted };
-        let known = self.objects.entry(identity(event)).or_insert_with(|| last.clone());
-        // A tombstone carries the state of an older checkpoint.
-        if last.deleted || !known.deleted && !known.version.newer_than(&last.version) {
-            *known = last;
+        if event.event_type() != EventType::Synced && !event.is_replayed() {
+            self.record(name(event), Last::of(event));
         }
     }
 
-    /// Returns whether an event is newer than the last delivered state. The first newer event ends the comparison for
-    /// its object, since all later ones are newer still. A resync repeats the same state on purpose.
+    fn record(&mut self, name: u64, last: Last) {
+        let Some(newest) = self.names.get_mut(&name) else {
+            self.names.insert(name, last);
+            return;
+        };
+        let object = last.object();
+        if newest.object() == object {
+            if last.follows(newest) {
+                *newest = last.not_older_than(newest);
+            }
+            return;
+        }
+        let known = self.others.get(&object);
+        if known.is_some_and(|known| !last.follows(known)) {
+            return;
+        }
+        let last = match known {
+            Some(known) => last.not_older_than(known),
+            None => last,
+        };
+        if last.is_deleted() || !newest.version.newer_than(&last.version) {
+            self.others.remove(&object);
+            let before = mem::replace(newest, last);
+            self.others.insert(before.object(), before);
+        } else {
+            self.others.insert(object, last);
+        }
+    }
+
+    /// Returns whether an event is newer than the last delivered state of its name. The first newer event ends the
+    /// comparison, since all later ones are newer still. A resync repeats the same state on purpose.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
-        if self.objects.is_empty() || event.event_type() == EventType::Synced {
+        if self.is_empty() || event.event_type() == EventType::Synced {
             return true;
         }
-        let identity = identity(event);
-        let Some(last) = self.objects.get(&identity) else { return true };
-        let is_new = match (last.deleted, event.event_type()) {
-            (true, _) => false,
-            (false, EventType::Deleted) => true,
-            (false, _) if last.version == *event.version() => resync,
-            // Versions that do not compare: a duplicate can be dropped by its id.
-            (false, _) => !last.version.newer_than(event.version()),
-        };
+        let (name, last) = (name(event), Last::of(event));
+        let newest = self.names.get(&name);
+        if let Some(newest) = newest.filter(|newest| newest.object() != last.object()).cloned() {
+            return self.is_new_beside(&newest, (name, last), event.event_type(), resync);
+        }
+        let is_new = newest.or(self.others.get(&last.object())).is_none_or(|known| last.is_news(known, resync));
         if is_new {
-            self.objects.remove(&identity);
+            self.names.remove(&name);
+            self.others.remove(&last.object());
+        }
+        is_new
+    }
+
+    /// Returns whether a state is new although another object has the newest journaled state of its name.
+    fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
+        let object = last.object();
+        let known = self.others.get(&object);
+        // A deletion was sent after this state, so a receiver that keys by name needs it again.
+        let is_undone = || newest.is_deleted() && last.version.newer_than(&newest.version);
+        let is_older = !last.is_deleted() && newest.version.newer_than(&last.version);
+        let is_new = !is_older && known.is_none_or(|known| last.is_news(known, resync || is_undone()));
+        match (is_new, last.state()) {
+            // The name stays: the newest state may have to be sent again.
+            (true, State::Deleted) => self.record(name, last),
+            (true, _) => {
+                self.others.remove(&object);
+                let before = self.names.remove(&name).filter(Last::is_deleted);
+                self.others.extend(before.map(|before| (before.object(), before)));
+            }
+            (false, State::Deleted) if known.is_some_and(|known| known.state() == State::Skipped) => {
+                self.others.remove(&object);
+            }
+            (false, _) if known.is_none() && event_type == EventType::Added => {
+                self.others.insert(object, Last::new(object, last.version, State::Skipped));
+            }
+            (false, _) => {}
         }
         is_new
     }
@@ -62,23 +190,35 @@ impl LastDelivered {
     /// not record that this reader received it.
     #[must_use]
     pub fn is_update(&self, event: &Event) -> bool {
-        let last = || self.objects.get(&identity(event));
-        event.event_type() == EventType::Added
-            && !self.objects.is_empty()
-            && last().is_some_and(|last| !last.deleted && last.version != *event.version())
+        if event.event_type() != EventType::Added || self.is_empty() {
+            return false;
+        }
+        let last = Last::of(event);
+        let is_alive = |known: &&Last| known.object() == last.object() && known.state() == State::Alive;
+        let newest = self.names.get(&name(event)).filter(is_alive);
+        // Another object was sent after this one. An update has another id than the addition that was delivered.
+        let is_other = || self.others.get(&last.object()).is_some_and(|known| is_alive(&known));
+        newest.map_or_else(is_other, |known| known.version != last.version)
     }
 
     /// Number of remembered objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.objects.len()
+        self.names.len() + self.others.len()
     }
 
     /// Whether no object is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.names.is_empty() && self.others.is_empty()
     }
+}
+
+/// Hash of an object's cluster and subject, which its successors share.
+fn name(event: &Event) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (event.cluster(), event.subject()).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Hash that identifies an object by cluster, subject and UID: a successor under the same name is another object.
@@ -91,9 +231,10 @@ pub(super) fn identity(event: &Event) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::EventOptions;
-    use super::super::test_objects::{added, pod, updated};
+    use super::super::test_objects::{added, pod, pod_of, updated};
     use super::*;
     use informer_hub_types::Notification;
+    use proptest::prelude::*;
 
     fn event(notification: &Notification) -> Event {
         Event::new(notification, jiff::Timestamp::UNIX_EPOCH, &EventOptions::default()).unwrap()
@@ -161,5 +302,136 @@ mod tests {
         let mut last = LastDelivered::default();
         last.note(&update("6"));
         assert!(last.is_new(&update("6"), true));
+    }
+
+    fn of(uid: &str, version: &str) -> Notification {
+        added(pod_of("web", uid, version), false)
+    }
+
+    fn gone(uid: &str, version: &str) -> Notification {
+        Notification::Deleted { object: pod_of("web", uid, version), tombstone: false }
+    }
+
+    /// Returns which of the observed events are new after a start with the journaled ones.
+    fn sent(journaled: &[Notification], observed: &[Notification]) -> (Vec<String>, LastDelivered) {
+        let mut last = LastDelivered::default();
+        for notification in journaled {
+            last.note(&event(notification));
+        }
+        let mut new: Vec<_> = observed.iter().map(event).collect();
+        new.retain(|event| last.is_new(event, false));
+        let line = |event: &Event| format!("{} {}@{}", event.event_type().as_str(), event.uid(), event.version());
+        (new.iter().map(line).collect(), last)
+    }
+
+    #[test]
+    fn predecessor_is_not_sent_behind_its_journaled_successor() {
+        let change = updated(pod_of("web", "a", "3"), pod_of("web", "a", "4"));
+        let predecessor = [of("a", "3"), change, gone("a", "5")];
+        let after = |rest: &[Notification]| [predecessor.as_slice(), rest].concat();
+        let (new, last) = sent(&[of("b", "6")], &after(&[of("b", "6")]));
+        assert!(new.is_empty() && last.len() == 1, "{new:?}");
+        let (new, last) = sent(&[of("b", "6")], &after(&[of("b", "6"), gone("b", "8"), of("c", "9")]));
+        assert_eq!((new, last.len()), (vec!["deleted b@8".to_owned(), "added c@9".to_owned()], 0));
+        let (new, _) = sent(&[of("b", "6"), gone("b", "8")], &after(&[of("b", "6"), gone("b", "8"), of("c", "9")]));
+        assert_eq!(new, ["added c@9"]);
+        // The tombstone has the version of an older checkpoint.
+        let (new, _) = sent(&[of("b", "6"), gone("b", "1")], &after(&[of("b", "6"), gone("b", "8")]));
+        assert!(new.is_empty(), "{new:?}");
+    }
+
+    #[test]
+    fn deletion_of_an_object_that_may_be_alive_is_sent_and_the_successor_again() {
+        // The journal may know the predecessor as alive, or only a released part of it.
+        for journaled in [&[of("a", "3"), of("b", "6")][..], &[of("b", "6")]] {
+            let change = updated(pod_of("web", "a", "3"), pod_of("web", "a", "4"));
+            let (new, last) = sent(journaled, &[change, gone("a", "5"), of("b", "6")]);
+            assert_eq!((new, last.len()), (vec!["deleted a@5".to_owned(), "added b@6".to_owned()], 1));
+        }
+        // The same if the process is killed between the two, and of journals that have states of the predecessor.
+        let journal = [of("b", "6"), of("a", "3"), gone("a", "5")];
+        let (new, last) = sent(&journal, &[]);
+        assert!(new.is_empty() && last.is_update(&event(&of("b", "6"))), "an id that was not delivered");
+        assert_eq!(sent(&journal, &[of("a", "3"), gone("a", "5"), of("b", "6")]).0, ["added b@6"]);
+        let (new, _) = sent(&journal[..2], &[of("a", "3"), gone("a", "5"), of("b", "6"), gone("b", "7")]);
+        assert_eq!(new, ["deleted a@5", "added b@6", "deleted b@7"]);
+    }
+
+    #[test]
+    fn objects_of_one_name_are_repetitions_if_all_are_journaled() {
+        let all = [of("a", "3"), gone("a", "5"), of("b", "6"), gone("b", "7"), of("c", "9")];
+        for end in 0..=all.len() {
+            let (new, last) = sent(&all[..end], &all);
+            assert_eq!(new.len(), all.len() - end, "{new:?}");
+            assert!(last.len() <= 3);
+        }
+    }
+
+    #[test]
+    fn object_takes_32_bytes_of_its_map() {
+        assert_eq!(size_of::<(u64, Last)>(), 32);
+    }
+
+    #[test]
+    fn skipped_object_is_sent_once_it_is_newer_than_its_name() {
+        // The versions went back: the cluster was restored from a backup.
+        let change = |from, to| updated(pod_of("web", "a", from), pod_of("web", "a", to));
+        let observed = [of("a", "3"), change("3", "4"), change("4", "8"), gone("a", "9")];
+        let (new, _) = sent(&[of("b", "6"), gone("b", "7")], &observed);
+        assert_eq!(new, ["updated a@8", "deleted a@9"]);
+        // The list reports the end of the journaled object first.
+        let (new, _) = sent(&[of("b", "6")], &[gone("b", "6"), of("a", "3")]);
+        assert_eq!(new, ["deleted b@6", "added a@3"]);
+    }
+
+    #[test]
+    fn versions_that_do_not_compare_are_sent() {
+        let (new, _) = sent(&[of("b", "y")], &[of("a", "x"), gone("a", "x"), of("b", "y")]);
+        assert_eq!(new, ["added a@x", "deleted a@x", "added b@y"]);
+    }
+
+    /// Returns objects that have one name after each other, and how many of their events are journaled. Each has a
+    /// number of updates, whether a slow listener cancels it, and, for the last one, whether it is deleted.
+    fn histories() -> impl Strategy<Value = (Vec<(u8, bool, bool)>, usize)> {
+        let objects = prop::collection::vec((0_u8..4, any::<bool>(), any::<bool>()), 1..8);
+        (objects, 0_usize..64)
+    }
+
+    proptest! {
+        #![proptest_config(informer_hub_testing::properties(500))]
+
+        /// A receiver that keys by name reaches the final state, and sees no version that is older than one before it.
+        #[test]
+        fn observing_a_history_again_keeps_the_order_of_the_name((objects, until) in histories()) {
+            let (mut all, mut journal, mut version) = (Vec::new(), Vec::new(), 0_u64);
+            for (at, (updates, is_cancelled, is_deleted)) in objects.iter().enumerate() {
+                let (uid, is_last) = (format!("uid-{at}"), at + 1 == objects.len());
+                let mut events = Vec::new();
+                for _ in 0..=*updates {
+                    version += 1;
+                    events.push(of(&uid, &version.to_string()));
+                }
+                if !is_last || *is_deleted {
+                    version += 1;
+                    events.push(gone(&uid, &version.to_string()));
+                }
+                let cancels = *is_cancelled && matches!(events.last(), Some(Notification::Deleted { .. }));
+                journal.extend(events.iter().filter(|_| !cancels).cloned());
+                all.extend(events);
+            }
+            journal.truncate(until);
+            let (new, _) = sent(&journal, &all);
+            let line = |it: &Notification| {
+                let event = event(it);
+                format!("{} {}@{}", event.event_type().as_str(), event.uid(), event.version())
+            };
+            let delivered: Vec<_> = journal.iter().map(line).chain(new).collect();
+            let version_of = |line: &String| line.rsplit('@').next().unwrap().parse::<u64>().unwrap();
+            prop_assert!(delivered.iter().map(version_of).is_sorted(), "{delivered:?}");
+            let end = all.last().map(line).unwrap();
+            let is_gone = |line: Option<&String>| line.is_none_or(|line| line.starts_with("deleted"));
+            let is_final = delivered.last() == Some(&end) || is_gone(Some(&end)) && is_gone(delivered.last());
+            prop_assert!(is_final, "{delivered:?}");
+        }
     }
 }

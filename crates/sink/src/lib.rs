@@ -9,8 +9,8 @@
 //!   after [`RetryParams::give_up_after`], or [`RetryParams::refused_for`] if the receiver refuses it. With a [`Store`]
 //!   on disk, pending events survive the process; without one they are lost.
 //! - **Order per object.** Events of one object share a lane. A lane has one batch in flight, and a failed batch keeps
-//!   its place. A refused event is set aside together with later events of its object; see [`Lanes`]. Events of
-//!   different objects have no order.
+//!   its place. An event that is refused or always fails is set aside together with later events of its object; see
+//!   [`Lanes`]. Objects that follow each other under one name count as one. Events of different objects have no order.
 //! - **Bounded memory.** The queue is bounded in events and in bytes. At the bound the sink keeps its listeners waiting.
 //!   A waiting listener coalesces per object, so memory stays bounded and no last state is lost.
 //! - **Stable identity.** An event keeps its id over retries; [`Event`] says for how long beyond that.

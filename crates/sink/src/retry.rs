@@ -51,7 +51,7 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
 ///
 /// # While it is open
 /// - If several lanes have failed since the last success, one attempt at a time is made. The lanes take turns, so an
-///   event that always fails holds back only its own lane.
+///   event that always fails does not hold back other lanes.
 /// - If only one lane has failed, the cause may be its batch. The other lanes are not held back.
 ///
 /// A `Retry-After` pauses all lanes.

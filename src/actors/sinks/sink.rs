@@ -371,7 +371,7 @@ impl Handler<Drain> for SinkActor {
         let (reply, answer) = oneshot::channel();
         let delivered_before = self.params.machine.health.delivered.load(Relaxed);
         self.state.drains.push(Draining { deadline, delivered_before, reply });
-        self.state.machine.flush(clock::now());
+        self.state.machine.flush(deadline, clock::now());
         self.pump(ctx);
         Reply::from(answer)
     }

@@ -22,6 +22,8 @@ use informer_hub_types::{Fsync, Notification};
 
 /// Maximum number of events in the lanes.
 pub(super) const ROOM: usize = 20;
+/// Duration of a shutdown.
+const FLUSH: Duration = Duration::from_secs(30);
 
 /// Sink from the start of its process to the end.
 pub(super) struct Process {
@@ -85,7 +87,7 @@ impl Process {
 
     /// Begins the shutdown.
     pub(super) fn flush(&mut self) {
-        self.machine.flush(self.now);
+        self.machine.flush(self.now + FLUSH, self.now);
     }
 
     /// The machine's clock.

@@ -1,4 +1,5 @@
-//! Refused events of one lane, set aside until their next attempt, with later events of their objects.
+//! Events of one lane that were refused or always fail, set aside until their next attempt, with later events of their
+//! objects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,12 +7,14 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// Refusals of an event that was alone in its batch.
+/// Failed attempts of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// When the first attempt was refused.
+    /// When the first attempt was made, or was refused.
     pub since: Instant,
-    /// When the last attempt was refused.
+    /// When the content was refused first. `None` if the last attempt failed for another reason.
+    pub refused_since: Option<Instant>,
+    /// When the last attempt failed.
     pub last: Instant,
     /// Failed attempts.
     pub attempts: u32,
@@ -19,92 +22,136 @@ pub struct Refusals {
     pub error: Arc<str>,
 }
 
-/// Object whose oldest event was refused.
-#[derive(Debug)]
+/// Object whose oldest event failed.
+#[derive(Debug, Default)]
 struct Object {
-    /// The refused event and when it is due; `None` while it is the lane's batch.
+    /// The failed event and when it is due; `None` while it is the lane's batch.
     waiting: Option<(Event, Refusals, Instant)>,
+    /// Whether its content was refused.
+    is_refused: bool,
     /// Later events of the object, in order.
     behind: VecDeque<(Event, Instant)>,
 }
 
-/// Refused events and the events behind them.
+impl Object {
+    fn size(&self) -> (usize, usize) {
+        let waiting = self.waiting.iter().map(|(event, ..)| event);
+        let events = waiting.chain(self.behind.iter().map(|(event, _)| event));
+        events.fold((0, 0), |(count, bytes), event| (count + 1, bytes + event.size()))
+    }
+}
+
+/// Number and bytes of events: all of them, and those of refused objects.
+#[derive(Debug, Default)]
+struct Sizes {
+    all: (usize, usize),
+    refused: (usize, usize),
+}
+
+impl Sizes {
+    fn add(&mut self, (events, bytes): (usize, usize), is_refused: bool) {
+        self.all = (self.all.0 + events, self.all.1 + bytes);
+        if is_refused {
+            self.refused = (self.refused.0 + events, self.refused.1 + bytes);
+        }
+    }
+
+    fn remove(&mut self, (events, bytes): (usize, usize), is_refused: bool) {
+        self.all = (self.all.0 - events, self.all.1 - bytes);
+        if is_refused {
+            self.refused = (self.refused.0 - events, self.refused.1 - bytes);
+        }
+    }
+}
+
+/// Failed events and the events behind them.
 ///
-/// Invariants: `due` holds exactly the objects with a waiting event. `events` and `bytes` count waiting events and those
-/// behind them, but not one that is the lane's batch. The maps are ordered, so that simulations are reproducible.
+/// Invariants: `due` holds exactly the objects with a waiting event. `sizes` counts waiting events and those behind
+/// them, but not one that is the lane's batch. The maps are ordered, so that simulations are reproducible.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     objects: BTreeMap<u64, Object>,
     due: BTreeSet<(Instant, u64)>,
-    events: usize,
-    bytes: usize,
+    sizes: Sizes,
 }
 
 impl SetAside {
-    pub(super) fn events(&self) -> usize {
-        self.events
+    /// Number and bytes of the events.
+    pub(super) fn size(&self) -> (usize, usize) {
+        self.sizes.all
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Number and bytes of the events of objects whose content was refused.
+    pub(super) fn refused_size(&self) -> (usize, usize) {
+        self.sizes.refused
     }
 
-    /// When the next refused event is due.
+    /// Number of events that were not refused, and whose first attempt was after the receiver last accepted a batch.
+    pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
+        let failing = self.objects.values().filter(|object| !object.is_refused);
+        let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
+        since.filter(|since| accepted.is_none_or(|accepted| accepted < *since)).count()
+    }
+
+    /// When the next failed event is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Queues an event whose object has a refused one; returns any other event.
+    /// Queues an event whose object has a failed one; returns any other event.
     pub(super) fn follow(&mut self, event: Event, queued: Instant) -> Result<(), Event> {
         let Some(object) = self.objects.get_mut(&event.lane_hash()) else { return Err(event) };
-        (self.events, self.bytes) = (self.events + 1, self.bytes + event.size());
+        self.sizes.add((1, event.size()), object.is_refused);
         object.behind.push_back((event, queued));
         Ok(())
     }
 
-    /// Sets a refused event aside until `due`. Returns whether its object was not set aside before; the caller then moves
-    /// later events of the same object behind it.
+    /// Sets a failed event aside until `due`. Returns whether its object was not set aside before; the caller then
+    /// moves later events of the same object behind it.
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
-        (self.events, self.bytes) = (self.events + 1, self.bytes + event.size());
         self.due.insert((due, key));
         let before = self.objects.len();
-        let object = self.objects.entry(key).or_insert_with(|| Object { waiting: None, behind: VecDeque::new() });
+        let object = self.objects.entry(key).or_default();
+        self.sizes.remove(object.size(), object.is_refused);
+        object.is_refused = refusals.refused_since.is_some();
         object.waiting = Some((event, refusals, due));
+        self.sizes.add(object.size(), object.is_refused);
         self.objects.len() > before
     }
 
     /// Removes the event that is due first, for another attempt. Its object stays set aside until [`Self::release`].
     pub(super) fn take_due(&mut self) -> Option<(Event, Refusals)> {
         let (_, key) = self.due.pop_first()?;
-        let (event, refusals, _) = self.objects.get_mut(&key)?.waiting.take()?;
-        (self.events, self.bytes) = (self.events - 1, self.bytes - event.size());
+        let object = self.objects.get_mut(&key)?;
+        let (event, refusals, _) = object.waiting.take()?;
+        self.sizes.remove((1, event.size()), object.is_refused);
         Some((event, refusals))
     }
 
-    /// Removes an object whose refused event is done. Returns its later events, for the queue.
+    /// Removes an object whose failed event is done. Returns its later events, for the queue.
     pub(super) fn release(&mut self, object: u64) -> VecDeque<(Event, Instant)> {
-        let behind = self.objects.remove(&object).map(|object| object.behind).unwrap_or_default();
-        self.events -= behind.len();
-        self.bytes -= behind.iter().map(|(event, _)| event.size()).sum::<usize>();
-        behind
+        let object = self.objects.remove(&object).unwrap_or_default();
+        self.sizes.remove(object.size(), object.is_refused);
+        object.behind
     }
 
     /// Returns the time of the earliest first refusal, and its object.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
-        let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.since, *key));
+        let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));
         self.objects.iter().filter_map(since).min()
     }
 
     /// Removes an object's waiting event. The object stays set aside until [`Self::release`].
     pub(super) fn remove(&mut self, object: u64) -> Option<(Event, Refusals)> {
-        let (event, refusals, due) = self.objects.get_mut(&object)?.waiting.take()?;
+        let found = self.objects.get_mut(&object)?;
+        let (event, refusals, due) = found.waiting.take()?;
         self.due.remove(&(due, object));
-        (self.events, self.bytes) = (self.events - 1, self.bytes - event.size());
+        self.sizes.remove((1, event.size()), found.is_refused);
         Some((event, refusals))
     }
 
-    /// Makes events due now that were last refused no later than `refused_by`.
+    /// Makes events due now whose last attempt failed no later than `refused_by`.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };

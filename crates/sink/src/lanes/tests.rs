@@ -87,7 +87,7 @@ fn halved_batches_keep_the_order() {
     }
     let (lane, _) = lanes.take_ready(now, Gate::All).unwrap();
     lanes.failed(lane, now);
-    lanes.halve(lane);
+    lanes.halve(lane, 1);
     lanes.retry_at(lane, now);
     let mut seen = Vec::new();
     while let Some((lane, batch)) = lanes.take_ready(now + WAIT, Gate::All) {
@@ -105,7 +105,7 @@ fn single_event_batch_is_not_halved() {
     let (lane, _) = lanes.take_ready(now + WAIT, Gate::All).unwrap();
     for failures in 1..5 {
         assert_eq!(lanes.failed(lane, now).0, failures);
-        lanes.halve(lane);
+        lanes.halve(lane, 1);
     }
     assert_eq!((lanes.failures(lane), lanes.events()), (4, 1));
 }
@@ -124,7 +124,9 @@ fn clear_keeps_batches_in_flight() {
 fn refused(lanes: &mut Lanes, lane: LaneId, now: Instant, due: Instant) {
     let attempts = lanes.failed(lane, now).0;
     let since = lanes.refusals(lane).map_or(now, |refusals| refusals.since);
-    lanes.set_aside(lane, Refusals { since, last: now, attempts, error: "no".into() }, due);
+    // Each second failure of an event is no refusal of its content.
+    let refused_since = (attempts % 2 == 1).then_some(since);
+    lanes.set_aside(lane, Refusals { since, refused_since, last: now, attempts, error: "no".into() }, due);
 }
 
 #[test]
@@ -266,7 +268,7 @@ fn refuse(lanes: &mut Lanes, lane: LaneId, batch: &[Event], now: Instant, due: I
         return refused(lanes, lane, now, due);
     }
     lanes.failed(lane, now);
-    lanes.halve(lane);
+    lanes.halve(lane, 1);
     lanes.retry_at(lane, due);
 }
 
@@ -304,7 +306,7 @@ fn run(steps: &[Step]) {
                 let Some((lane, _)) = model.pick(*which) else { continue };
                 lanes.failed(lane, now);
                 if *halve {
-                    lanes.halve(lane);
+                    lanes.halve(lane, 1);
                 }
                 lanes.retry_at(lane, now + Duration::from_millis(u64::from(*delay)));
             }
@@ -326,6 +328,8 @@ fn run(steps: &[Step]) {
         }
         let (aside, bytes) = lanes.set_aside_size();
         assert!(aside <= lanes.events() && bytes <= lanes.bytes());
+        let refused = lanes.refused_size();
+        assert!(refused.0 <= aside && refused.1 <= bytes && (aside > 0 || bytes == 0));
         assert_eq!(lanes.events(), model.pushed - model.gone);
         assert!(lanes.events() <= bounds.events);
     }

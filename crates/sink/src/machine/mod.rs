@@ -11,6 +11,7 @@
 //! next events, or after a short delay.
 
 mod durable;
+mod isolate;
 mod settle;
 mod standby;
 
@@ -93,8 +94,10 @@ pub struct Machine<T> {
     letters: Vec<DeadLetter>,
     /// Refusals of content since the receiver last accepted a batch.
     refused_in_a_row: u32,
-    /// Whether the process is shutting down: the sink delivers without waiting for full batches.
-    is_flushing: bool,
+    /// When the receiver last accepted a batch.
+    last_accepted: Option<Instant>,
+    /// Middle of the final flush, in which the sink delivers without waiting for full batches.
+    flush_middle: Option<Instant>,
     /// Whether batches are sent; otherwise another process delivers.
     is_sending: bool,
     held_deletions: HeldDeletions,
@@ -140,7 +143,8 @@ impl<T> Machine<T> {
             durable: durability.map(Durable::new),
             letters: Vec::new(),
             refused_in_a_row: 0,
-            is_flushing: false,
+            last_accepted: None,
+            flush_middle: None,
             is_sending: true,
             held_deletions: HeldDeletions::default(),
             params,
@@ -356,10 +360,13 @@ impl<T> Machine<T> {
         self.params.health.discarded.fetch_add(count as u64, Relaxed);
     }
 
-    /// Starts the final flush: from now on batches and commits do not wait to fill up. Without a journal, the receiver's
-    /// pause ends too: its events would be lost without another attempt.
-    pub fn flush(&mut self, now: Instant) {
-        self.is_flushing = true;
+    /// Starts the final flush, which ends at `deadline`: from now on batches and commits do not wait to fill up.
+    ///
+    /// Without a journal, the receiver's pause ends too: its events would be lost without another attempt. Later pauses
+    /// count in the first half of the flush only, so that each event is attempted in the second half.
+    pub fn flush(&mut self, deadline: Instant, now: Instant) {
+        let middle = now + deadline.saturating_duration_since(now) / 2;
+        self.flush_middle = self.flush_middle.max(Some(middle));
         if self.durable.is_none() {
             self.circuit.end_pause();
         }
@@ -381,7 +388,7 @@ impl<T> Machine<T> {
         pending + self.waiting_count() as u64
     }
 
-    /// Whether all undelivered events wait after a refusal, or the receiver refuses everything. A shutdown need not wait
+    /// Whether all undelivered events are set aside, or the receiver refuses everything. A shutdown need not wait
     /// for such events if a journal keeps them.
     #[must_use]
     pub fn is_waiting_after_refusals(&self) -> bool {
@@ -437,7 +444,7 @@ impl<T> Machine<T> {
         health.retrying.store(self.lanes.retrying() as u64, Relaxed);
         health.pending_bytes.store((self.lanes.bytes() + unwritten) as u64, Relaxed);
         health.held.store(self.waiting_count() as u64, Relaxed);
-        let refused = self.lanes.set_aside_size().0 as u64;
+        let refused = self.lanes.refused_size().0 as u64;
         health.refused_events.store(refused, Relaxed);
         if refused == 0 {
             health.set_refusal(None);

@@ -23,7 +23,7 @@ use rand::Rng;
 
 use super::{Machine, panic_text};
 use crate::lanes::Refusals;
-use crate::retry::decide;
+use crate::retry::{MAX_RETRY_AFTER, decide};
 use crate::{DeadLetter, Decision, Event, LaneId, Outcome};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{RetryParams, exponential_backoff};
@@ -76,7 +76,7 @@ impl<T> Machine<T> {
         let attempts = self.lanes.failures(lane);
         let refused_by = self.lanes.refusals(lane).map(|refusals| refusals.last);
         let refused_all = self.is_refusing_everything();
-        self.refused_in_a_row = 0;
+        (self.refused_in_a_row, self.last_accepted) = (0, Some(now));
         if let Some(by) = refused_all.then_some(now).or(refused_by) {
             self.lanes.hasten(by, now);
         }
@@ -100,10 +100,15 @@ impl<T> Machine<T> {
 
     fn fail(&mut self, lane: LaneId, after: Option<Duration>, content: bool, error: &str, now: Instant) {
         let (failures, since) = self.note_failure(lane, error, now);
-        let (health, name) = (Arc::clone(&self.params.health), &self.params.name);
-        if let Some(after) = after {
+        let is_last = after.is_some_and(|after| self.is_last_chance(after, now));
+        let has_more = self.lanes.has_more(lane) || self.waiting_count() > 0;
+        if is_last && has_more && (!content || self.lanes.batch_len(lane) == 1) {
+            return self.give_up(lane, error);
+        }
+        if let Some(after) = after.filter(|_| !is_last) {
             self.circuit.pause(now, after);
         }
+        let (health, name) = (Arc::clone(&self.params.health), &self.params.name);
         // An answer to the content, or with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
@@ -116,11 +121,19 @@ impl<T> Machine<T> {
             Decision::GiveUp => self.give_up(lane, error),
             Decision::RetryAt(_) if content => {
                 self.note_refusal(now);
-                self.lanes.halve(lane);
+                self.lanes.halve(lane, 1);
                 self.lanes.retry_at(lane, now);
             }
-            Decision::RetryAt(at) => self.lanes.retry_at(lane, at),
+            // With `Retry-After`, the receiver is busy.
+            Decision::RetryAt(at) if after.is_some() => self.lanes.retry_at(lane, at),
+            Decision::RetryAt(at) => self.retry_failed(lane, error, at, now),
         }
+    }
+
+    /// Whether a pause ends in the second half of a final flush without a journal. It is then not observed: events that
+    /// have not been attempted would be lost without an attempt. A batch is given up if others wait behind it.
+    fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
+        self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
     }
 
     /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
@@ -153,17 +166,20 @@ impl<T> Machine<T> {
     fn refused_alone(&mut self, lane: LaneId, after: Option<Duration>, error: &str, now: Instant) {
         self.note_refusal(now);
         let attempts = self.lanes.failures(lane);
-        if self.is_flushing && self.durable.is_none() && attempts >= LAST_TRIES {
+        if self.flush_middle.is_some() && self.durable.is_none() && attempts >= LAST_TRIES {
             return self.give_up(lane, error);
         }
-        let since = self.lanes.refusals(lane).map_or(now, |refusals| refusals.since);
+        let refusals = self.lanes.refusals(lane);
+        let since = refusals.map_or(now, |refusals| refusals.since);
+        let refused_since = refusals.and_then(|refusals| refusals.refused_since).unwrap_or(now);
         let RetryParams { first, max, refused_for, .. } = self.params.retry;
         let retry = RetryParams { first, max: max.min(LONGEST_DELAY), give_up_after: refused_for, refused_for };
-        let Decision::RetryAt(at) = decide(&retry, attempts, since, after, now, &mut self.rng) else {
+        let Decision::RetryAt(at) = decide(&retry, attempts, refused_since, after, now, &mut self.rng) else {
             return self.give_up(lane, error);
         };
         self.params.health.set_refusal(Some(error));
-        self.lanes.set_aside(lane, Refusals { since, last: now, attempts, error: error.into() }, at);
+        let refused_since = Some(refused_since);
+        self.lanes.set_aside(lane, Refusals { since, refused_since, last: now, attempts, error: error.into() }, at);
         // Set-aside events may fill most of the queue only while the receiver refuses all others too.
         let quarters = if self.is_refusing_everything() { 3 } else { 1 };
         while self.lanes.over_share(quarters) {
@@ -180,7 +196,7 @@ impl<T> Machine<T> {
         if self.lanes.batch_len(lane) == 1 {
             return self.give_up(lane, error);
         }
-        self.lanes.halve(lane);
+        self.lanes.halve(lane, 1);
         self.lanes.retry_at(lane, now);
     }
 

@@ -18,6 +18,7 @@ use informer_hub_types::{Fsync, ObjectKey, ResourceVersion, SinkPartition, clock
 mod failing;
 mod refused;
 mod standby;
+mod successors;
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 
@@ -96,6 +97,11 @@ impl Rig {
             }
         }
         self.now = end;
+    }
+
+    /// Begins a shutdown with a deadline in 30 seconds.
+    fn flush(&mut self) {
+        self.machine.flush(self.now + 30 * SECOND, self.now);
     }
 
     /// Restarts the sink after a killed process or a power failure.

@@ -172,7 +172,7 @@ fn shutdown_without_a_journal_retries_refused_events_briefly() {
     rig.send(history(10, 2));
     rig.run(SECOND);
     let before = attempts.get();
-    rig.machine.flush(rig.now);
+    rig.flush();
     rig.run(20 * SECOND);
     assert_eq!((letters(&mut rig).len(), rig.machine.undelivered()), (2, 0), "no later start can retry them");
     assert!(attempts.get() - before < 15, "{}", attempts.get() - before);
@@ -181,7 +181,7 @@ fn shutdown_without_a_journal_retries_refused_events_briefly() {
     rig.receiver = refusing(|subject| subject.ends_with("/web-3")).0;
     rig.send(history(10, 2));
     rig.run(SECOND);
-    rig.machine.flush(rig.now);
+    rig.flush();
     rig.run(20 * SECOND);
     assert_eq!((letters(&mut rig).len(), rig.machine.undelivered(), rig.machine.at_risk()), (0, 2, 0));
     assert!(rig.machine.is_waiting_after_refusals());

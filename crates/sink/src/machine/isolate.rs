@@ -1,0 +1,42 @@
+//! Isolation of an event that always fails, so that it holds back only its object.
+//!
+//! An answer such as 500, or none, may mean that the receiver is down, or that it fails for one event. A batch counts
+//! as the cause of its failures in two cases:
+//!
+//! - *Proven*: it has failed [`PROVEN`] times, and the receiver has accepted another batch since its first attempt.
+//! - *Assumed*: it has failed [`Circuit::THRESHOLD`] times, and fewer than [`ASSUMED`] events of its lane are set
+//!   aside without a proof. A lane without other traffic needs this to try its other objects. While the receiver is
+//!   down, each of these events is attempted too, with its own backoff.
+//!
+//! Such a batch is halved after each further failure, until the failing event is alone. That event is set aside (see
+//! [`Lanes`](crate::Lanes)) with the backoff and the limit of other failures
+//! ([`give_up_after`](informer_hub_types::RetryParams::give_up_after)). It is never given up early. If events set aside
+//! fill their share of the queue, the batch holds its lane instead.
+
+use super::Machine;
+use crate::lanes::Refusals;
+use crate::{Circuit, LaneId};
+use informer_hub_types::clock::Instant;
+
+/// Failures of a batch after which it counts as their cause, if the receiver accepts others.
+const PROVEN: u32 = 3;
+/// Events of a lane that are set aside although the receiver may be down.
+const ASSUMED: usize = 4;
+
+impl<T> Machine<T> {
+    /// Schedules the next attempt of a failed batch at `due`. Halves it or sets it aside if it is the cause.
+    pub(super) fn retry_failed(&mut self, lane: LaneId, error: &str, due: Instant, now: Instant) {
+        let (attempts, since) = self.lanes.attempts(lane, now);
+        let is_proven = attempts >= PROVEN && self.last_accepted.is_some_and(|accepted| accepted >= since);
+        let is_assumed = attempts >= Circuit::THRESHOLD && self.lanes.unproven(lane, self.last_accepted) < ASSUMED;
+        let was_set_aside = self.lanes.refusals(lane).is_some();
+        if self.lanes.batch_len(lane) > 1 && (is_proven || is_assumed) {
+            // Without a proof the backoff goes on, since the receiver may be down.
+            self.lanes.halve(lane, if is_proven { 1 } else { attempts });
+        } else if was_set_aside || (is_proven || is_assumed) && self.lanes.has_share() {
+            let refusals = Refusals { since, refused_since: None, last: now, attempts, error: error.into() };
+            return self.lanes.set_aside(lane, refusals, due);
+        }
+        self.lanes.retry_at(lane, due);
+    }
+}
