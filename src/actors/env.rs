@@ -14,7 +14,7 @@ use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::ActorCount;
 use crate::actors::runtime::thread_pools::ThreadPools;
 use crate::actors::subscribe::resource_request::ResourceRequest;
-use informer_hub_types::{ApiResource, Threads, View, WatchCell, Watcher};
+use informer_hub_types::{ApiResource, Rewinds, Threads, View, WatchCell, Watcher};
 
 /// Shared resources of one hub; cheap to clone.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub struct Env {
     pub tuning: Arc<Tuning>,
     /// Memory status, and the informers the governor manages.
     pub budget: Budget,
+    /// Resources whose versions have gone back.
+    pub rewinds: Rewinds,
     /// Checkpoint state.
     pub checkpoints: Checkpoints,
     /// Count of running actors.
@@ -59,6 +61,7 @@ impl Env {
             caches,
             tuning: Arc::new(tuning),
             budget: Budget::new(),
+            rewinds: Rewinds::default(),
             checkpoints,
             actor_count,
             arbiters,

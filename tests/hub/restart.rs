@@ -1,6 +1,6 @@
 //! Tests of a hub that restarts with the same state directory, while its simulated clusters keep changing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,7 +15,9 @@ use informer_hub_types::{ApiResource, ClusterSelector, Freshness, Notification, 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{PATIENCE, Wire, config, eventually, file_sink, pods, quick, resource_config, small, with_sinks};
+use crate::fleet::{
+    PATIENCE, Wire, config, eventually, file_events, file_sink, pods, quick, resource_config, small, with_sinks,
+};
 
 /// Log of a subscriber's events, see [`describe`].
 pub(crate) type EventLog = Arc<Mutex<Vec<String>>>;
@@ -275,7 +277,9 @@ async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart
     for is_running in [true, false] {
         let bed = Testbed::new(1, 20);
         let backup = bed.clusters["c0"].with_world(|world| world.clone());
-        let mut running = bed.start().await;
+        let file = bed.dir.path().join("events.jsonl");
+        let start = || with_sinks(bed.config(), vec![file_sink("file", &file)]);
+        let mut running = bed.start_with(start()).await;
         running.converged(&bed).await;
         running.logged(&running.durable, "synced c0").await;
         let (deleted, mut created) = (bed.first_key("c0"), Vec::new());
@@ -291,7 +295,7 @@ async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart
             running.checkpointed().await;
             running.stop().await;
             let after = restore(&bed, backup);
-            running = bed.start().await;
+            running = bed.start_with(start()).await;
             after
         };
         running.converged(&bed).await;
@@ -300,6 +304,25 @@ async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart
         for gone in created.iter().filter(|created| **created != after) {
             running.logged(&running.durable, &format!("†c0/{gone}")).await;
         }
+        eventually("the sink's file has the state of the cluster", async || {
+            let (mut objects, mut ids) = (BTreeMap::new(), BTreeSet::new());
+            // A receiver that skips known ids.
+            for event in file_events(&file).into_iter().filter(|event| ids.insert(event["id"].to_string())) {
+                let subject = event["subject"].as_str().unwrap().to_owned();
+                match event["data"]["object"]["metadata"]["resourceVersion"].as_str() {
+                    Some(version) if !event["type"].as_str().unwrap().contains("deleted") => {
+                        objects.insert(subject, version.to_owned())
+                    }
+                    _ => objects.remove(&subject),
+                };
+            }
+            let truth = bed.clusters["c0"].truth(&pods().gvr);
+            let subject = |key: &ObjectKey| format!("/v1/pods/{key}");
+            let truth: BTreeMap<_, _> = truth.iter().map(|(key, (_, at))| (subject(key), at.to_string())).collect();
+            objects.retain(|subject, _| subject.contains("/pods/"));
+            objects == truth
+        })
+        .await;
         running.stop().await;
     }
 }

@@ -42,7 +42,7 @@ impl Reflector {
                     return;
                 }
             }
-            // Nobody answers a watch either.
+            // A watch would be refused too.
             Err(error) if error.class == ErrorClass::Refused => return self.fail(error.class, now),
             // A server whose etcd does not answer can still send events. The check is repeated after this watch.
             Err(error) if error.class.is_unreachable() || matches!(error.class, ErrorClass::Throttled(_)) => {

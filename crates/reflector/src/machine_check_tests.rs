@@ -69,7 +69,7 @@ fn saved_state_is_checked() {
 }
 
 #[test]
-fn nobody_is_watched_while_connections_are_refused() {
+fn no_watch_is_tried_while_connections_are_refused() {
     let mut rig = Rig::broken(ErrorClass::Transient);
     for _ in 0..3 {
         rig.check(Err(ErrorClass::Refused));

@@ -32,11 +32,14 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether digits are reserved for the journal's sequence number. Default: no.
     pub sequence: bool,
+    /// Version to which the cluster went back, if events with the same versions may have been sent before: their ids
+    /// then include it. Default: none.
+    pub rewound: Option<ResourceVersion>,
 }
 
 impl Default for EventOptions {
     fn default() -> Self {
-        Self { include_old: true, redaction: Redaction::default(), sequence: false }
+        Self { include_old: true, redaction: Redaction::default(), sequence: false, rewound: None }
     }
 }
 
@@ -177,7 +180,7 @@ impl Event {
         let origin = notification.origin();
         let event_type = EventType::of(notification);
         let object = notification.object();
-        let id = event_id(origin, event_type, object, seen);
+        let id = event_id(origin, event_type, object, seen, options.rewound.as_ref());
         let subject = subject(origin, object);
         let attributes = Attributes {
             spec_version: "1.0",
@@ -322,12 +325,19 @@ impl fmt::Debug for Event {
 }
 
 /// Hash of the event's identity: 128 bits, short enough for a header.
-fn event_id<K>(origin: &Origin, event_type: EventType, object: Option<&Object<K>>, seen: jiff::Timestamp) -> String {
+fn event_id<K>(
+    origin: &Origin,
+    event_type: EventType,
+    object: Option<&Object<K>>,
+    seen: jiff::Timestamp,
+    rewound: Option<&ResourceVersion>,
+) -> String {
     let gvr = &origin.resource.gvr;
     let (what, version) = match object {
         Some(object) => (object.uid().to_string(), object.resource_version().to_string()),
         None => (origin.scope.to_string(), seen.as_nanosecond().to_string()),
     };
+    let version = rewound.map_or_else(|| version.clone(), |rewound| format!("{version} after {rewound}"));
     let resource = [&*gvr.group, &gvr.version, &gvr.resource];
     hash_of(origin.cluster.as_str(), resource, &what, &version, event_type)
 }

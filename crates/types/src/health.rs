@@ -360,6 +360,12 @@ impl InformerHealth {
         }
     }
 
+    /// Forgets the newest version, because the cluster went back to an older one.
+    pub fn forget_newest(&self) {
+        self.version.store(None);
+        self.floor.store(None);
+    }
+
     /// Sets the version up to which the reflector has read.
     pub fn set_version(&self, version: ResourceVersion) {
         self.version.store(Some(Arc::new(version)));

@@ -41,6 +41,7 @@ mod pattern;
 pub mod pauses;
 pub mod printable;
 mod resource;
+mod rewinds;
 pub mod rng;
 mod secret_variables;
 mod selector;
@@ -91,6 +92,7 @@ pub use printable::{
     MAX_QUOTED, printable, printable_char, printable_end, printable_json, printable_lines, printable_start, shortened,
 };
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
+pub use rewinds::{Rewind, Rewinds};
 pub use secret_variables::{is_secret_variable, mark_secret_variable};
 pub use selector::{ClusterSelector, Condition, InvalidSelector, LabelSelector, Requirement};
 pub use shard::{Shard, ShardName, ShardRule, ShardRules};

@@ -229,6 +229,7 @@ impl InformerActor {
             handlers: self.env.handlers.clone(),
             budget: self.env.budget.clone(),
             recovery: self.parts.recovery.clone(),
+            rewinds: self.env.rewinds.clone(),
         };
         let reflector = ReflectorActor::new(parts, self.guard_for(2, ctx));
         self.pipeline.reflector = Some(self.start_child(reflector));

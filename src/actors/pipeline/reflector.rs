@@ -26,11 +26,12 @@ use informer_hub_reflector::{
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{
-    Change, Delta, DeltaKind, InformerHealth, ListReason, Origin, Phase, ResourceVersion, SampledChange, StoredObject,
-    Threads, Watcher, rng,
+    Change, Delta, DeltaKind, InformerHealth, ListReason, Origin, Phase, ResourceVersion, Rewinds, SampledChange,
+    StoredObject, Threads, Watcher, rng,
 };
 
 mod health_reports;
+mod rewind;
 mod skipped;
 pub(in crate::actors) mod timeouts;
 
@@ -52,6 +53,8 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
+    /// Resources whose versions have gone back.
+    pub(in crate::actors) rewinds: Rewinds,
 }
 
 /// Reports that a list or watch failed, or succeeded again (`None`).
@@ -178,7 +181,10 @@ impl Driver {
                 }
                 // Boxed, because an informer watches for much longer than it lists.
                 Step::List { request, fresh } => Box::pin(self.list(request, fresh)).await,
-                Step::Check => Box::pin(self.check()).await,
+                Step::Check => {
+                    Box::pin(self.check()).await;
+                    Ok(())
+                }
                 Step::Watch { request } => self.watch(request).await,
             };
             if let Err(FifoGone) = done {
@@ -230,6 +236,7 @@ impl Driver {
                     match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
                         PageVerdict::NextPage => {}
                         PageVerdict::ListComplete(version) => {
+                            self.note_rewind(&version);
                             self.pending.push(Change::ReplaceEnd(version));
                             self.listed();
                         }
@@ -293,29 +300,6 @@ impl Driver {
     }
 
     // === watch ===
-
-    /// Reads the cluster's version before a watch is reopened.
-    async fn check(&mut self) -> Result<(), FifoGone> {
-        self.clear_recovery();
-        let limit = self.parts.options.stall.watch_head;
-        let current = within(limit, "list of one object: no answer", self.parts.source.current_version()).await;
-        match &current {
-            Ok(_) => self.note_answer(),
-            Err(error) => self.show_failure(error),
-        }
-        self.machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
-        if self.machine.is_listing() {
-            let Origin { cluster, resource, .. } = &*self.parts.origin;
-            let known = self.machine.last_version().map(ToString::to_string);
-            let current = current.ok().flatten().map(|version| version.to_string());
-            tracing::warn!(
-                %cluster, resource = %resource.gvr, current, known,
-                "the cluster's version is older than the cached one, so its etcd was restored; listing again"
-            );
-            self.relists_for = ListReason::TooLarge;
-        }
-        Ok(())
-    }
 
     async fn watch(&mut self, request: WatchRequest) -> Result<(), FifoGone> {
         self.listing = None;
@@ -420,6 +404,7 @@ impl Driver {
             let verdict = self.machine.on_watch_item(&item, now);
             let initial = matches!(verdict, ItemVerdict::Initial);
             if let ItemVerdict::InitialEventsEnd(version) = &verdict {
+                self.note_rewind(version);
                 self.pending.push(Change::ReplaceEnd(version.clone()));
                 self.listed();
                 health.set_phase(Phase::Watching);

@@ -29,7 +29,7 @@ use informer_hub_sink::{
 };
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{Fsync, Notification, Threads, TraceParent, Traced, rng};
+use informer_hub_types::{Fsync, Notification, Rewinds, Threads, TraceParent, Traced, rng};
 
 mod dead_letters;
 mod reconcile;
@@ -136,8 +136,9 @@ pub(in crate::actors) struct State {
 }
 
 impl State {
-    pub(in crate::actors) fn new(params: &SinkParams, durability: Option<Durability>) -> Self {
+    pub(in crate::actors) fn new(params: &SinkParams, durability: Option<Durability>, rewinds: &Rewinds) -> Self {
         let mut machine = Machine::new(params.machine.clone(), durability, rng::rng());
+        machine.share_rewinds(rewinds.clone());
         machine.set_sending(params.fence.is_none());
         Self { machine, drains: Vec::new() }
     }

@@ -17,7 +17,7 @@ use crate::cache::testing::origin;
 use informer_hub_reflector::{
     ListChunk, ListRequest, ListStream, ListerWatcher, ReflectorOptions, SourceError, WatchRequest, WatchStream,
 };
-use informer_hub_types::{EncodingInUse, Freshness, InformerHealth, JsonReason, Phase, ResourceVersion};
+use informer_hub_types::{EncodingInUse, Freshness, InformerHealth, JsonReason, Phase, ResourceVersion, Rewinds};
 
 /// Answers its first list, ends every watch at once without an error, and never answers another list.
 #[derive(Debug, Default)]
@@ -83,6 +83,7 @@ fn reflector_is_stale_while_no_watch_is_open() {
             budget: crate::actors::memory::budget::Budget::new(),
             resume: None,
             recovery: crate::actors::runtime::recovery::RecoverySignal::new(),
+            rewinds: Rewinds::default(),
         };
         let reflector = ReflectorActor::new(parts, ExitGuard::new(0, 0, None, &ActorCount::default())).start();
         let until = async |lists: u64, watches: u64| {

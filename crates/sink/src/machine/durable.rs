@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::MachineParams;
 use crate::work::{Commit, Done, Durability, StoreError, Work};
-use crate::{DeadLetter, Event, Lanes, LastDelivered, SinkHealth};
+use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
 /// Maximum number of unwritten events.
@@ -91,12 +91,13 @@ impl<T> Durable<T> {
     pub(super) fn is_update(&self, event: &Event) -> bool {
         self.last_delivered.is_update(event)
     }
-    /// Queues an event to be written, unless the journal has delivered this state of its object or a newer one.
-    pub(super) fn write(&mut self, event: Event, resync: bool, health: &SinkHealth, now: Instant) {
-        if !self.last_delivered.is_new(&event, resync) {
-            health.repeated.fetch_add(1, Relaxed);
-            return;
-        }
+    /// Whether the journal has delivered this state of the event's object or a newer one.
+    pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
+        !self.last_delivered.is_new(event, resync)
+    }
+
+    /// Queues an event to be written.
+    pub(super) fn write(&mut self, event: Event, now: Instant) {
         self.since.get_or_insert(now);
         self.unwritten_bytes += event.size();
         self.accepted += 1;

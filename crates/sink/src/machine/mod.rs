@@ -16,6 +16,7 @@ mod settle;
 mod standby;
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -36,7 +37,7 @@ use super::{
     RateLimiter, RetryParams, Selection, SelectionResult, SinkHealth,
 };
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{Notification, TraceParent, Traced};
+use informer_hub_types::{Notification, Rewind, Rewinds, TraceParent, Traced};
 
 /// Parameters of a [`Machine`].
 #[derive(Clone, Debug)]
@@ -100,6 +101,7 @@ pub struct Machine<T> {
     flush_middle: Option<Instant>,
     /// Whether batches are sent; otherwise another process delivers.
     is_sending: bool,
+    rewinds: Rewinds,
     held_deletions: HeldDeletions,
 }
 
@@ -147,8 +149,14 @@ impl<T> Machine<T> {
             flush_middle: None,
             is_sending: true,
             held_deletions: HeldDeletions::default(),
+            rewinds: Rewinds::default(),
             params,
         }
+    }
+
+    /// Shares the resources whose versions have gone back, which reflectors report.
+    pub fn share_rewinds(&mut self, rewinds: Rewinds) {
+        self.rewinds = rewinds;
     }
 
     /// Continues after the driver was restarted. Attempts that were in flight are repeated, since their outcome is
@@ -275,7 +283,12 @@ impl<T> Machine<T> {
             };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
-                durable.write(event, resync, &self.params.health, now);
+                // States from before a restore are older than the journaled ones, and right.
+                if self.rewinds.of(notification.origin()).is_none() && durable.is_repeated(&event, resync) {
+                    self.params.health.repeated.fetch_add(1, Relaxed);
+                } else {
+                    durable.write(event, now);
+                }
             } else {
                 let pushed = self.lanes.push(event, now);
                 debug_assert!(pushed.is_ok(), "there was room");
@@ -298,7 +311,8 @@ impl<T> Machine<T> {
         seen: jiff::Timestamp,
         parent: Option<TraceParent>,
     ) -> Option<Event> {
-        let MachineParams { health, name, options, selection, .. } = &self.params;
+        let MachineParams { health, name, selection, .. } = &self.params;
+        let options = &*self.options_of(notification);
         let converted = catch_unwind(AssertUnwindSafe(|| {
             let result = selection.evaluate(notification);
             let is_accepted = !matches!(result, SelectionResult::Drop | SelectionResult::DropUnfiltered(_));
@@ -332,6 +346,18 @@ impl<T> Machine<T> {
         }
     }
 
+    /// Returns the options of a notification's event. After a restore from a backup, a state may be sent a second time on
+    /// purpose; another id shows that it is no repetition.
+    fn options_of(&self, notification: &Notification) -> Cow<'_, EventOptions> {
+        let options = &self.params.options;
+        let may_repeat =
+            |rewind: &Rewind| notification.object().is_some_and(|it| !it.resource_version().newer_than(&rewind.known));
+        match self.rewinds.of(notification.origin()).filter(may_repeat) {
+            Some(rewind) => Cow::Owned(EventOptions { rewound: Some(rewind.listed), ..options.clone() }),
+            None => Cow::Borrowed(options),
+        }
+    }
+
     /// Turns an `Added` event into `Updated` if the journal has already delivered the object. Its previous state is
     /// unknown.
     fn as_update(
@@ -341,7 +367,7 @@ impl<T> Machine<T> {
         seen: jiff::Timestamp,
         parent: Option<TraceParent>,
     ) -> Option<Event> {
-        let MachineParams { health, options, selection, .. } = &self.params;
+        let MachineParams { health, selection, .. } = &self.params;
         let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
         let Notification::Added { object, .. } = notification else { return Some(event) };
         if !is_update {
@@ -352,7 +378,7 @@ impl<T> Machine<T> {
             return None;
         }
         let update = Notification::Updated { old: object.clone(), new: object.clone(), resync: false };
-        let options = EventOptions { include_old: false, ..options.clone() };
+        let options = EventOptions { include_old: false, ..self.options_of(notification).into_owned() };
         Event::in_trace(&update, seen, &options, parent).ok()
     }
 

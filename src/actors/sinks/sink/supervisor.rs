@@ -99,7 +99,7 @@ impl Sink {
         let address = WatchCell::new(None);
         let current = address.subscribe();
         let guard = ExitGuard::new(0, 0, None, &env.actor_count);
-        let slot = RecoverySlot::new(State::new(&params, durability));
+        let slot = RecoverySlot::new(State::new(&params, durability, &env.rewinds));
         let store = Arc::new(Mutex::new(store));
         let handle = Children::new();
         let token = handle.token();
@@ -250,7 +250,7 @@ impl Supervisor {
         ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
             Ok(Ok(durability)) => {
                 let drains = act.slot.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
-                let mut state = State::new(&act.params, durability);
+                let mut state = State::new(&act.params, durability, &act.env.rewinds);
                 state.drains = drains;
                 act.slot = RecoverySlot::new(state);
                 act.launch(ctx);

@@ -20,7 +20,7 @@ use informer_hub_sink::{
     BatchParams, Bounds, EventOptions, EventType, Filter, LetterFilter, LetterSummary, Outcome, RetryParams, Selection,
     SinkHealth,
 };
-use informer_hub_types::{Notification, Threads};
+use informer_hub_types::{Notification, Rewinds, Threads};
 
 mod shutdown;
 
@@ -142,7 +142,7 @@ impl TestSink {
         let mut params = params(&transport);
         change(&mut params);
         let health = Arc::clone(&params.machine.health);
-        let state = RecoverySlot::new(State::new(&params, None)).claim().unwrap();
+        let state = RecoverySlot::new(State::new(&params, None, &Rewinds::default())).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &ActorCount::default());
         let store = Arc::new(parking_lot::Mutex::new(Store::in_memory()));
         let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::test_objects::pod_of;
+use informer_hub_types::{ResourceVersion, Rewind};
 
 fn gone(uid: &str, version: &str) -> Notification {
     Notification::Deleted { object: pod_of("web", uid, version), tombstone: false }
@@ -50,4 +51,29 @@ fn deletion_of_a_journaled_object_is_delivered_behind_its_successor() {
     assert_eq!(accepted(&rig), ["added earlier", "added later", "deleted earlier", "updated later"]);
     let ids: std::collections::HashSet<_> = rig.accepted.iter().map(Event::id).collect();
     assert_eq!(ids.len(), 4, "a receiver that skips known ids applies all");
+}
+
+#[test]
+fn states_of_a_cluster_whose_etcd_was_restored_are_sent_with_other_ids() {
+    let mut rig = Rig::new();
+    let [web, changed] = ["3", "4"].map(|version| pod_of("web", "one", version));
+    rig.send(vec![added(web.clone(), false), updated(web.clone(), changed), gone("one", "5")]);
+    rig.run(SECOND);
+    rig.restart(false);
+    let rewinds = Rewinds::default();
+    rig.machine.share_rewinds(rewinds.clone());
+    rig.send(vec![added(web.clone(), false)]);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 3, "observed again");
+    let rewind = Rewind { known: ResourceVersion::new("5"), listed: ResourceVersion::new("3") };
+    rewinds.add(web.origin(), rewind);
+    let [later, last] = ["4", "6"].map(|version| pod_of("web", "one", version));
+    rig.send(vec![added(web.clone(), false), updated(web, later.clone()), updated(later, last.clone())]);
+    rig.run(SECOND);
+    assert_eq!(rig.versions().into_values().next().unwrap(), [3, 4, 5, 3, 4, 6]);
+    let ids: std::collections::HashSet<_> = rig.accepted.iter().map(Event::id).collect();
+    assert_eq!(ids.len(), 6, "a receiver that skips known ids applies all");
+    let plain =
+        Event::new(&updated(pod_of("web", "one", "5"), last), jiff::Timestamp::UNIX_EPOCH, &EventOptions::default());
+    assert_eq!(plain.unwrap().id(), rig.accepted[5].id(), "new versions have the usual ids");
 }

@@ -30,7 +30,8 @@ impl TestSink {
         params.place = Some(place);
         params.machine.retry.refused_for = Duration::ZERO;
         let health = Arc::clone(&params.machine.health);
-        let state = RecoverySlot::new(State::new(&params, Some(opened.durability))).claim().unwrap();
+        let state =
+            RecoverySlot::new(State::new(&params, Some(opened.durability), &Rewinds::default())).claim().unwrap();
         let guard = ExitGuard::new(0, 0, None, &ActorCount::default());
         let store = Arc::new(parking_lot::Mutex::new(store));
         let sink = SinkActor::new(params, state, Arc::clone(&store), guard).start();

@@ -1,0 +1,51 @@
+//! Resources whose versions have gone back, because the etcd of their cluster was restored from a backup.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::RwLock;
+
+use crate::{ClusterName, Gvr, Origin, ResourceVersion};
+
+/// How far the versions of a resource went back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rewind {
+    /// Newest version that was known before.
+    pub known: ResourceVersion,
+    /// Version of the list after it.
+    pub listed: ResourceVersion,
+}
+
+/// Resources that have gone back since the process started. Shared: a clone has the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Rewinds(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    any: AtomicBool,
+    rewinds: RwLock<HashMap<(ClusterName, Gvr), Rewind>>,
+}
+
+impl Rewinds {
+    /// Records that a resource of a cluster went back. Call it before the events that follow are passed on.
+    pub fn add(&self, origin: &Origin, mut rewind: Rewind) {
+        let mut rewinds = self.0.rewinds.write();
+        let key = (origin.cluster.clone(), origin.resource.gvr.clone());
+        if let Some(before) = rewinds.remove(&key).filter(|before| before.known.newer_than(&rewind.known)) {
+            rewind.known = before.known;
+        }
+        rewinds.insert(key, rewind);
+        self.0.any.store(true, Relaxed);
+    }
+
+    /// Returns how far a resource of a cluster went back, if it did.
+    #[must_use]
+    pub fn of(&self, origin: &Origin) -> Option<Rewind> {
+        if !self.0.any.load(Relaxed) {
+            return None;
+        }
+        let key = (origin.cluster.clone(), origin.resource.gvr.clone());
+        self.0.rewinds.read().get(&key).cloned()
+    }
+}
