@@ -20,8 +20,8 @@ use crate::actors::runtime::supervision::{ExitGuard, ExitStatus};
 use crate::actors::runtime::waiters::Waiters;
 use crate::actors::subscribe::watch_errors::WatchErrors;
 use informer_hub_reflector::{
-    ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, Skipped, SourceError,
-    Step, WatchBatch, WatchItem, WatchRequest,
+    ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError, Step,
+    WatchBatch, WatchItem, WatchRequest,
 };
 use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
@@ -476,19 +476,6 @@ impl Driver {
             self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
         }
         Ok(())
-    }
-
-    fn skip(&mut self, skipped: Skipped, listing: bool) {
-        let Origin { cluster, resource, .. } = &*self.parts.origin;
-        let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
-        let message = format!("skipped object {key}: {}", skipped.reason);
-        self.parts.health.skipped.fetch_add(1, Relaxed);
-        self.parts.health.set_error(Some(message.clone()));
-        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "skipped an object");
-        self.skipped.add(skipped.key.clone(), message);
-        if let Some(key) = skipped.key.filter(|_| listing) {
-            self.pending.push(Change::ReplaceKeep(key));
-        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Health reports of a reflector: versions, phases, errors.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::actors::pipeline::reflector::{Driver, WatchOutcome};
 use crate::actors::runtime::supervision::detach;
-use informer_hub_reflector::{ErrorClass, SourceError};
-use informer_hub_types::{JsonReason, ObjectKey, Origin, Phase};
+use informer_hub_reflector::{ErrorClass, Skipped, SourceError};
+use informer_hub_types::{Change, JsonReason, ObjectKey, Origin, Phase};
 
 impl Driver {
     /// Marks a synced informer as stale while no watch is open.
@@ -24,6 +25,20 @@ impl Driver {
     pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
+        }
+    }
+
+    /// Reports an object that cannot be decoded. The store keeps its last state, also after a list.
+    pub(super) fn skip(&mut self, skipped: Skipped, listing: bool) {
+        let Origin { cluster, resource, .. } = &*self.parts.origin;
+        let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
+        let message = format!("skipped object {key}: {}", skipped.reason);
+        self.parts.health.skipped.fetch_add(1, Relaxed);
+        self.parts.health.set_error(Some(message.clone()));
+        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "skipped an object");
+        self.skipped.add(skipped.key.clone(), message);
+        if let Some(key) = skipped.key.filter(|_| listing) {
+            self.pending.push(Change::ReplaceKeep(key));
         }
     }
 
