@@ -14,6 +14,7 @@ use reqwest::{StatusCode, Url};
 use rustls::CertificateError;
 use serde_json::Value;
 
+use super::Misuse;
 use informer_hub_config::{Config, HubConfig, Secret, is_loopback};
 use informer_hub_dial::certificate_problem;
 use informer_hub_tls::{Identity, Roots, certificates, http_config};
@@ -178,8 +179,10 @@ impl HubArgs {
                 Some(Identity::from_pem(&chain, &secret).ok().with_context(unusable)?)
             }
             (None, None) => None,
-            (Some(_), None) => bail!("--client-cert-file needs its key: --client-key-file"),
-            (None, Some(_)) => bail!("--client-key-file needs its certificate: --client-cert-file"),
+            (Some(_), None) => return Err(Misuse::error("--client-cert-file needs its key: --client-key-file")),
+            (None, Some(_)) => {
+                return Err(Misuse::error("--client-key-file needs its certificate: --client-cert-file"));
+            }
         };
         let failed = "cannot set up the HTTP client; name the CAs to trust with --ca-file";
         let builder =
@@ -296,9 +299,9 @@ fn address(hub: &HubConfig) -> String {
 fn parse(text: &str) -> anyhow::Result<Url> {
     const SHAPE: &str = "write e.g. https://hub.example.com:7080";
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let Some(url) = url else { bail!("--url is not an http or https address; {SHAPE}") };
+    let Some(url) = url else { return Err(Misuse::error(format!("--url is not an http or https address; {SHAPE}"))) };
     if !url.username().is_empty() || url.password().is_some() {
-        bail!("--url contains a user or password; use --token-file for a token");
+        return Err(Misuse::error("--url contains a user or password; use --token-file for a token"));
     }
     Ok(url)
 }

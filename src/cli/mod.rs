@@ -157,8 +157,14 @@ pub fn main(cli: Cli) -> ExitCode {
             return ExitCode::from(WRONG_INPUT);
         }
         print::print_error(&error);
-        if error.is::<Misuse>() { ExitCode::from(WRONG_INPUT) } else { ExitCode::FAILURE }
+        if is_misuse(&error) { ExitCode::from(WRONG_INPUT) } else { ExitCode::FAILURE }
     })
+}
+
+/// Returns whether the command line is at fault, also if the hub has found it.
+fn is_misuse(error: &anyhow::Error) -> bool {
+    let is_rejected = |refused: &client::Refused| matches!(refused.refusal.code, 400 | 422);
+    error.is::<Misuse>() || error.downcast_ref().is_some_and(is_rejected)
 }
 
 /// A wrong command line that the parser accepts.

@@ -72,6 +72,7 @@ pub(super) fn colours() -> bool {
 pub(super) enum Format {
     /// Tables and lines, for people
     #[default]
+    #[value(alias = "table")]
     Text,
     /// One JSON document, for programs
     Json,

@@ -64,10 +64,16 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let (dir, access) = StateDir::look(Arc::new(RealDisk), &inspection.dir)?;
     let report = state::inspect(&dir, access, verify)?;
-    answer(inspection.output, &report, || text(&report))?;
-    if let Access::InUse(pid) = access {
-        let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-        note!("a hub uses this directory{holder}: the output may show an incomplete write");
+    answer(inspection.output, &report, || text(&report) + if verify { verdict(&report) } else { "" })?;
+    match access {
+        Access::Idle => {}
+        Access::InUse(pid) => {
+            let holder = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+            note!("a hub uses this directory{holder}: the output may show an incomplete write");
+        }
+        Access::ReadOnly => {
+            note!("the directory is read-only: if a hub uses it, the output may show an incomplete write")
+        }
     }
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -86,6 +92,10 @@ fn prune(args: &Prune) -> anyhow::Result<ExitCode> {
         say(format_args!("{name}: removed"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn verdict(report: &StateReport) -> &'static str {
+    if report.is_sound() { "\nnothing is damaged or lost\n" } else { "\nparts are damaged or lost: see above\n" }
 }
 
 fn text(report: &StateReport) -> String {

@@ -1,6 +1,7 @@
 //! The state directory: its lock, its format version and its layout.
 
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub enum Access {
     Idle,
     /// A process uses the directory, with this ID if it could be read. Files may be incomplete.
     InUse(Option<u32>),
+    /// The directory is read-only, so it cannot be locked. Files may be incomplete if a process uses it.
+    ReadOnly,
 }
 
 impl StateDir {
@@ -67,9 +70,13 @@ impl StateDir {
         let lock_file = lock_path(root);
         let names = disk.list(root).map_err(failed(root, "list"))?;
         let (lock, access) = if names.iter().any(|name| name == LOCK) {
-            match disk.lock(&lock_file).map_err(failed(&lock_file, "lock"))? {
-                Some(lock) => (Some(lock), Access::Idle),
-                None => (None, Access::InUse(pid(&*disk, root))),
+            match disk.lock(&lock_file) {
+                Ok(Some(lock)) => (Some(lock), Access::Idle),
+                Ok(None) => (None, Access::InUse(pid(&*disk, root))),
+                Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+                    (None, Access::ReadOnly)
+                }
+                Err(error) => return Err(failed(&lock_file, "lock")(error)),
             }
         } else {
             (None, Access::Idle)

@@ -98,15 +98,16 @@ async fn mistakes_have_advice_and_their_exit_code() {
             "the hub has no cluster \"prod-e\"; did you mean \"prod-eu\"? It has: dev, prod-eu, prod-us",
         ),
         ("get pods --clusters a=", 0, "no pods found in a="),
-        ("get pods --clusters (", 1, "clusters"),
+        ("get pods --clusters (", 2, "clusters"),
         ("get pods web-0 -l app=web", 2, "names and selectors exclude each other"),
         ("get pods,nodes -o csv", 2, "-o csv takes one resource"),
         ("get pods,nodes -w", 2, "--watch takes one resource"),
         ("get pods --sort-by restart", 2, "did you mean restarts?"),
         ("get pods --sort-by restarts -o json", 2, "give a path: .restarts"),
         ("get pods -o jsn", 2, "did you mean json?"),
-        ("get pods -l a=b=c", 1, "expected a comma or the end"),
-        ("get pods --field-selector spec.foo=1", 1, "spec.foo"),
+        ("get pods -o name --watch --url foo", 2, "--url is not an http or https address"),
+        ("get pods -l a=b=c", 2, "expected a comma or the end"),
+        ("get pods --field-selector spec.foo=1", 2, "spec.foo"),
     ] {
         let found = fleet.run(&line.split(' ').collect::<Vec<_>>());
         assert!(found.code == code && found.err.contains(text) && found.out.is_empty(), "{line}: {found:?}");

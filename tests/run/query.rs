@@ -72,12 +72,12 @@ async fn mistakes_point_at_their_position_and_plans_are_readable() {
     let mark = "\n  namespace = shop lmit 5\n                   ^\n";
     assert!(wrong.err.contains("did you mean \"limit\"?") && wrong.err.ends_with(mark), "{}", wrong.err);
     for (arguments, code, text) in [
-        (&["query", "index nope = 1"][..], 1, "no index \"nope\" is declared for pods"),
+        (&["query", "index nope = 1"][..], 2, "no index \"nope\" is declared for pods"),
         (&["query", "count", "-r", "podz"], 1, "did you mean \"pods\"?"),
         (&["query", "count", "-o", "name"], 2, "-o name prints objects"),
-        (&["query", "limit 1", "--limit", "2"], 1, "limit is given twice"),
-        (&["query", "count", "--continue", "abc"], 1, "the continue token was not issued by this process"),
-        (&["query", "count", "--timeout", "1h"], 1, "expected 1ms to 25s"),
+        (&["query", "limit 1", "--limit", "2"], 2, "limit is given twice"),
+        (&["query", "count", "--continue", "abc"], 2, "the continue token was not issued by this process"),
+        (&["query", "count", "--timeout", "1h"], 2, "expected 1ms to 25s"),
     ] {
         let found = fleet.run(arguments);
         assert!(found.code == code && found.err.contains(text) && found.out.is_empty(), "{arguments:?}: {found:?}");

@@ -46,6 +46,7 @@ async fn inspect_and_verify_print_the_state_directory() {
     for what in ["inspect", "verify"] {
         let outcome = state(what, dir.path(), &[]);
         assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{}", outcome.out);
+        assert_eq!(outcome.out.ends_with("\nnothing is damaged or lost\n"), what == "verify");
         outcome.line(&["CACHE", "CLUSTER", "SCOPE", "OBJECTS", "VERSION", "SYNCED", "ALIVE", "BYTES", "DAMAGED"]);
         let pods = outcome.line(&["core/v1/pods", "c0"]);
         assert!(pods.contains(&"50") && pods.contains(&"true"), "{pods:?}");
@@ -73,6 +74,7 @@ async fn damage_is_reported_and_fails_only_verify() {
     assert_eq!(outcome.code, 1);
     assert!(outcome.out.contains(&format!("hook: {segment} is damaged from byte ")), "{}", outcome.out);
     assert_eq!(outcome.line(&["hook", "journal", "all"])[6], "1", "one record is lost");
+    assert!(outcome.out.ends_with("\nparts are damaged or lost: see above\n"), "{}", outcome.out);
     assert_eq!(state("inspect", dir.path(), &[]).code, 0);
     damage(&dir.path().join("caches/core/v1/pods"), "snapshot-");
     let outcome = state("verify", dir.path(), &[]);

@@ -76,7 +76,7 @@ async fn watch_prints_what_has_changed() {
         ("watch podz", 1, "did you mean \"pods\"?"),
         ("watch pod/web-0", 2, "watch takes resources"),
         ("watch pods --events changed", 2, "invalid value 'changed'"),
-        ("watch pods --filter object.", 1, "filter"),
+        ("watch pods --filter object.", 2, "filter"),
         ("watch pods --url http://127.0.0.1:1", 1, "nothing listens at"),
     ] {
         let found = fleet.run(&line.split(' ').collect::<Vec<_>>());

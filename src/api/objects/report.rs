@@ -15,6 +15,10 @@ use informer_hub_types::{EventType, Freshness, Object, StoredObject};
 /// Paths of a one-word status, in order of preference.
 const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
 
+/// Paths of ready and wanted replicas.
+const REPLICAS: [(&str, &str); 2] =
+    [("/status/readyReplicas", "/spec/replicas"), ("/status/numberReady", "/status/desiredNumberScheduled")];
+
 /// Parts of an answer.
 #[derive(Debug)]
 pub(super) struct ObjectReport {
@@ -93,10 +97,15 @@ fn children(owner: &Object, all: &Children) -> Value {
     of_owner.map(child).collect()
 }
 
-/// Returns the one-word status of an object.
+/// Returns the status of an object in one word, or its ready and wanted replicas.
 fn status(object: &Object) -> Option<String> {
     let body = body(object);
-    STATUS.iter().find_map(|path| body.pointer(path)?.as_str().map(str::to_owned))
+    let word = STATUS.iter().find_map(|path| body.pointer(path)?.as_str().map(str::to_owned));
+    word.or_else(|| {
+        let (ready, wanted) = REPLICAS.iter().find(|(_, wanted)| body.pointer(wanted).is_some_and(Value::is_u64))?;
+        let number = |path: &str| body.pointer(path).and_then(Value::as_u64).unwrap_or_default();
+        Some(format!("{}/{}", number(ready), number(wanted)))
+    })
 }
 
 fn last_change(change: &RecordedChange, time: jiff::Timestamp) -> Value {

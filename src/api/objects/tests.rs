@@ -48,6 +48,7 @@ fn tree() -> Bench {
         (resource("apps", "deployments", "Deployment", true), resource("apps", "replicasets", "ReplicaSet", true));
     let (events, nodes) = (resource("", "events", "Event", true), resource("", "nodes", "Node", false));
     let none = json!({});
+    let replicas = json!({ "spec": { "replicas": 2 }, "status": { "readyReplicas": 1 } });
     for cluster in ["a", "b"] {
         let id = |name: &str| format!("{cluster}-{name}");
         let (deployment, set) = (id("web"), id("web-2"));
@@ -56,7 +57,7 @@ fn tree() -> Bench {
         bench.list(&deployments, cluster, vec![object("shop", "web", &deployment, None, &none)], 10);
         let two = vec![
             object("shop", "web-1", &id("web-1"), of_deployment, &none),
-            object("shop", "web-2", &set, of_deployment, &none),
+            object("shop", "web-2", &set, of_deployment, &replicas),
         ];
         bench.list(&sets, cluster, two, 10);
         let running = json!({ "status": { "phase": "Running" } });
@@ -106,6 +107,7 @@ async fn object_has_owners_children_and_events_of_its_cluster() {
     let (_, answer) = bench.json("/v1/objects/b/Deployment/shop/web").await;
     let sets = &answer["children"];
     assert_eq!((names(sets), names(&sets[1]["children"])), (vec!["web-1", "web-2"], vec!["web-2-x", "web-2-y"]));
+    assert_eq!((&sets[0]["status"], &sets[1]["status"]), (&json!(null), &json!("1/2")));
     let first = &sets[1]["children"][0];
     assert_eq!(
         (&first["uid"], &first["status"], &first["resource"]),

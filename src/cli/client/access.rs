@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use reqwest::{Certificate, Url};
 
 use super::{HubArgs, header, place, read};
+use crate::cli::Misuse;
 use informer_hub_config::Secret;
 
 /// Address of a hub, and the places of its credentials.
@@ -53,7 +54,7 @@ impl HubArgs {
         let certificate = match (&self.client_cert_file, &self.client_key_file) {
             (Some(cert), Some(key)) => Some((absolute(cert)?, absolute(key)?)),
             (None, None) => None,
-            _ => bail!("--client-cert-file and --client-key-file must be given together"),
+            _ => return Err(Misuse::error("--client-cert-file and --client-key-file must be given together")),
         };
         Ok(Access { url, ca, token, certificate })
     }

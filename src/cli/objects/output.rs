@@ -37,7 +37,7 @@ impl FromStr for Output {
             return template.parse().map(Self::JsonPath).map_err(|error| format!("{error}: {template}"));
         }
         Ok(match text {
-            "table" => Self::Table,
+            "table" | "text" => Self::Table,
             "wide" => Self::Wide,
             "json" => Self::Json,
             "yaml" => Self::Yaml,

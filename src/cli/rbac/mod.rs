@@ -19,7 +19,7 @@ use self::subject::{AccountArg, account, kubectl, name};
 pub(super) use self::subject::{Advice, RightsTarget};
 use super::print::{out, yaml};
 use super::reviews;
-use super::{WRONG_INPUT, chosen, interruptible, runtime};
+use super::{Misuse, WRONG_INPUT, chosen, interruptible, runtime};
 use crate::app;
 use crate::discovery;
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, HaConfig, ResourceConfig};
@@ -146,10 +146,10 @@ impl Args {
             argument => Some(AccountArg::account(argument.as_ref(), self.namespace.as_deref())?),
         };
         if account.is_none() && self.token_secret {
-            bail!("--token-secret needs a service account; add --service-account");
+            return Err(Misuse::error("--token-secret needs a service account; add --service-account"));
         }
         if account.is_none() && self.namespace.is_some() {
-            bail!("--namespace needs a service account; add --service-account");
+            return Err(Misuse::error("--namespace needs a service account; add --service-account"));
         }
         let role = self.role.clone().unwrap_or_else(|| subject::role(account.as_ref()));
         let (users, groups) = (self.users.clone(), self.groups.clone());

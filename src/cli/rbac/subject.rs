@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::bail;
 
 use super::builtin::needs_discovery;
 use super::grants::Account;
+use crate::cli::Misuse;
 use crate::cli::quote::shell;
 use informer_hub_config::{ClusterAccess, ResourceConfig};
 use informer_hub_source::{self as source, Identity};
@@ -41,7 +41,9 @@ impl AccountArg {
         if let (Some(own), Some(given)) = (own, namespace)
             && own != given
         {
-            bail!("--service-account is in namespace {own}, and --namespace is {given}: leave one of them out");
+            return Err(Misuse::error(format!(
+                "--service-account is in namespace {own}, and --namespace is {given}: leave one of them out"
+            )));
         }
         let name = argument.map_or(HUB, |argument| &argument.name).to_owned();
         Ok(Account { name, namespace: own.or(namespace).unwrap_or(HUB).to_owned() })

@@ -15,7 +15,6 @@ mod why;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::bail;
 use serde_json::Value;
 
 pub(super) use self::args::{ClustersArgs, ResourcesArgs, SinksArgs, StatusArgs};
@@ -26,7 +25,7 @@ pub(super) use self::screen::{resources_table, screens};
 use self::select::Selection;
 use self::subject::Subject;
 use super::print::{colours, json, out, say, show, width, yaml};
-use super::{block_on, runtime};
+use super::{Misuse, block_on, runtime};
 use informer_hub_types::printable;
 
 pub(super) fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
@@ -51,10 +50,10 @@ pub(super) fn sinks(args: SinksArgs) -> anyhow::Result<ExitCode> {
 
 fn run(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<ExitCode> {
     if view.watch && view.output == Form::Name {
-        bail!("--watch cannot print names; use -o table, json or yaml");
+        return Err(Misuse::error("--watch cannot print names; use -o table, json or yaml"));
     }
     if view.interval.0 < Duration::from_millis(100) {
-        bail!("--interval {} is too short; the minimum is 100ms", view.interval);
+        return Err(Misuse::error(format!("--interval {} is too short; the minimum is 100ms", view.interval)));
     }
     let client = view.hub.client()?;
     let (runtime, selection) = (runtime()?, &selection.without_kinds());
