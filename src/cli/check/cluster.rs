@@ -16,7 +16,7 @@ use informer_hub_config::{ClusterConfig, LeaseConfig, ResourceConfig};
 use informer_hub_reflector::{ErrorClass, SourceError};
 use informer_hub_source::{self as source, DiscoveryError};
 use informer_hub_types::{
-    ApiResource, ClusterName, Gvr, ResourceLookup, ResourceRef, Scope, View, clock, object_memory,
+    ApiResource, ClusterName, Gvr, ResourceLookup, ResourceRef, Scope, View, clock, first_names, object_memory,
 };
 
 /// Maximum number of resources of a cluster that are checked concurrently.
@@ -182,7 +182,7 @@ async fn expand(
             about(Level::Warning, format!("no resource of the cluster matches {pattern}"), advice);
         }
         if !share.left_out.is_empty() {
-            let problem = format!("the limit of {} leaves out {}", pattern.limit, share.left_out.join(", "));
+            let problem = format!("the limit of {} leaves out {}", pattern.limit, first_names(&share.left_out));
             about(Level::Warning, problem, "raise limit, or exclude resources that are not needed");
         }
         for resource in share.watched {

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-
 use super::builtin::needs_discovery;
 use super::grants::Account;
 use crate::cli::Misuse;

@@ -125,7 +125,7 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
                 let watched = names("watched").len();
                 notes.push(format!(
                     "{name}: {entry} watches {watched} resources, its limit; left out: {}",
-                    left_out.join(", ")
+                    first_names(&left_out)
                 ));
             }
         }

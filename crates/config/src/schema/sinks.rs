@@ -118,7 +118,13 @@ fn retry() -> Value {
 fn network() -> Vec<(&'static str, Value)> {
     let is = WebhookConfig::new("");
     vec![
-        ("timeout", default(duration("Time limit of one attempt.", &TIMEOUT), human(is.timeout))),
+        (
+            "timeout",
+            default(
+                duration("Time limit of one attempt; of a webhook, up to the head of the answer.", &TIMEOUT),
+                human(is.timeout),
+            ),
+        ),
         ("concurrency", default(whole("Maximum number of attempts in flight.", &CONCURRENCY), is.concurrency)),
         (
             "partitions",

@@ -20,7 +20,7 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
-use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern, ResourceRef, Scope};
+use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern, ResourceRef, Scope, first_names};
 
 /// How often subscribers are checked for pending events of a removed resource.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ impl ClusterActor {
                 let pattern =
                     self.discovery.patterns.get(user).map(|known| known.pattern.to_string()).unwrap_or_default();
                 tracing::warn!(
-                    cluster = %self.parts.name, pattern, watched = share.watched.len(), left_out = share.left_out.join(", "),
+                    cluster = %self.parts.name, pattern, watched = share.watched.len(), left_out = first_names(&share.left_out),
                     "pattern limit reached, some resources are not watched: raise the limit or exclude resources"
                 );
             }
