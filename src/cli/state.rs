@@ -72,7 +72,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
             note!("a hub uses this directory{holder}: the output may show an incomplete write");
         }
         Access::ReadOnly => {
-            note!("the directory is read-only: if a hub uses it, the output may show an incomplete write")
+            note!("the directory is read-only: if a hub uses it, the output may show an incomplete write");
         }
     }
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -124,14 +124,14 @@ impl ClusterActor {
     pub(super) fn request_restored(&mut self, ctx: &mut Context<Self>) {
         let Some(seen) = self.discovery.seen().filter(|_| !self.discovery.patterns.is_empty()).cloned() else { return };
         for (resource, scope) in self.env.caches.restored_resources(&self.parts.name) {
-            let is_known = |(key, request): (&Arc<RequestKey>, &Box<RequestState>)| {
+            let is_known = |(key, request): (&Arc<RequestKey>, &RequestState)| {
                 let known = request.resolved.as_ref().or(request.restored.as_ref());
                 key.1 == scope && known.is_some_and(|known| known.gvr == resource.gvr)
             };
             let wanted = request_by_name(&resource);
             let is_offered = matches!(&wanted, ResourceRequest::Written(written)
                 if !matches!(seen.catalogue.find(written), ResourceLookup::Nothing));
-            if is_offered || self.requests.iter().any(is_known) {
+            if is_offered || self.requests.iter().map(|(key, request)| (key, request.as_ref())).any(is_known) {
                 continue;
             }
             let is_of = |(_, known): &(&User, &RequestedPattern)| {

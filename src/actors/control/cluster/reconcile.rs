@@ -168,10 +168,10 @@ impl ClusterActor {
             ResourceRequest::Known(known) => ResourceRef::exact(&known.0.gvr),
             ResourceRequest::Matching(_) => return,
         };
-        if let (Some(resolved), Some(definitions)) = (&request.resolved, &seen.definitions) {
-            if definitions.contains(&definition_of(&resolved.gvr)) {
-                request.health.set_defined();
-            }
+        if let (Some(resolved), Some(definitions)) = (&request.resolved, &seen.definitions)
+            && definitions.contains(&definition_of(&resolved.gvr))
+        {
+            request.health.set_defined();
         }
         let was_defined = request.health.is_defined();
         let decision = decide_watch(&written, request.resolved.as_ref(), was_defined, &seen);
