@@ -256,6 +256,7 @@ impl Client {
         match (status, answer["error"].as_str()) {
             (status, _) if status.is_success() && !answer.is_null() => Ok(answer),
             (StatusCode::UNAUTHORIZED, Some(_)) => bail!(self.unauthorized()),
+            (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Some(error)) => Err(Misuse::error(error)),
             (_, Some(error)) => bail!("{error}"),
             (status, None) => {
                 bail!("the server at {} answers {status} and is not a hub; check --url", shown(&self.url))

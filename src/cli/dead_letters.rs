@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::ensure;
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::{Value, json};
 
 use super::client::{Client, HubArgs};
 use super::fit::{Fitted, note};
-use super::print::{Format, answer, json, width};
-use super::{block_on, runtime};
+use super::print::{Format, answer, json, width, without_kind};
+use super::{Misuse, block_on, runtime};
 
 /// Arguments of `dead-letters`.
 #[derive(Debug, ClapArgs)]
@@ -87,14 +86,18 @@ impl Filter {
 
     fn json(&self) -> Value {
         let Self { id, cluster, subject, error, before } = self;
+        let cluster = cluster.as_deref().map(|cluster| without_kind("cluster", cluster));
         json!({ "ids": id, "cluster": cluster, "subject": subject, "error": error, "before": before })
     }
 
     fn query(&self) -> anyhow::Result<Vec<(&'static str, String)>> {
-        ensure!(self.id.len() <= 1, "list accepts only one --id");
+        if self.id.len() > 1 {
+            return Err(Misuse::error("list accepts only one --id"));
+        }
         let Self { id, cluster, subject, error, before } = self;
         let before = before.map(|before| before.to_string());
-        let parts = [("id", id.first().cloned()), ("cluster", cluster.clone()), ("subject", subject.clone())];
+        let cluster = cluster.as_deref().map(|cluster| without_kind("cluster", cluster).to_owned());
+        let parts = [("id", id.first().cloned()), ("cluster", cluster), ("subject", subject.clone())];
         let parts = parts.into_iter().chain([("error", error.clone()), ("before", before)]);
         Ok(parts.filter_map(|(name, value)| Some((name, value?))).collect())
     }
@@ -135,14 +138,22 @@ impl Args {
     }
 
     async fn act(&self, client: &Client, action: &str, done: &str, target: &Target) -> anyhow::Result<()> {
-        ensure!(target.all || !target.filter.is_empty(), "select dead letters with a filter, or give --all");
+        if !target.all && target.filter.is_empty() {
+            return Err(Misuse::error("select dead letters with a filter, or give --all"));
+        }
         let answered = client.post(&path(&target.sink, Some(action)), &target.filter.json()).await?;
         answer(self.output, &answered, || format!("{} {done}\n", answered["count"]))
     }
 }
 
 fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
-    ["v1", "sinks", sink, "dead-letters"].into_iter().chain(last).collect()
+    ["v1", "sinks", without_kind("sink", sink), "dead-letters"].into_iter().chain(last).collect()
+}
+
+/// Returns a time without fractions of a second, so that all times have one width. A text that is no time stays.
+fn seconds(time: &str) -> String {
+    let parsed = time.parse::<jiff::Timestamp>();
+    parsed.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// Renders dead letters as a table with the error in the last column.
@@ -152,7 +163,7 @@ fn rows(letters: &[Value]) -> String {
         let number = |key: &str| letter[key].to_string();
         let cells = [
             number("number"),
-            text("at"),
+            seconds(&text("at")),
             text("cluster"),
             text("event"),
             text("subject"),
@@ -176,4 +187,24 @@ fn rows(letters: &[Value]) -> String {
 #[cfg(test)]
 pub(super) fn screen(letters: &[Value]) -> String {
     rows(letters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_one_width() {
+        let times = ["2026-01-02T03:04:05.678901234Z", "2026-01-02T03:04:05.6Z", "2026-01-02T03:04:05Z"].map(seconds);
+        assert_eq!(times, ["2026-01-02T03:04:05Z"; 3]);
+        assert_eq!(seconds("soon"), "soon");
+    }
+
+    #[test]
+    fn names_of_other_commands_are_accepted() {
+        assert_eq!(path("sink/audit", None), path("audit", None));
+        let filter = |cluster: &str| Filter { cluster: Some(cluster.to_owned()), ..Filter::default() };
+        assert_eq!(filter("cluster/eu").json(), filter("eu").json());
+        assert_eq!(filter("cluster/eu").query().unwrap(), [("cluster", "eu".to_owned())]);
+    }
 }

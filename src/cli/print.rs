@@ -2,11 +2,14 @@
 
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anyhow::Context;
 use clap::ValueEnum;
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
+use tokio::io::Interest;
+use tokio::net::unix::pipe::Sender;
 
 use informer_hub_types::{printable_char, printable_json, printable_lines};
 
@@ -14,6 +17,27 @@ use informer_hub_types::{printable_char, printable_json, printable_lines};
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output is gone")]
 pub(super) struct ReaderGone;
+
+/// Runs a command that prints without an end, until it fails or the reader of its output ends.
+///
+/// # Errors
+/// That of `work`, or [`ReaderGone`], also while there is nothing to print.
+pub(super) async fn until_unread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::select! {
+        done = work => done,
+        () = unread(io::stdout()) => Err(ReaderGone.into()),
+    }
+}
+
+/// Completes when the pipe `output` has no reader any more; never for other files.
+async fn unread(output: impl AsFd) {
+    // Unchecked, because the check makes the pipe non-blocking, also for other processes that have it.
+    let pipe = output.as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked);
+    match pipe {
+        Ok(pipe) if pipe.ready(Interest::ERROR).await.is_ok() => {}
+        _ => std::future::pending().await,
+    }
+}
 
 /// Prints a line, or several.
 ///
@@ -70,9 +94,9 @@ pub(super) fn colours() -> bool {
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
-    /// Tables and lines, for people
+    /// Tables and lines, for people; `table` and `wide` are the same
     #[default]
-    #[value(alias = "table")]
+    #[value(aliases = ["table", "wide"])]
     Text,
     /// One JSON document, for programs
     Json,
@@ -158,6 +182,11 @@ pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
         }
     }
     out
+}
+
+/// Strips the kind that `-o name` prints: `cluster/prod-eu`.
+pub(super) fn without_kind<'n>(kind: &str, name: &'n str) -> &'n str {
+    name.strip_prefix(kind).and_then(|name| name.strip_prefix('/')).unwrap_or(name)
 }
 
 /// Formats bytes with a unit and few digits: `1.1 GiB`.
@@ -283,6 +312,17 @@ mod tests {
         assert_eq!(drawing("a\nb", 3, 10, &mut out), 2);
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("\x1b[3A\r") && text.ends_with("\x1b[Kb\n\x1b[J\x1b[?7h"), "{text:?}");
+    }
+
+    #[tokio::test]
+    async fn a_pipe_without_a_reader_is_noticed_before_the_next_write() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut waiting = std::pin::pin!(unread(writer));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(reader);
+        tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap();
+        let file = tempfile::tempfile().unwrap();
+        assert!(futures::poll!(std::pin::pin!(unread(file))).is_pending(), "a file has no reader");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Tests of the state directory: locking, format checks and refused directories.
 
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::cache::testing::seeds;
-use informer_hub_disk::{Open, RealDisk};
+use informer_hub_disk::{DiskFile, DiskLock, Open, RealDisk};
 use informer_hub_sim::SimDisk;
 
 const ROOT: &str = "/data/hub";
@@ -66,6 +67,48 @@ fn open_names_the_process_that_holds_the_lock() {
     let (_, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
     assert_eq!(access, Access::Idle);
     open(&disk).unwrap();
+}
+
+/// A disk on which nothing can be locked, because it is read-only.
+#[derive(Debug)]
+struct ReadOnlyDisk(SimDisk);
+
+impl Disk for ReadOnlyDisk {
+    fn create_dir_all(&self, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+    fn open(&self, file: &Path, how: Open) -> io::Result<Box<dyn DiskFile>> {
+        self.0.open(file, how)
+    }
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn remove_dir_all(&self, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn lock(&self, _: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        Err(ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
+#[test]
+fn look_reads_a_read_only_directory() {
+    let disk = SimDisk::new(1);
+    let state = open(&disk).unwrap();
+    disk::make_dir(&disk, &state.journal("a"), 2).unwrap();
+    drop(state);
+    let disk = Arc::new(ReadOnlyDisk(disk));
+    let (state, access) = StateDir::look(disk, Path::new(ROOT)).unwrap();
+    assert_eq!((state.readers().unwrap(), access), (vec!["a".to_owned()], Access::ReadOnly));
 }
 
 #[test]

@@ -65,11 +65,28 @@ async fn check_of_a_healthy_cluster_exits_with_0() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unserved_secrets_are_explained_without_a_warning() {
+    let sim = sim(1);
+    let secrets = Gvr::new("", "v1", "secrets");
+    sim.with_world(|world| world.register(ResourceDef::new(&secrets, "Secret", true, false)));
+    let rest = format!("{}[resources.secrets]\n", cluster("one", &sim.url()));
+    let dir = Workdir::with(&rest);
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    let expected = "\"fine\" resources.secrets: is not served to clients of the hub, because \
+                    hub.read_api.serve_secrets is not set";
+    assert_eq!((&report["result"], findings(&report)), (&json!("fine"), vec![expected.to_owned()]));
+    let dir = dir.file("hub.toml", &format!("[hub.read_api]\nserve_secrets = true\n{rest}"));
+    let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
+    assert!(findings(&report).is_empty(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn forbidden_and_absent_resources_are_errors_with_advice() {
     let sim = sim(3);
     sim.forbid(&Gvr::new("", "v1", "nodes"), true);
     let toml = format!("{}[resources.pdos]\n[resources.nodes]\n[resources.pods]\n", cluster("one", &sim.url()));
-    let outcome = Workdir::with(&toml).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
+    let dir = Workdir::with(&toml);
+    let outcome = dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await;
     assert_eq!(outcome.code, 2, "{outcome:?}");
     let report = json(&outcome);
     let found = findings(&report);
@@ -85,6 +102,8 @@ async fn forbidden_and_absent_resources_are_errors_with_advice() {
     assert_eq!(all[0]["advice"], advice, "{all:?}");
     assert_eq!(report["clusters"][0]["identity"]["username"], "simulated-user");
     assert!(all[2]["advice"].as_str().unwrap().contains("\"pods\""), "{all:?}");
+    let shown = dir.run(&["check", "-c", "hub.toml"]).await.out;
+    assert_eq!(shown.matches(advice).count(), 1, "advice for several findings is printed once: {shown}");
     let pods = &report["clusters"][0]["resources"][2];
     assert_eq!((pods["name"].as_str(), pods["scopes"][0]["objects"].as_u64()), (Some("pods"), Some(3)));
 }

@@ -36,7 +36,18 @@ async fn import_finds_the_kubeconfig_like_kubectl() {
     let dir = Workdir::new().file("kube", &kubeconfig("https://x"));
     let outcome = dir.run(&["import-kubeconfig"]).await;
     assert_eq!(outcome.code, 1);
-    assert!(outcome.err.contains(".kube/config"), "{}", outcome.err);
+    let advice = ".kube/config; give its FILE, or set KUBECONFIG\n";
+    assert!(outcome.err.contains("there is no kubeconfig /") && outcome.err.ends_with(advice), "{}", outcome.err);
+    let dir = dir.file("other", "apiVersion: v1\n").file("broken", "contexts: [\n");
+    for (file, text) in [
+        ("none", "there is no kubeconfig none; give its FILE"),
+        ("other", "no context in other; give the FILE of a kubeconfig, whose contexts `kubectl"),
+        ("broken", "cannot use kubeconfig broken: not a kubeconfig in YAML at line 1 column 11"),
+        (".", "cannot use kubeconfig .: Is a directory"),
+    ] {
+        let outcome = dir.run(&["import-kubeconfig", file]).await;
+        assert!(outcome.code == 1 && outcome.err.contains(text), "{file}: {outcome:?}");
+    }
     let outcome = dir.run_with(&["import-kubeconfig", "--clusters-only"], &[("KUBECONFIG", "kube")]).await;
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(outcome.out.contains("kubeconfig = \"~/kube\"") && !outcome.out.contains("[resources"), "{}", outcome.out);

@@ -71,7 +71,7 @@ async fn rbac_of_a_pattern_covers_its_groups() {
     }
     let dir = dir.file("hub.toml", &config.replace("*.example.com", "*"));
     let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
-    assert!(outcome.code == 1 && outcome.err.contains("only a cluster knows"), "{outcome:?}");
+    assert!(outcome.code == 2 && outcome.err.contains("only a cluster knows"), "{outcome:?}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert_eq!(outcome.code, 0, "{outcome:?}");
     for word in ["example.com", "\"*\"", "pods", "nodes"] {
@@ -81,6 +81,10 @@ async fn rbac_of_a_pattern_covers_its_groups() {
     for word in ["widgets.v1.example.com", "pods.v1.", "nodes.v1."] {
         assert!(outcome.out.contains(word), "{word}: {outcome:?}");
     }
+    let table = dir.run(&["check", "-c", "hub.toml"]).await.out;
+    for word in ["*: widgets.example.com", "*: pods", "*: nodes"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,7 +93,7 @@ async fn unknown_resource_needs_discovery_or_is_refused() {
     let widgets = format!("[clusters.a]\nserver = \"{}\"\n[resources.nothings]\n", sim.url());
     let dir = Workdir::with(&widgets);
     let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
-    assert_eq!(outcome.code, 1, "{outcome:?}");
+    assert_eq!(outcome.code, 2, "{outcome:?}");
     assert!(outcome.err.contains("resources.nothings: nothings is not built into Kubernetes"), "{}", outcome.err);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("no resource \"nothings\""), "{outcome:?}");
@@ -127,11 +131,11 @@ async fn rbac_binds_users_groups_and_accounts() {
     assert_eq!(objects(&outcome.out)[..1], ["ServiceAccount tools"], "{}", outcome.out);
     assert!(outcome.out.contains("kind: User") && outcome.out.contains("name: hub\n"), "{}", outcome.out);
     let outcome = run(&["--service-account", "tools/hub", "-n", "other"]).await;
-    assert!(outcome.code == 1 && outcome.err.contains("leave one of them out"), "{outcome:?}");
+    assert!(outcome.code == 2 && outcome.err.contains("leave one of them out"), "{outcome:?}");
     let outcome = run(&["--user", "a\nb"]).await;
     assert!(outcome.code == 2 && outcome.err.contains("is not a user or group"), "{outcome:?}");
     let outcome = run(&["--user", "jane", "--token-secret"]).await;
-    assert!(outcome.code == 1 && outcome.err.contains("add --service-account"), "{outcome:?}");
+    assert!(outcome.code == 2 && outcome.err.contains("add --service-account"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,6 +176,9 @@ async fn rbac_of_a_source_covers_its_management_cluster() {
     assert!(sourced.contains("- pods\n"), "{sourced}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
     assert!(outcome.code == 1 && outcome.err.contains("no cluster source \"other\"; there is argo"), "{outcome:?}");
+    let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "files"]).await;
+    assert_eq!((outcome.code, outcome.out.as_str()), (2, ""), "{outcome:?}");
+    assert!(outcome.err.contains("cluster source files has no management cluster"), "{outcome:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,9 @@ async fn every_output_of_the_language_has_its_table() {
         none.err,
         "informer-hub: no pods match\ninformer-hub: no examined object has status.phse; check the spelling\n"
     );
+    let name = fleet.run(&["query", "uid = web-0"]);
+    let hint = "\"web-0\" does not have the form of a uid; a condition on a name is name = web-0\n";
+    assert!(name.code == 0 && name.err.ends_with(hint), "{name:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -197,7 +197,7 @@ async fn dead_letters_command_prints_a_table_and_explains_mistakes() {
     for (arguments, code, words) in [
         (&["list", "audit"][..], 1, "audit"),
         (&["show", "hook", "9999"], 1, "no dead letter with this number"),
-        (&["replay", "hook"], 1, "select dead letters with a filter, or give --all"),
+        (&["replay", "hook"], 2, "select dead letters with a filter, or give --all"),
         (&["replay", "hook", "--all", "--error", "x"], 2, "cannot be used with"),
         (&["purge", "hook", "--before", "yesterday"], 2, "yesterday"),
         (&["show", "hook", "first"], 2, "first"),

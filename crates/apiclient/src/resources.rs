@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use informer_hub_types::{ApiResource, Gvr, first_names, nearest_name};
+use informer_hub_types::{ApiResource, Gvr, ResourceRef, built_in, first_names, nearest_name};
 
 /// `Accept` header of a request for aggregated discovery.
 pub const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -172,6 +172,13 @@ impl Resources {
     }
 
     fn unknown(&self, written: &str) -> UnknownResource {
+        let named = written.to_lowercase().parse::<ResourceRef>().ok();
+        if named.as_ref().and_then(built_in).is_some_and(|it| it.plural == "secrets" && it.group.is_empty()) {
+            return UnknownResource(format!(
+                "the hub has no resource {written:?} that this client may read; it serves cached Secrets with \
+                 serve_secrets = true in [hub.read_api], or to readers with a rule that names secrets"
+            ));
+        }
         let mut known: Vec<String> = self.all.iter().map(|it| it.api.gvr.to_string()).collect();
         known.dedup();
         if known.is_empty() {
@@ -264,6 +271,10 @@ mod tests {
         assert!(found("xyzzy").starts_with("the hub has no resource \"xyzzy\"; it has: pods"));
         let none = Resources::default().find("pods").unwrap_err().to_string();
         assert!(none.ends_with("and no other that this token may read"), "{none}");
+        for written in ["secrets", "Secret", "secrets.v1"] {
+            let error = resources().find(written).unwrap_err().to_string();
+            assert!(error.contains("serve_secrets = true in [hub.read_api]"), "{error}");
+        }
     }
 
     #[test]

@@ -443,7 +443,12 @@ fn is_truncated_utf16(path: &Path) -> bool {
 
 /// Describes a parse error by its position. The parser's message quotes the line, which may contain a token.
 fn kubeconfig_problem(error: &KubeconfigError) -> String {
-    let KubeconfigError::Parse(error) = error else { return bounded(&error.to_string()) };
+    let error = match error {
+        KubeconfigError::Parse(error) => error,
+        // The path is already in the error.
+        KubeconfigError::ReadConfig(error, _) => return bounded(&error.to_string()),
+        error => return bounded(&error.to_string()),
+    };
     let text = error.to_string();
     let place = text.split_once("line ").and_then(|(_, rest)| {
         let (line, rest) = rest.split_once(" column ")?;

@@ -233,7 +233,9 @@ struct ResourceCheck<'a> {
 impl ResourceCheck<'_> {
     async fn run(mut self) -> (ResourceReport, Vec<Finding>) {
         let name = self.resource.name.clone();
-        let mut report = ResourceReport { name, resource: None, streaming: None, scopes: Vec::new() };
+        let written = self.resource.resource.to_string();
+        let shown = if name == written { written } else { format!("{name}: {written}") };
+        let mut report = ResourceReport { name, shown, resource: None, streaming: None, scopes: Vec::new() };
         let Some(written) = self.resource.resource.one() else { return (report, self.findings) };
         let found = match source::resolve(self.client, written).await {
             Ok(found) => found,

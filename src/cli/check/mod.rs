@@ -121,6 +121,7 @@ impl Args {
         }
         report.findings.extend(open_read_api(config));
         report.findings.extend(readers::findings(config, &roster.clusters));
+        report.findings.extend(readers::unserved_secrets(config));
         report.findings.extend(readers::issuer(config, self.timeout.0).await);
         if let Some(of_fleet) = &config.fleet {
             report.findings.extend(fleet::findings(of_fleet, self.timeout.0).await);

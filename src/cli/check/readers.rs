@@ -31,6 +31,29 @@ pub(super) fn findings(config: &Config, clusters: &[ClusterConfig]) -> Vec<Findi
     findings
 }
 
+/// Returns a finding if Secrets are watched, but served to no reader of the port.
+pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
+    let service = &config.hub.service;
+    let names_secrets = |selected: &Selected| matches!(selected, Selected::One(one) if is_secrets(one));
+    let entry = config.resources.iter().find(|entry| names_secrets(&entry.resource))?;
+    let is_reader = |reader: &ReaderConfig| {
+        is_reviewed(config, reader) || reader.allow.iter().any(|rule| rule.resources.iter().any(names_secrets))
+    };
+    if !service.read_api.enabled || service.read_api.serve_secrets || config.readers.iter().any(is_reader) {
+        return None;
+    }
+    Some(Finding {
+        level: Level::Fine,
+        about: format!("resources.{}", entry.name),
+        problem: "is not served to clients of the hub, because hub.read_api.serve_secrets is not set".to_owned(),
+        advice: "set it, or allow secrets to readers; ignore this if only sinks need them".to_owned(),
+    })
+}
+
+fn is_secrets(resource: &ResourceRef) -> bool {
+    built_in(resource).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())
+}
+
 /// Returns whether clusters are asked about the users of a reader.
 fn is_reviewed(config: &Config, reader: &ReaderConfig) -> bool {
     config.hub.service.authorization.kubernetes.is_some() && !matches!(reader.identity, ReaderIdentity::Token(_))

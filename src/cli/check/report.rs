@@ -9,7 +9,7 @@ use informer_hub_source::Identity;
 use informer_hub_types::Credential;
 
 /// Severity of a finding; the worst one decides the exit code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum Level {
     /// No action needed.
@@ -118,6 +118,9 @@ pub(super) struct ClusterReport {
 pub(super) struct ResourceReport {
     /// Name of the entry.
     pub(super) name: String,
+    /// Name in the table, with the resource if the entry has another name, as those of patterns do.
+    #[serde(skip)]
+    pub(super) shown: String,
     /// Full name in the cluster. Unset if the cluster has no such resource or did not answer.
     pub(super) resource: Option<String>,
     pub(super) streaming: Option<bool>,

@@ -1,10 +1,11 @@
 //! Report of a check as text: tables, findings and totals.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment};
 
-use super::report::{ClusterReport, Level, Report, ScopeReport, SourceCheck};
+use super::report::{ClusterReport, Finding, Level, Report, ScopeReport, SourceCheck};
 use crate::cli::print::{bytes, lines, span, table};
 use informer_hub_types::{Credential, clock, printable, printable_start};
 
@@ -23,13 +24,31 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     let tables = [clusters(&report.clusters), resources(&report.clusters)];
     let filled = tables.iter().filter(|table| table.row_iter().next().is_some());
     let _ = writeln!(text, "{}", filled.map(lines).collect::<Vec<_>>().join("\n\n"));
-    for finding in report.all_findings() {
-        let level = coloured(finding.level, colours);
-        let [about, problem, advice] = [&finding.about, &finding.problem, &finding.advice].map(|text| printable(text));
-        let _ = write!(text, "\n{level} {about}: {problem}\n         {advice}\n");
+    for findings in by_advice(&report.all_findings()) {
+        text.push('\n');
+        for finding in &findings {
+            let [about, problem] = [&finding.about, &finding.problem].map(|text| printable(text));
+            let _ = writeln!(text, "{} {about}: {problem}", coloured(finding.level, colours));
+        }
+        let advice = findings.first().map(|finding| printable(&finding.advice)).unwrap_or_default();
+        let _ = writeln!(text, "         {advice}");
     }
     let _ = writeln!(text, "\n{}", sum(report));
     text
+}
+
+/// Groups findings of one severity that have the same advice, in the order of the first ones.
+fn by_advice<'f>(findings: &[&'f Finding]) -> Vec<Vec<&'f Finding>> {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    let mut places = HashMap::new();
+    for finding in findings {
+        let at = *places.entry((&finding.advice, finding.level)).or_insert(groups.len());
+        match groups.get_mut(at) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups
 }
 
 fn coloured(level: Level, colours: bool) -> String {
@@ -101,10 +120,10 @@ fn resources(reports: &[ClusterReport]) -> comfy_table::Table {
     for report in reports {
         for resource in &report.resources {
             if resource.scopes.is_empty() {
-                table.add_row([report.cluster.as_str(), &resource.name, "", "absent", "", "", "", ""]);
+                table.add_row([report.cluster.as_str(), &resource.shown, "", "absent", "", "", "", ""]);
             }
             for scope in &resource.scopes {
-                table.add_row(row(&report.cluster, &resource.name, resource.streaming, scope));
+                table.add_row(row(&report.cluster, &resource.shown, resource.streaming, scope));
             }
         }
     }
@@ -129,4 +148,29 @@ fn row(cluster: &str, resource: &str, streaming: Option<bool>, scope: &ScopeRepo
         number(scope.objects.map(|objects| objects.to_string())),
         number(scope.memory.map(bytes)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_for_several_findings_is_printed_once() {
+        let finding = |level, about: &str, advice: &str| Finding {
+            level,
+            about: about.to_owned(),
+            problem: "may not".to_owned(),
+            advice: advice.to_owned(),
+        };
+        let (error, warning) = (Level::Error, Level::Warning);
+        let all = [
+            finding(error, "a", "grant"),
+            finding(error, "b", "renew"),
+            finding(error, "c", "grant"),
+            finding(warning, "d", "grant"),
+        ];
+        let groups = by_advice(&all.iter().collect::<Vec<_>>());
+        let names = groups.iter().map(|group| group.iter().map(|it| it.about.as_str()).collect::<String>());
+        assert_eq!(names.collect::<Vec<_>>(), ["ac", "b", "d"]);
+    }
 }

@@ -22,6 +22,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// Longest body of an error.
 const LONGEST_ERROR: usize = 1 << 20;
 
+/// Tokens that a hub may accept.
+const KINDS: &str = "one of its [hub.auth] or [readers], or, if it has [oidc] or token reviews, one that kubectl uses";
+
 /// A request.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) struct Request<'r> {
@@ -143,8 +146,8 @@ impl Client {
     pub(super) fn unauthorized(&self) -> String {
         let address = shown(&self.url);
         match &self.token {
-            Some(_) => format!("the hub at {address} refuses this token; use a token of its hub.auth"),
-            None => format!("the hub at {address} requires a token; give --token-file, or set {TOKEN}"),
+            Some(_) => format!("the hub at {address} refuses this token; use {KINDS}"),
+            None => format!("the hub at {address} requires a token; give --token-file, or set {TOKEN}: {KINDS}"),
         }
     }
 

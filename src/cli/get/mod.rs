@@ -21,6 +21,7 @@ use self::sort::SortKey;
 use self::target::{Target, targets};
 use super::client::{Client, HubArgs};
 use super::objects::{Ended, List, Output, PlaceArgs, Warnings, resources};
+use super::print::until_unread;
 use super::{Misuse, interruptible, runtime};
 use informer_hub_types::printable;
 
@@ -70,13 +71,15 @@ pub(super) struct Args {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.hub.client()?;
-    interruptible(&runtime()?, async {
+    let work = async {
         if args.output.is_rows() {
             run(args, &client, &mut Rows::new(args)).await
         } else {
             run(args, &client, &mut Items::new(args)?).await
         }
-    })
+    };
+    let runtime = runtime()?;
+    if args.watch { interruptible(&runtime, until_unread(work)) } else { interruptible(&runtime, work) }
 }
 
 async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Result<ExitCode> {

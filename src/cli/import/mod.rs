@@ -48,7 +48,11 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let is_chosen = |name: &str| args.contexts.is_empty() || args.contexts.iter().any(|pattern| matches(pattern, name));
     let chosen: Vec<_> = found.into_iter().filter(|(_, found)| is_chosen(&found.context)).collect();
     if chosen.is_empty() {
-        bail!("no context in {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "));
+        bail!(
+            "no context in {}; give the FILE of a kubeconfig, whose contexts `kubectl --kubeconfig FILE config \
+             get-contexts` lists",
+            shown(&files)
+        );
     }
     for (_, found) in &chosen {
         found.warnings.iter().for_each(|warning| note!("context {:?}: {}", found.context, printable(warning)));
@@ -57,12 +61,19 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn shown(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// Reads the contexts of all files, each with its file. If two files have the same context the first one counts, as
 /// with kubectl.
 fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
+    if !files.iter().any(|file| file.exists()) {
+        bail!("there is no kubeconfig {}; give its FILE, or set KUBECONFIG", shown(files));
+    }
     let mut all: Vec<(PathBuf, ContextSummary)> = Vec::new();
     for file in files {
-        if files.len() > 1 && !file.exists() {
+        if !file.exists() {
             note!("{}: there is no such file", file.display());
             continue;
         }

@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-use anyhow::ensure;
-
+use crate::cli::Misuse;
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, check_name};
 
 /// Name of the context of all clusters.
@@ -71,7 +70,9 @@ pub(in crate::cli) fn contexts(clusters: &[ClusterName], selections: &[Selection
     let mut all = vec![Context::new(FLEET, "clusters", "*"), Context::new(UNIQUE, "unique", "*")];
     for selection in selections {
         let name = &selection.name;
-        ensure!(all.iter().all(|it| it.name != *name), "--selection {name}: there is another context of this name");
+        if all.iter().any(|it| it.name == *name) {
+            return Err(Misuse::error(format!("--selection {name}: there is another context of this name")));
+        }
         all.push(Context::new(name, "clusters", selection.segment()));
     }
     let mut clusters = clusters.to_vec();

@@ -2,6 +2,7 @@
 
 mod cells;
 mod explain;
+mod uids;
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -11,6 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
 use self::cells::Cells;
+use self::uids::malformed_uid;
 use super::client::{Client, HubArgs, Refused, Request};
 use super::objects::{Output, TableWriter, Warnings, csv_line, print_template, resources};
 use super::print::{json as pretty, out, say, yaml};
@@ -102,7 +104,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<()> {
         _ => rows(args, resource, &answer)?,
     }
     if !args.explain {
-        notes(&answer, resource);
+        notes(&answer, resource, &args.text.join(" "));
     }
     Ok(())
 }
@@ -143,13 +145,19 @@ fn rows(args: &Args, resource: &Resource, answer: &QueryAnswer<'_>) -> anyhow::R
 }
 
 /// Prints notes about the result on standard error.
-fn notes(answer: &QueryAnswer<'_>, resource: &Resource) {
+fn notes(answer: &QueryAnswer<'_>, resource: &Resource, text: &str) {
     let is_empty = answer.items.as_ref().is_some_and(Vec::is_empty)
         || answer.rows.as_ref().is_some_and(Vec::is_empty)
         || answer.groups.as_ref().is_some_and(Vec::is_empty)
         || answer.values.as_ref().is_some_and(Vec::is_empty);
     if is_empty {
         note!("informer-hub: no {} match", resource.api.gvr);
+    }
+    if (is_empty || answer.count == Some(0))
+        && let Some(uid) = malformed_uid(text)
+    {
+        let uid = printable(&uid);
+        note!("informer-hub: {uid:?} does not have the form of a uid; a condition on a name is name = {uid}");
     }
     if !answer.paths_without_values.is_empty() {
         let paths = printable(&answer.paths_without_values.join(", "));

@@ -134,9 +134,17 @@ impl Args {
             bail!("there is no cluster source {unknown:?}; there is {}", known.join(", "));
         }
         let is_all = self.clusters.is_empty() && self.sources.is_empty();
+        let is_named = |source: &&ClusterSourceConfig| self.sources.contains(&source.name);
+        if let Some(folder) = all.iter().filter(is_named).find(|source| source.kind.management().is_none()) {
+            return Err(Misuse::error(format!(
+                "cluster source {} has no management cluster, so it needs no rights itself; without --source, rbac also \
+                 prints the rights for clusters of sources",
+                folder.name
+            )));
+        }
         let clusters =
             if is_all || !self.clusters.is_empty() { chosen(&config.clusters, &self.clusters)? } else { Vec::new() };
-        Ok((clusters, all.iter().filter(|source| is_all || self.sources.contains(&source.name)).collect()))
+        Ok((clusters, all.iter().filter(|source| is_all || is_named(source)).collect()))
     }
 
     /// Returns the subjects of the bindings: the named ones, or the service account `informer-hub`.
@@ -259,7 +267,10 @@ impl Args {
         let is_in_pod = matches!(cluster.access, ClusterAccess::InCluster | ClusterAccess::Agent);
         let mut notes = match &grantee.account {
             Some(Account { namespace, .. }) => {
-                vec![format!("Apply with: {kubectl} apply -f -  (the namespace {namespace} must exist)")]
+                vec![format!(
+                    "Apply with: {kubectl} apply -f -  (as an administrator of the cluster; the namespace {namespace} \
+                     must exist)"
+                )]
             }
             None => vec![format!("Apply with: {kubectl} apply -f -  (as an administrator of the cluster)")],
         };
@@ -313,12 +324,11 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
     let Some(client) = client else {
         let found = named(written, !resource.namespaces.is_empty());
         let Some(found) = found else {
-            bail!(
+            return Err(Misuse::error(format!(
                 "resources.{}: {} is not built into Kubernetes, so its group is unknown; write it in full \
                  (plural.group), or give --discover",
-                resource.name,
-                resource.resource
-            );
+                resource.name, resource.resource
+            )));
         };
         return Ok(vec![found]);
     };
@@ -352,7 +362,9 @@ async fn pattern_resources(
         return Ok(vec![all_of(group)]);
     }
     let Some(client) = client else {
-        bail!("resources.{}: only a cluster knows which groups {pattern} matches; give --discover", resource.name);
+        let name = &resource.name;
+        let problem = format!("resources.{name}: only a cluster knows which groups {pattern} matches; give --discover");
+        return Err(Misuse::error(problem));
     };
     let catalogue = source::discover_catalogue(client).await?;
     let mut found: Vec<NamedResource> = Vec::new();

@@ -152,11 +152,17 @@ impl Advice<'_> {
         };
         let file = shell(&self.config.display().to_string());
         let rbac = format!("informer-hub rbac -c {file}");
-        let kubectl = kubectl(self.access);
         let unknown = if subject == " --user NAME" {
-            format!("; NAME is the user that `{kubectl} auth whoami` prints")
+            format!("; NAME is the user that `{} auth whoami` prints", kubectl(self.access))
         } else {
             String::new()
+        };
+        // The credentials of the hub cannot grant rights that they lack.
+        let (kubectl, admin) = match self.access {
+            ClusterAccess::Kubeconfig { .. } => {
+                ("kubectl --kubeconfig ADMIN", "; ADMIN is a kubeconfig of such an administrator, not the hub's")
+            }
+            _ => ("kubectl", ""),
         };
         match self.target {
             RightsTarget::Sourced => {
@@ -165,14 +171,15 @@ impl Advice<'_> {
             RightsTarget::Source(source) => {
                 let source = option("source", source);
                 format!(
-                    "as an administrator of that cluster: `{rbac}{source}{subject} | {kubectl} apply -f -`{unknown}"
+                    "as an administrator of that cluster: `{rbac}{source}{subject} | {kubectl} apply -f -`{admin}{unknown}"
                 )
             }
             RightsTarget::Cluster(cluster, resources) => {
                 let discover = if resources.iter().any(|it| needs_discovery(it)) { " --discover" } else { "" };
                 let cluster = option("cluster", cluster);
                 format!(
-                    "as an administrator of the cluster: `{rbac}{cluster}{subject}{discover} | {kubectl} apply -f -`{unknown}"
+                    "as an administrator of the cluster: `{rbac}{cluster}{subject}{discover} | {kubectl} apply -f \
+                     -`{admin}{unknown}"
                 )
             }
         }
@@ -219,12 +226,13 @@ mod tests {
         assert_eq!(
             advice(&access, Some("jane@example.com")),
             "as an administrator of the cluster: `informer-hub rbac -c hub.toml --cluster prod-eu --user \
-             jane@example.com | kubectl --kubeconfig /k/config --context eu apply -f -`"
+             jane@example.com | kubectl --kubeconfig ADMIN apply -f -`; ADMIN is a kubeconfig of such an administrator, \
+             not the hub's"
         );
-        assert!(advice(&access, None).ends_with(
-            "--user NAME | kubectl --kubeconfig /k/config --context eu apply -f -`; NAME is the user that `kubectl \
-                     --kubeconfig /k/config --context eu auth whoami` prints"
-        ));
+        let unknown = advice(&access, None);
+        assert!(unknown.contains("--user NAME | kubectl --kubeconfig ADMIN apply -f -`; ADMIN is"), "{unknown}");
+        let whoami = "; NAME is the user that `kubectl --kubeconfig /k/config --context eu auth whoami` prints";
+        assert!(unknown.ends_with(whoami), "{unknown}");
         let account = |name: &str| advice(&ClusterAccess::InCluster, Some(&format!("system:serviceaccount:{name}")));
         assert!(account("informer-hub:informer-hub").contains("--cluster prod-eu | kubectl apply"));
         assert!(account("tools:hub").contains(" --service-account tools/hub | kubectl apply"));
@@ -269,8 +277,10 @@ mod tests {
         for name in hostile {
             let access = kubeconfig("/k/con fig", name);
             let text = advice(&access, Some(name));
-            let command = text.split_once('`').unwrap().1.strip_suffix('`').unwrap();
-            let (rbac, kubectl) = command.split_once(" | kubectl ").unwrap_or_else(|| panic!("{command}"));
+            let (rbac, _) = text.split_once('`').unwrap().1.split_once(" | kubectl ").unwrap();
+            let unknown = advice(&access, None);
+            let (whoami, _) =
+                unknown.split_once("; NAME is the user that `kubectl ").unwrap().1.rsplit_once('`').unwrap();
             let words = |command: &str| {
                 let script = format!("printf '%s\\n' {command}");
                 let done = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -280,7 +290,7 @@ mod tests {
             let read = Whole::try_parse_from(words(rbac).into_iter().skip(1));
             assert_eq!(read.unwrap_or_else(|error| panic!("{rbac}: {error}")).args.users, [name]);
             let context =
-                words(kubectl).into_iter().skip_while(|word| !word.starts_with("--context")).collect::<Vec<_>>();
+                words(whoami).into_iter().skip_while(|word| !word.starts_with("--context")).collect::<Vec<_>>();
             let given = context[0].strip_prefix("--context=").unwrap_or_else(|| &context[1]);
             assert_eq!(given, name);
         }

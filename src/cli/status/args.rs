@@ -3,20 +3,36 @@
 use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::cli::client::HubArgs;
+use crate::cli::print::width;
 use informer_hub_config::HumanDuration;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Form {
-    /// A table for people
+    /// A table for people, without the columns that do not fit the terminal
     #[default]
+    #[value(alias = "text")]
     Table,
+    /// The table with all columns
+    Wide,
     /// One JSON document; with --watch one document a line
     Json,
     /// One YAML document; with --watch a stream of documents
     Yaml,
     /// Kind and name, one a line: cluster/prod-eu
     Name,
+}
+
+impl Form {
+    /// Whether the output is for people.
+    pub(super) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+
+    /// Returns the width that limits the table; `None` for no limit.
+    pub(super) fn width(self) -> Option<usize> {
+        width().filter(|_| self == Self::Table)
+    }
 }
 
 /// Options that all status commands share.

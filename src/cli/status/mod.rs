@@ -24,7 +24,7 @@ use self::screen::page;
 pub(super) use self::screen::{resources_table, screens};
 use self::select::Selection;
 use self::subject::Subject;
-use super::print::{colours, json, out, say, show, width, yaml};
+use super::print::{colours, json, out, say, show, until_unread, yaml};
 use super::{Misuse, block_on, runtime};
 use informer_hub_types::printable;
 
@@ -58,7 +58,7 @@ fn run(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<E
     let client = view.hub.client()?;
     let (runtime, selection) = (runtime()?, &selection.without_kinds());
     if view.watch {
-        block_on(&runtime, watch::watch(&client, subject, selection, view))?;
+        block_on(&runtime, until_unread(watch::watch(&client, subject, selection, view)))?;
     } else {
         let status = block_on(&runtime, client.get(&["v1", "status"], &[]))?;
         print(subject, &selection.of(&status)?, view.output)?;
@@ -68,7 +68,7 @@ fn run(subject: Subject, selection: &Selection, view: &View) -> anyhow::Result<E
 
 fn print(subject: Subject, status: &Value, form: Form) -> anyhow::Result<()> {
     match form {
-        Form::Table => show(&page(subject, status, width(), colours())),
+        Form::Table | Form::Wide => show(&page(subject, status, form.width(), colours())),
         Form::Json => say(json(&select::document(subject, status))?),
         Form::Yaml => out(&yaml(&select::document(subject, status))?),
         Form::Name => select::names(subject, status).into_iter().try_for_each(|name| say(printable(&name))),

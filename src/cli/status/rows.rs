@@ -10,7 +10,7 @@ use super::fleet;
 use super::readers;
 use super::select::informers;
 use super::subject::Subject;
-use super::values::{informer_name, line, list, number, text};
+use super::values::{cell, informer_name, line, list, number, sum, text};
 use super::why;
 use crate::cli::print::{bytes, grouped, span};
 use informer_hub_types::{first_names, printable};
@@ -207,7 +207,6 @@ fn with_reason(state: &str, why: &str) -> String {
 fn cluster(cluster: &Value) -> Row {
     let informers = list(cluster, "informers");
     let watching = informers.iter().filter(|informer| text(informer, "state") == "watching").count();
-    let sum = |key: &str| informers.iter().map(|informer| number(informer, key)).fold(0, u64::saturating_add);
     let labels = cluster["labels"].as_object().into_iter().flatten();
     let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
     let (name, state, why) = (text(cluster, "name"), why::cluster_state(cluster), why::of_cluster(cluster));
@@ -218,8 +217,8 @@ fn cluster(cluster: &Value) -> Row {
             name.to_owned(),
             state.to_owned(),
             format!("{watching}/{}", informers.len()),
-            grouped(sum("objects")),
-            bytes(sum("bytes")),
+            sum(informers, "objects").map(grouped).unwrap_or_default(),
+            sum(informers, "bytes").map(bytes).unwrap_or_default(),
             connections(&cluster["traffic"]),
             cluster["source"].as_str().unwrap_or("table").to_owned(),
             labels.join(","),
@@ -251,9 +250,9 @@ fn resource(cluster: &str, informer: &Value) -> Row {
     let shown = if state == "listing" { listed() } else { state.to_owned() };
     let age = informer["lastEventAgeSeconds"].as_f64().map(|age| Duration::try_from_secs_f64(age).unwrap_or_default());
     let age = age.map(|age| span(age.as_secs())).unwrap_or_default();
-    let counts = ["lists", "queued", "restarts"].map(|key| grouped(number(informer, key)));
+    let counts = ["lists", "queued", "restarts"].map(|key| cell(informer, key, grouped));
     let mut cells = vec![cluster.to_owned(), name.to_owned(), scope.to_owned(), shown];
-    cells.extend([grouped(number(informer, "objects")), bytes(number(informer, "bytes"))]);
+    cells.extend([cell(informer, "objects", grouped), cell(informer, "bytes", bytes)]);
     cells.extend([text(&informer["encoding"], "used").to_owned(), age]);
     cells.extend(counts);
     cells.push(why.clone());
@@ -329,7 +328,6 @@ pub(super) fn summary(status: &Value) -> String {
         let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
         if counts.is_empty() { String::new() } else { format!(" ({})", counts.join(", ")) }
     };
-    let sum = |key: &str| informers.iter().map(|(_, informer)| number(informer, key)).fold(0, u64::saturating_add);
     let ready = ready(status);
     let of_clusters = tally(clusters.iter().map(why::cluster_state).collect());
     let of_informers = tally(informers.iter().map(|(_, informer)| text(informer, "state")).collect());
@@ -338,9 +336,12 @@ pub(super) fn summary(status: &Value) -> String {
         format!("ready      {ready}"),
         format!("clusters   {}{of_clusters}", clusters.len()),
         format!("informers  {}{of_informers}", informers.len()),
-        format!("objects    {} in {}", grouped(sum("objects")), bytes(sum("bytes"))),
-        format!("sinks      {}{of_sinks}", sinks.len()),
+        format!("objects    {}", objects(&informers)),
     ];
+    // A reader without rights to everything does not see the sinks.
+    if !status["sinks"].is_null() {
+        lines.push(format!("sinks      {}{of_sinks}", sinks.len()));
+    }
     if let Some(line) = fleet::total(status) {
         lines.insert(1, line);
     }
@@ -361,6 +362,21 @@ pub(super) fn summary(status: &Value) -> String {
         lines.push(format!("memory     {resident} of {}", bytes(limit)));
     }
     lines.join("\n")
+}
+
+/// Returns number and memory of the objects. A reader with rights to some namespaces of a resource sees no counts of it.
+fn objects(informers: &[(&str, &Value)]) -> String {
+    const RIGHTS: &str = "counts need the right to read all namespaces";
+    let all = || informers.iter().map(|(_, informer)| *informer);
+    let counted = all().filter(|informer| informer["objects"].is_u64()).count();
+    match (sum(all(), "objects"), sum(all(), "bytes")) {
+        (Some(objects), memory) => {
+            let total = format!("{} in {}", grouped(objects), bytes(memory.unwrap_or_default()));
+            let others = format!(" of {counted} of {} informers; {RIGHTS}", informers.len());
+            if counted == informers.len() { total } else { total + &others }
+        }
+        (None, _) => format!("unknown: {RIGHTS}"),
+    }
 }
 
 /// Returns the line with the role in the leader election, the sinks that a process of a fleet delivers, and the holder of
@@ -490,6 +506,24 @@ mod tests {
         assert!(text.contains("retrying"), "{text}");
         let names: Vec<_> = rows(Subject::Status, &status).into_iter().map(|row| row.name).collect();
         assert!(names.contains(&"sink chat".to_owned()), "{names:?}");
+    }
+
+    #[test]
+    fn counts_that_a_reader_may_not_see_are_not_zero() {
+        let informer = |resource: &str| serde_json::json!({ "resource": resource, "scope": "*", "state": "watching" });
+        let mut status = serde_json::json!({
+            "ready": true, "clusters": [{ "name": "a", "state": "connected", "informers": [informer("pods")] }],
+        });
+        let line = |status: &Value| summary(status).lines().find(|line| line.starts_with("objects")).map(str::to_owned);
+        let unknown = "objects    unknown: counts need the right to read all namespaces";
+        assert_eq!((line(&status).as_deref(), summary(&status).contains("sinks")), (Some(unknown), false));
+        assert_eq!(rows(Subject::Resources, &status)[0].cells[4..6], ["", ""]);
+        assert_eq!(rows(Subject::Clusters, &status)[0].cells[3..5], ["", ""]);
+        let mut nodes = informer("nodes");
+        (nodes["objects"], nodes["bytes"]) = (7.into(), 2048.into());
+        status["clusters"][0]["informers"] = serde_json::json!([informer("pods"), nodes]);
+        let some = "objects    7 in 2.0 KiB of 1 of 2 informers; counts need the right to read all namespaces";
+        assert_eq!(line(&status).as_deref(), Some(some));
     }
 
     #[test]

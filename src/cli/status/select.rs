@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::concern::{cluster_concern, informer_concern, sink_concern};
 use super::subject::Subject;
 use super::values::{list, text};
+use crate::cli::print::without_kind;
 use informer_hub_types::ResourceRef;
 
 /// Names to show; an empty list selects all.
@@ -17,15 +18,15 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`).
+    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`). Those of resources stay, because their names have a
+    /// cluster too.
     pub(super) fn without_kinds(&self) -> Self {
-        let strip = |names: &[String], kind: &str| {
-            names.iter().map(|name| name.strip_prefix(kind).unwrap_or(name).to_owned()).collect()
-        };
+        let strip =
+            |names: &[String], kind: &str| names.iter().map(|name| without_kind(kind, name).to_owned()).collect();
         Self {
-            clusters: strip(&self.clusters, "cluster/"),
+            clusters: strip(&self.clusters, "cluster"),
             resources: self.resources.clone(),
-            sinks: strip(&self.sinks, "sink/"),
+            sinks: strip(&self.sinks, "sink"),
         }
     }
 
@@ -41,8 +42,9 @@ impl Selection {
                 self.clusters.is_empty() || self.clusters.iter().any(|name| cluster["name"] == **name)
             });
             for cluster in clusters.iter_mut() {
+                let name = text(cluster, "name").to_owned();
                 let Some(informers) = list_mut(cluster, "informers") else { continue };
-                informers.retain(|informer| self.includes(informer));
+                informers.retain(|informer| self.includes(&name, informer));
                 informers.sort_by_key(informer_concern);
             }
             clusters.retain(|cluster| self.resources.is_empty() || !list(cluster, "informers").is_empty());
@@ -55,8 +57,8 @@ impl Selection {
         Ok(status)
     }
 
-    fn includes(&self, informer: &Value) -> bool {
-        self.resources.is_empty() || self.resources.iter().any(|name| is_resource(text(informer, "resource"), name))
+    fn includes(&self, cluster: &str, informer: &Value) -> bool {
+        self.resources.is_empty() || self.resources.iter().any(|name| is_informer(cluster, informer, name))
     }
 
     fn check(&self, status: &Value) -> anyhow::Result<()> {
@@ -68,10 +70,10 @@ impl Selection {
                 }
             }
         }
-        let informers = || list(status, "clusters").iter().flat_map(|cluster| list(cluster, "informers"));
         for name in &self.resources {
-            if !informers().any(|informer| is_resource(text(informer, "resource"), name)) {
-                let mut known: Vec<_> = informers().map(|informer| text(informer, "resource")).collect();
+            let all = informers(status);
+            if !all.iter().any(|(cluster, informer)| is_informer(cluster, informer, name)) {
+                let mut known: Vec<_> = all.iter().map(|(_, informer)| text(informer, "resource")).collect();
                 known.sort_unstable();
                 known.dedup();
                 bail!("the hub watches no resource {name:?}; it watches {}", joined(&known));
@@ -83,6 +85,15 @@ impl Selection {
 
 fn joined(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Whether `name` denotes an informer of a cluster: as a resource, or as `-o name` prints it.
+fn is_informer(cluster: &str, informer: &Value, name: &str) -> bool {
+    let resource = text(informer, "resource");
+    match name.strip_prefix("resource/").and_then(|name| name.split_once('/')) {
+        Some((of, name)) => of == cluster && is_resource(resource, name),
+        None => is_resource(resource, name),
+    }
 }
 
 /// Whether `name` denotes a resource of the status: with or without its group, and for built-in resources also by short
@@ -195,6 +206,9 @@ pub(super) mod tests {
         let printed =
             Selection { clusters: vec!["cluster/b".into()], sinks: vec!["sink/chat".into()], ..Selection::default() };
         assert_eq!(names(Subject::Status, &of(printed.without_kinds()).unwrap()), ["cluster/b", "sink/chat"]);
+        let printed = of(resources("resource/a/pods")).unwrap();
+        assert_eq!(names(Subject::Resources, &printed), ["resource/a/pods"]);
+        assert!(of(resources("resource/b/deployments.apps")).is_err());
         let error = of(resources("deployments.extensions")).unwrap_err().to_string();
         assert_eq!(error, "the hub watches no resource \"deployments.extensions\"; it watches deployments.apps, pods");
         let error = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();

@@ -14,6 +14,20 @@ pub(super) fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_default()
 }
 
+/// Returns a number member for a table; empty if there is none, because the reader may not see it.
+pub(super) fn cell(value: &Value, key: &str, shown: impl Fn(u64) -> String) -> String {
+    value[key].as_u64().map(shown).unwrap_or_default()
+}
+
+/// Returns the sum of a number over those informers that have it; `None` if all lack it.
+pub(super) fn sum<'v>(informers: impl IntoIterator<Item = &'v Value>, key: &str) -> Option<u64> {
+    let mut all = informers.into_iter().peekable();
+    if all.peek().is_none() {
+        return Some(0);
+    }
+    all.filter_map(|informer| informer[key].as_u64()).reduce(u64::saturating_add)
+}
+
 /// Returns a list member; empty if there is none.
 pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()

@@ -15,7 +15,7 @@ use super::screen::{changes, page};
 use super::select::{self, Selection};
 use super::subject::Subject;
 use crate::cli::client::{Client, Unanswered};
-use crate::cli::print::{InPlace, colours, out, painted, say, span, width, wrapped, yaml};
+use crate::cli::print::{InPlace, colours, out, painted, say, span, wrapped, yaml};
 use informer_hub_config::HumanDuration;
 use informer_hub_types::{clock, printable, printable_json};
 
@@ -32,8 +32,8 @@ pub(super) async fn watch(client: &Client, subject: Subject, selection: &Selecti
         form: view.output,
         every: view.interval,
         address: client.address(),
-        terminal: || (width(), colours()),
-        place: (std::io::stdout().is_terminal() && view.output == Form::Table).then(InPlace::default),
+        terminal: |form| (form.width(), colours()),
+        place: (std::io::stdout().is_terminal() && view.output.is_table()).then(InPlace::default),
         rows: None,
         last: None,
         outage: None,
@@ -56,7 +56,7 @@ struct Watch {
     every: HumanDuration,
     address: String,
     /// Returns the width and whether to use colours. Called for each drawing, because a window may be resized.
-    terminal: fn() -> (Option<usize>, bool),
+    terminal: fn(Form) -> (Option<usize>, bool),
     /// Area that is redrawn in place; `None` to write lines.
     place: Option<InPlace>,
     /// Rows of the last written changes.
@@ -73,7 +73,7 @@ impl Watch {
         let shown = self.shown(&status, now, None);
         match (&mut self.place, self.form) {
             (Some(place), _) => place.draw(&shown)?,
-            (None, Form::Table) => {
+            (None, Form::Table | Form::Wide) => {
                 if let Some(since) = outage {
                     say(format_args!("{} hub: answers again after {}", time(now), ago(since, now)))?;
                 }
@@ -101,7 +101,7 @@ impl Watch {
         });
         match (&mut self.place, self.form) {
             (Some(place), _) => place.draw(&shown.unwrap_or_default()),
-            (None, Form::Table) if is_new => say(format_args!("{} hub: {state}: {error_text}", time(now))),
+            (None, Form::Table | Form::Wide) if is_new => say(format_args!("{} hub: {state}: {error_text}", time(now))),
             (None, _) if is_new => {
                 note!("informer-hub: {} hub {state}: {error_text}", time(now));
                 Ok(())
@@ -112,7 +112,7 @@ impl Watch {
 
     /// Renders a screen: time and address, the outage if there is one, and the last answer.
     fn shown(&self, status: &Value, now: Timestamp, trouble: Option<(&str, Timestamp)>) -> String {
-        let (width, colours) = (self.terminal)();
+        let (width, colours) = (self.terminal)(self.form);
         let room = width.unwrap_or(usize::MAX);
         let head = format!("{}  {}  every {}, Ctrl-C ends", time(now), self.address, self.every);
         let trouble = trouble.map(|(trouble, at)| {
@@ -154,7 +154,7 @@ mod tests {
             form: Form::Name,
             every: HumanDuration(Duration::from_secs(2)),
             address: "http://127.0.0.1:7080".to_owned(),
-            terminal: || (None, false),
+            terminal: |_| (None, false),
             place: None,
             rows: None,
             last: None,

@@ -54,7 +54,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the status of an object, as the Kubernetes API's table shows it.
+/// Returns the status of an object, as the Kubernetes API's table shows it. Tables with ready and desired objects in two
+/// columns have both, as Deployments have: `2/3`.
 fn status(object: &Value) -> String {
     let api_version = text(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -64,8 +65,14 @@ fn status(object: &Value) -> String {
         ApiResource { gvr: Gvr::new(group, version, plural), kind: text(&object["kind"]).into(), namespaced: true };
     let printer = Printer::new(&api, None);
     let row = printer.row(object["object"].to_string().as_bytes(), clock::wall().as_second());
-    let at = STATUS.iter().find_map(|wanted| printer.columns().iter().position(|column| column.name == *wanted));
-    at.and_then(|at| row.cells.get(at)).map(value_text).unwrap_or_default()
+    let cell = |wanted: &str| {
+        let at = printer.columns().iter().position(|column| column.name == wanted)?;
+        row.cells.get(at).map(value_text)
+    };
+    match (STATUS.iter().find_map(|wanted| cell(wanted)), cell("Desired")) {
+        (Some(ready), Some(desired)) => format!("{ready}/{desired}"),
+        (status, _) => status.unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +98,7 @@ mod tests {
             found,
             [
                 "Deployment/web|2/3",
-                "└─ ReplicaSet/web-7 *|0",
+                "└─ ReplicaSet/web-7 *|0/1",
                 "   ├─ Pod/a|Running",
                 "   │  └─ Pod/c|Running",
                 "   └─ Pod/b|Running",

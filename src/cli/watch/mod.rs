@@ -10,7 +10,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use self::lines::ChangeLines;
 use super::client::{Client, HubArgs, Request};
 use super::objects::{PlaceArgs, Retry, Warnings, resources};
-use super::print::say;
+use super::print::{say, until_unread};
 use super::{Misuse, interruptible, runtime};
 use informer_hub_apiclient::{Lines, StreamEvent};
 use informer_hub_types::{first_names, printable, printable_json};
@@ -67,6 +67,7 @@ enum Event {
 enum Form {
     /// A line for each change, shortened to the width of a terminal
     #[default]
+    #[value(aliases = ["table", "wide"])]
     Text,
     /// A CloudEvent a line, as webhooks get it
     Json,
@@ -74,7 +75,7 @@ enum Form {
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let client = args.hub.client()?;
-    interruptible(&runtime()?, run(args, &client))
+    interruptible(&runtime()?, until_unread(run(args, &client)))
 }
 
 async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
