@@ -56,13 +56,18 @@ impl Audit {
     }
 }
 
+/// Returns whether a request only asks for the current version, with a list of one object.
+fn is_check(uri: &str) -> bool {
+    uri.split(['?', '&']).any(|part| part == "limit=1")
+}
+
 fn request(line: &Value) -> Request {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (uri, user) = (text(&line["requestURI"]), &line["user"]);
     Request {
         user: text(&user["username"]),
         resource: text(&line["objectRef"]["resource"]),
-        is_list: line["verb"] == "list" || uri.contains("sendInitialEvents=true"),
+        is_list: line["verb"] == "list" && !is_check(&uri) || uri.contains("sendInitialEvents=true"),
         uri,
         credential: text(&user["extra"]["authentication.kubernetes.io/credential-id"][0]),
     }
