@@ -57,7 +57,7 @@ impl Audit {
 }
 
 /// Returns whether a request only asks for the current version, with a list of one object.
-fn is_check(uri: &str) -> bool {
+pub(super) fn is_check(uri: &str) -> bool {
     uri.split(['?', '&']).any(|part| part == "limit=1")
 }
 

@@ -93,7 +93,7 @@ impl Walkthrough {
     /// The rights are revoked again, since the hub uses its own account later.
     async fn follow_suggested_grant(&self, output: &str) {
         let command =
-            "informer-hub rbac -c hub.toml --cluster prod-eu --user limited | kubectl --context prod-eu apply -f -";
+            "informer-hub rbac -c hub.toml --cluster prod-eu --user limited | kubectl --kubeconfig ADMIN apply -f -";
         assert!(output.contains(&format!("`{command}`")), "{command} is missing in\n{output}");
         let (rbac, _) = command.split_once(" | ").unwrap();
         let rbac = rbac.replacen("informer-hub", env!("CARGO_BIN_EXE_informer-hub"), 1);
