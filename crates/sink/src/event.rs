@@ -337,7 +337,10 @@ fn event_id<K>(
         Some(object) => (object.uid().to_string(), object.resource_version().to_string()),
         None => (origin.scope.to_string(), seen.as_nanosecond().to_string()),
     };
-    let version = rewound.map_or_else(|| version.clone(), |rewound| format!("{version} after {rewound}"));
+    let version = match rewound {
+        Some(rewound) => format!("{version} after {rewound}"),
+        None => version,
+    };
     let resource = [&*gvr.group, &gvr.version, &gvr.resource];
     hash_of(origin.cluster.as_str(), resource, &what, &version, event_type)
 }

@@ -188,16 +188,9 @@ impl Lanes {
 
     /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
     pub fn failed(&mut self, lane: LaneId, now: Instant) -> (u32, Instant) {
-        if let Some(batch) = &mut self.lanes[lane.0].batch {
-            batch.failures = batch.failures.saturating_add(1);
-        }
-        self.attempts(lane, now)
-    }
-
-    /// Returns how often the lane's batch has failed and when its first attempt was.
-    #[must_use]
-    pub fn attempts(&self, lane: LaneId, now: Instant) -> (u32, Instant) {
-        self.lanes[lane.0].batch.as_ref().map_or((0, now), |batch| (batch.failures, batch.since))
+        let Some(batch) = &mut self.lanes[lane.0].batch else { return (0, now) };
+        batch.failures = batch.failures.saturating_add(1);
+        (batch.failures, batch.since)
     }
 
     /// Number of events in the lane's batch.

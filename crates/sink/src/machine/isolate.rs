@@ -25,8 +25,15 @@ const ASSUMED: usize = 4;
 
 impl<T> Machine<T> {
     /// Schedules the next attempt of a failed batch at `due`. Halves it or sets it aside if it is the cause.
-    pub(super) fn retry_failed(&mut self, lane: LaneId, error: &str, due: Instant, now: Instant) {
-        let (attempts, since) = self.lanes.attempts(lane, now);
+    /// It has failed `attempts` times since its first attempt at `since`.
+    pub(super) fn retry_failed(
+        &mut self,
+        lane: LaneId,
+        (attempts, since): (u32, Instant),
+        error: &str,
+        due: Instant,
+        now: Instant,
+    ) {
         let is_proven = attempts >= PROVEN && self.last_accepted.is_some_and(|accepted| accepted >= since);
         let is_assumed = attempts >= Circuit::THRESHOLD && self.lanes.unproven(lane, self.last_accepted) < ASSUMED;
         let was_set_aside = self.lanes.refusals(lane).is_some();

@@ -10,17 +10,16 @@
 //! room, and are read back from the journal later otherwise. Acknowledged numbers and dead letters are written with the
 //! next events, or after a short delay.
 
+mod convert;
 mod durable;
 mod isolate;
 mod settle;
 mod standby;
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,11 +32,11 @@ pub use standby::{Coverage, SourceVersions, resource_key};
 
 use super::work::{Done, Durability, Work};
 use super::{
-    BatchParams, Bounds, Circuit, DeadLetter, Event, EventError, EventOptions, EventType, LaneId, Lanes, RateLimit,
-    RateLimiter, RetryParams, Selection, SelectionResult, SinkHealth,
+    BatchParams, Bounds, Circuit, DeadLetter, Event, EventOptions, LaneId, Lanes, RateLimit, RateLimiter, RetryParams,
+    Selection, SinkHealth,
 };
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{Notification, Rewind, Rewinds, TraceParent, Traced};
+use informer_hub_types::{Notification, Rewinds, TraceParent, Traced};
 
 /// Parameters of a [`Machine`].
 #[derive(Clone, Debug)]
@@ -277,14 +276,12 @@ impl<T> Machine<T> {
             let Some(notification) = rest.next() else { return true };
             let is_it = |(traced, _): &&(Traced, TraceParent)| notification.object().is_some_and(|it| traced.is_of(it));
             let parent = traced.as_ref().filter(is_it).map(|(_, parent)| *parent);
-            let event = self.convert(&notification, seen, parent);
-            let Some(event) = event.and_then(|event| self.as_update(event, &notification, seen, parent)) else {
-                continue;
-            };
+            let rewind = self.rewinds.of(notification.origin());
+            let Some(event) = self.event_of(&notification, rewind.as_ref(), seen, parent) else { continue };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
                 // States from before a restore are older than the journaled ones, and right.
-                if self.rewinds.of(notification.origin()).is_none() && durable.is_repeated(&event, resync) {
+                if rewind.is_none() && durable.is_repeated(&event, resync) {
                     self.params.health.repeated.fetch_add(1, Relaxed);
                 } else {
                     durable.write(event, now);
@@ -302,84 +299,6 @@ impl<T> Machine<T> {
             None => !self.lanes.is_full(),
             Some(durable) => durable.has_room(),
         }
-    }
-
-    /// Converts a notification that the sink selects into an event. Any error or panic loses this notification only.
-    fn convert(
-        &self,
-        notification: &Notification,
-        seen: jiff::Timestamp,
-        parent: Option<TraceParent>,
-    ) -> Option<Event> {
-        let MachineParams { health, name, selection, .. } = &self.params;
-        let options = &*self.options_of(notification);
-        let converted = catch_unwind(AssertUnwindSafe(|| {
-            let result = selection.evaluate(notification);
-            let is_accepted = !matches!(result, SelectionResult::Drop | SelectionResult::DropUnfiltered(_));
-            let event = is_accepted.then(|| Event::in_trace(notification, seen, options, parent)).transpose();
-            (result, event)
-        }));
-        let (result, event) = converted.unwrap_or_else(|panic| {
-            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "panic while converting a notification");
-            (SelectionResult::Accept, Ok(None))
-        });
-        if let SelectionResult::AcceptUnfiltered(error) | SelectionResult::DropUnfiltered(error) = &result {
-            let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
-            // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
-            if count.is_power_of_two() {
-                let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
-                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate the filter; on_filter_error decides whether the event is sent");
-            }
-        }
-        match (result, event) {
-            (SelectionResult::Drop | SelectionResult::DropUnfiltered(_), _) => {
-                health.filtered.fetch_add(1, Relaxed);
-                None
-            }
-            (_, Ok(Some(event))) => Some(event),
-            (_, failed) => {
-                health.unreadable.fetch_add(1, Relaxed);
-                let error = failed.err().as_ref().map(EventError::to_string);
-                tracing::error!(sink = %name, ?notification, error, "cannot convert notification, it is lost");
-                None
-            }
-        }
-    }
-
-    /// Returns the options of a notification's event. After a restore from a backup, a state may be sent a second time on
-    /// purpose; another id shows that it is no repetition.
-    fn options_of(&self, notification: &Notification) -> Cow<'_, EventOptions> {
-        let options = &self.params.options;
-        let may_repeat =
-            |rewind: &Rewind| notification.object().is_some_and(|it| !it.resource_version().newer_than(&rewind.known));
-        match self.rewinds.of(notification.origin()).filter(may_repeat) {
-            Some(rewind) => Cow::Owned(EventOptions { rewound: Some(rewind.listed), ..options.clone() }),
-            None => Cow::Borrowed(options),
-        }
-    }
-
-    /// Turns an `Added` event into `Updated` if the journal has already delivered the object. Its previous state is
-    /// unknown.
-    fn as_update(
-        &self,
-        event: Event,
-        notification: &Notification,
-        seen: jiff::Timestamp,
-        parent: Option<TraceParent>,
-    ) -> Option<Event> {
-        let MachineParams { health, selection, .. } = &self.params;
-        let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
-        let Notification::Added { object, .. } = notification else { return Some(event) };
-        if !is_update {
-            return Some(event);
-        }
-        if !selection.events.contains(&EventType::Updated) {
-            health.filtered.fetch_add(1, Relaxed);
-            return None;
-        }
-        let update = Notification::Updated { old: object.clone(), new: object.clone(), resync: false };
-        let options = EventOptions { include_old: false, ..self.options_of(notification).into_owned() };
-        Event::in_trace(&update, seen, &options, parent).ok()
     }
 
     fn discard(&self, count: usize) {

@@ -126,7 +126,7 @@ impl<T> Machine<T> {
             }
             // With `Retry-After`, the receiver is busy.
             Decision::RetryAt(at) if after.is_some() => self.lanes.retry_at(lane, at),
-            Decision::RetryAt(at) => self.retry_failed(lane, error, at, now),
+            Decision::RetryAt(at) => self.retry_failed(lane, (failures, since), error, at, now),
         }
     }
 

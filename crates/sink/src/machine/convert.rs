@@ -1,0 +1,102 @@
+//! Conversion of notifications into events.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Machine, MachineParams, panic_text};
+use crate::{Event, EventError, EventOptions, EventType, SelectionResult};
+use informer_hub_types::{Notification, Rewind, TraceParent};
+
+impl<T> Machine<T> {
+    /// Returns the event of a notification that the sink selects.
+    ///
+    /// After a restore from a backup, a state may be sent a second time on purpose; another id shows that it is no
+    /// repetition.
+    pub(super) fn event_of(
+        &self,
+        notification: &Notification,
+        rewind: Option<&Rewind>,
+        seen: jiff::Timestamp,
+        parent: Option<TraceParent>,
+    ) -> Option<Event> {
+        let may_repeat =
+            |rewind: &&Rewind| notification.object().is_some_and(|it| !it.resource_version().newer_than(&rewind.known));
+        let options = match rewind.filter(may_repeat) {
+            Some(rewind) => {
+                let rewound = Some(rewind.listed.clone());
+                Cow::Owned(EventOptions { rewound, ..self.params.options.clone() })
+            }
+            None => Cow::Borrowed(&self.params.options),
+        };
+        let event = self.convert(notification, &options, seen, parent)?;
+        self.as_update(event, notification, &options, seen, parent)
+    }
+
+    /// Converts a notification that the sink selects into an event. Any error or panic loses this notification only.
+    fn convert(
+        &self,
+        notification: &Notification,
+        options: &EventOptions,
+        seen: jiff::Timestamp,
+        parent: Option<TraceParent>,
+    ) -> Option<Event> {
+        let MachineParams { health, name, selection, .. } = &self.params;
+        let converted = catch_unwind(AssertUnwindSafe(|| {
+            let result = selection.evaluate(notification);
+            let is_accepted = !matches!(result, SelectionResult::Drop | SelectionResult::DropUnfiltered(_));
+            let event = is_accepted.then(|| Event::in_trace(notification, seen, options, parent)).transpose();
+            (result, event)
+        }));
+        let (result, event) = converted.unwrap_or_else(|panic| {
+            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "panic while converting a notification");
+            (SelectionResult::Accept, Ok(None))
+        });
+        if let SelectionResult::AcceptUnfiltered(error) | SelectionResult::DropUnfiltered(error) = &result {
+            let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
+            // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
+            if count.is_power_of_two() {
+                let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
+                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate the filter; on_filter_error decides whether the event is sent");
+            }
+        }
+        match (result, event) {
+            (SelectionResult::Drop | SelectionResult::DropUnfiltered(_), _) => {
+                health.filtered.fetch_add(1, Relaxed);
+                None
+            }
+            (_, Ok(Some(event))) => Some(event),
+            (_, failed) => {
+                health.unreadable.fetch_add(1, Relaxed);
+                let error = failed.err().as_ref().map(EventError::to_string);
+                tracing::error!(sink = %name, ?notification, error, "cannot convert notification, it is lost");
+                None
+            }
+        }
+    }
+
+    /// Turns an `Added` event into `Updated` if the journal has already delivered the object. Its previous state is
+    /// unknown.
+    fn as_update(
+        &self,
+        event: Event,
+        notification: &Notification,
+        options: &EventOptions,
+        seen: jiff::Timestamp,
+        parent: Option<TraceParent>,
+    ) -> Option<Event> {
+        let MachineParams { health, selection, .. } = &self.params;
+        let is_update = self.durable.as_ref().is_some_and(|durable| durable.is_update(&event));
+        let Notification::Added { object, .. } = notification else { return Some(event) };
+        if !is_update {
+            return Some(event);
+        }
+        if !selection.events.contains(&EventType::Updated) {
+            health.filtered.fetch_add(1, Relaxed);
+            return None;
+        }
+        let update = Notification::Updated { old: object.clone(), new: object.clone(), resync: false };
+        let options = EventOptions { include_old: false, ..options.clone() };
+        Event::in_trace(&update, seen, &options, parent).ok()
+    }
+}
