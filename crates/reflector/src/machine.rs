@@ -27,7 +27,7 @@
 //!         }
 //!         Step::Check => {
 //!             let current = source.current_version().await;
-//!             reflector.on_checked(current.as_ref(), clock::now());
+//!             reflector.on_checked(&current, clock::now());
 //!         }
 //!         Step::Watch { request } => {
 //!             if request.initial_events { emit(Change::ReplaceBegin) }

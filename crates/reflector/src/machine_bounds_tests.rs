@@ -356,11 +356,11 @@ proptest::proptest! {
                 (Step::List { .. }, Some(class)) => { rig.list_fails(class); unhappy += 1; }
                 (Step::Watch { .. }, Some(class)) => { rig.watch_fails(class); unhappy += 1; }
                 (Step::Check, Some(class)) => {
-                    rig.reflector.on_checked(Err(&error(class)), rig.now);
+                    rig.reflector.on_checked(&Err(error(class)), rig.now);
                     unhappy += 1;
                 }
                 (Step::Check, None) => {
-                    rig.reflector.on_checked(Ok(Some(&version(&choice.to_string()))), rig.now);
+                    rig.reflector.on_checked(&Ok(Some(version(&choice.to_string()))), rig.now);
                 }
                 (Step::List { .. }, None) => { rig.page("10", (choice % 2 == 0).then_some("t")); unhappy = 0; }
                 (Step::Watch { .. }, None) => {

@@ -28,15 +28,14 @@ impl Reflector {
     }
 
     /// Reports the server's current version (`None` if it has none), or that it could not be read.
-    pub fn on_checked(&mut self, current: Result<Option<&ResourceVersion>, &SourceError>, now: Instant) {
+    pub fn on_checked(&mut self, current: &Result<Option<ResourceVersion>, SourceError>, now: Instant) {
         if !matches!(self.state, State::Check) {
             return;
         }
         match current {
             Ok(current) => {
                 self.unchecked = false;
-                let current = current.filter(|current| !current.is_any());
-                if self.newest().zip(current).is_some_and(|(known, current)| known.newer_than(current)) {
+                if self.newest().zip(current.as_ref()).is_some_and(|(known, current)| known.is_ahead_of(current)) {
                     self.version_unavailable = true;
                     self.state = State::Relist;
                     return;

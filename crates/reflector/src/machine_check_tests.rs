@@ -6,8 +6,8 @@ impl Rig {
     /// Expects a check, and answers it.
     fn check(&mut self, current: Result<&str, ErrorClass>) {
         assert_eq!(self.step(), Step::Check);
-        let current = current.map(version).map_err(error);
-        self.reflector.on_checked(current.as_ref().map(Some), self.now);
+        let current = current.map(version).map(Some).map_err(error);
+        self.reflector.on_checked(&current, self.now);
     }
 
     fn broken(class: ErrorClass) -> Self {

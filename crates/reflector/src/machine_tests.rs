@@ -102,7 +102,7 @@ impl Rig {
     /// Reports that the server has not gone back, if the reflector checks that.
     fn pass_check(&mut self) {
         if let Step::Check = self.step() {
-            self.reflector.on_checked(Ok(Some(&version("1000"))), self.now);
+            self.reflector.on_checked(&Ok(Some(version("1000"))), self.now);
         }
     }
 

@@ -99,6 +99,12 @@ pub fn built_in_names(group: &str, plural: &str) -> impl Iterator<Item = &'stati
 }
 
 impl ResourceRef {
+    /// Returns whether this names the core group's Secrets, by any of their names.
+    #[must_use]
+    pub fn is_secrets(&self) -> bool {
+        built_in(self).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())
+    }
+
     /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
     #[must_use]
     pub fn canonical(&self) -> Self {

@@ -55,6 +55,13 @@ impl ResourceVersion {
     pub fn newer_than(&self, other: &Self) -> bool {
         matches!((&self.0, &other.0), (Repr::Number(a), Repr::Number(b)) if a > b)
     }
+
+    /// Returns whether a server at version `current` has not reached this version: its etcd was restored from a backup.
+    /// `false` if the server has no version.
+    #[must_use]
+    pub fn is_ahead_of(&self, current: &Self) -> bool {
+        !current.is_any() && self.newer_than(current)
+    }
 }
 
 impl fmt::Display for ResourceVersion {

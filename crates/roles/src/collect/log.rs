@@ -45,22 +45,23 @@ impl SourceLog {
         Self { session, partition, decoder: Mutex::new(decoder), state }
     }
 
-    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list, and is not newer than
+    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list, and is not ahead of
     /// `current`, the cluster's version.
     pub(super) async fn begin(
         &self,
         version: &VersionMatch,
-        current: Option<&ResourceVersion>,
+        current: impl Future<Output = Option<ResourceVersion>>,
     ) -> Result<Option<Restored>, SourceError> {
         let shared = &self.session.shared;
         let (open, suspect) = {
             let state = self.state.lock();
             (state.open, state.suspect)
         };
+        if open.is_some() && suspect {
+            return Ok(None);
+        }
+        let current = current.await;
         let until = if open.is_some() {
-            if suspect {
-                return Ok(None);
-            }
             self.flush().await?;
             self.session.stored(&self.partition)
         } else {
@@ -78,8 +79,7 @@ impl SourceLog {
                 return Err(self.refused(&error));
             }
         };
-        let is_ahead =
-            |at: &ResourceVersion| current.is_some_and(|current| !current.is_any() && at.newer_than(current));
+        let is_ahead = |at: &ResourceVersion| current.as_ref().is_some_and(|current| at.is_ahead_of(current));
         let serves = |at: &ResourceVersion| serves(at, version) && !is_ahead(at);
         let usable = restored.state.complete && restored.state.resume.as_ref().is_some_and(serves);
         {

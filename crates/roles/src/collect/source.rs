@@ -99,9 +99,8 @@ async fn begin(
     version: &VersionMatch,
 ) -> Result<Option<Restored>, SourceError> {
     // A cluster that does not answer may be served from the log.
-    let reading = tokio::time::timeout(CHECK, inner.current_version()).await;
-    let current = reading.ok().and_then(Result::ok).flatten();
-    log.begin(version, current.as_ref()).await
+    let current = async { tokio::time::timeout(CHECK, inner.current_version()).await.ok()?.ok()? };
+    log.begin(version, current).await
 }
 
 fn none() -> ResourceVersion {

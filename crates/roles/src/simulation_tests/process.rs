@@ -127,7 +127,7 @@ pub(super) async fn reflect(source: &dyn ListerWatcher, caches: &Caches, name: &
             }
             Step::Check => {
                 let current = source.current_version().await;
-                machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+                machine.on_checked(&current, clock::now());
             }
             Step::Watch { request } => watch(source, &mut machine, request, &mut listed, caches, name).await,
         }

@@ -58,14 +58,9 @@ impl ClusterDiscovery {
     }
 }
 
-/// Returns the request for a resource selected by a pattern.
-fn request_by_name(resource: &ApiResource) -> ResourceRequest {
-    let gvr = &resource.gvr;
-    ResourceRequest::Written(ResourceRef {
-        resource: gvr.resource.clone(),
-        version: None,
-        group: Some(gvr.group.clone()),
-    })
+/// Returns the name under which a resource of a pattern is requested.
+fn name_of(resource: &ApiResource) -> ResourceRef {
+    ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) }
 }
 
 impl ClusterActor {
@@ -101,7 +96,7 @@ impl ClusterActor {
                 let keys = share
                     .watched
                     .iter()
-                    .map(request_by_name)
+                    .map(|resource| ResourceRequest::Written(name_of(resource)))
                     .flat_map(|name| known.scopes.iter().map(move |scope| (name.clone(), scope.clone())));
                 keys.map(|key| (user.clone(), key)).collect::<Vec<_>>()
             })
@@ -128,17 +123,16 @@ impl ClusterActor {
                 let known = request.resolved.as_ref().or(request.restored.as_ref());
                 key.1 == scope && known.is_some_and(|known| known.gvr == resource.gvr)
             };
-            let wanted = request_by_name(&resource);
-            let is_offered = matches!(&wanted, ResourceRequest::Written(written)
-                if !matches!(seen.catalogue.find(written), ResourceLookup::Nothing));
-            if is_offered || self.requests.iter().map(|(key, request)| (key, request.as_ref())).any(is_known) {
+            let name = name_of(&resource);
+            let may_be_offered = !matches!(seen.catalogue.find(&name), ResourceLookup::Nothing);
+            if may_be_offered || self.requests.iter().map(|(key, request)| (key, request.as_ref())).any(is_known) {
                 continue;
             }
             let is_of = |(_, known): &(&User, &RequestedPattern)| {
                 known.pattern.may_have(&resource.gvr) && known.scopes.contains(&scope)
             };
             if let Some((user, known)) = self.discovery.patterns.iter().find(is_of) {
-                let (user, options) = (user.clone(), known.options.clone());
+                let (user, options, wanted) = (user.clone(), known.options.clone(), ResourceRequest::Written(name));
                 self.request_informer(RequestInformer { user, wanted, scope, options, watch_errors: None }, ctx);
             }
         }

@@ -8,7 +8,7 @@ use actix::prelude::*;
 use futures::StreamExt;
 use smol_str::SmolStr;
 
-use crate::actors::pipeline::reflector::timeouts::{next_within, within};
+use crate::actors::pipeline::reflector::timeouts::{current_version, next_within, within};
 use informer_hub_reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError,
     StallPolicy, Step, WatchItem, WatchRequest,
@@ -75,9 +75,8 @@ pub(super) async fn watch_names(
             }
             Step::List { request, fresh } => names.list(request, fresh).await,
             Step::Check => {
-                let reading = names.source.current_version();
-                let current = within(names.stall.watch_head, "list of one object: no answer", reading).await;
-                names.machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+                let current = current_version(&names.stall, &*names.source).await;
+                names.machine.on_checked(&current, clock::now());
                 Ok(())
             }
             Step::Watch { request } => names.watch(request).await,

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use crate::actors::pipeline::reflector::Driver;
-use crate::actors::pipeline::reflector::timeouts::within;
+use crate::actors::pipeline::reflector::timeouts::current_version;
 use informer_hub_types::{ListReason, Origin, ResourceVersion, Rewind, clock};
 
 impl Driver {
     /// Reads the cluster's version before a watch is reopened.
     pub(super) async fn check(&mut self) {
         self.clear_recovery();
-        let limit = self.parts.options.stall.watch_head;
-        let current = within(limit, "list of one object: no answer", self.parts.source.current_version()).await;
+        let current = current_version(&self.parts.options.stall, &*self.parts.source).await;
         match &current {
             Ok(_) => self.note_answer(),
             Err(error) => self.show_failure(error),
         }
-        self.machine.on_checked(current.as_ref().map(Option::as_ref), clock::now());
+        self.machine.on_checked(&current, clock::now());
         if self.machine.is_listing() {
             let Origin { cluster, resource, .. } = &*self.parts.origin;
             let known = self.machine.last_version().map(ToString::to_string);
@@ -32,7 +31,7 @@ impl Driver {
     /// Reports a list that is older than what was known, before its last events are passed on.
     pub(super) fn note_rewind(&self, listed: &ResourceVersion) {
         let health = &self.parts.health;
-        if let Some(known) = health.newest().filter(|known| known.newer_than(listed)) {
+        if let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) {
             health.forget_newest();
             let rewind = Rewind { known: Arc::unwrap_or_clone(known), listed: listed.clone() };
             self.parts.rewinds.add(&self.parts.origin, rewind);

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, StallPolicy};
+use informer_hub_reflector::{ErrorClass, ListChunk, ListerWatcher, SourceError, StallPolicy};
+use informer_hub_types::ResourceVersion;
 
 fn stalled(what: &str, limit: Duration) -> SourceError {
     SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
@@ -15,6 +16,14 @@ pub(in crate::actors) async fn within<T>(
     opening: impl Future<Output = Result<T, SourceError>>,
 ) -> Result<T, SourceError> {
     tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
+}
+
+/// Reads the current version of a resource, before its watch is reopened.
+pub(in crate::actors) async fn current_version(
+    stall: &StallPolicy,
+    source: &dyn ListerWatcher,
+) -> Result<Option<ResourceVersion>, SourceError> {
+    within(stall.watch_head, "list of one object: no answer", source.current_version()).await
 }
 
 /// Waits for the next chunk of a list. The end of the stream without an `End` is an error.
