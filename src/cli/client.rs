@@ -256,7 +256,7 @@ impl Client {
         match (status, answer["error"].as_str()) {
             (status, _) if status.is_success() && !answer.is_null() => Ok(answer),
             (StatusCode::UNAUTHORIZED, Some(_)) => bail!(self.unauthorized()),
-            (StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY, Some(error)) => Err(Misuse::error(error)),
+            (status, Some(error)) if is_rejected(status.as_u16()) => Err(Misuse::error(error)),
             (_, Some(error)) => bail!("{error}"),
             (status, None) => {
                 bail!("the server at {} answers {status} and is not a hub; check --url", shown(&self.url))
@@ -295,6 +295,11 @@ fn address(hub: &HubConfig) -> String {
         ip => ip,
     };
     format!("{scheme}://{}", SocketAddr::new(ip, hub.listen.port()))
+}
+
+/// Returns whether an answer means that the request, and so the command line, has a mistake.
+pub(super) fn is_rejected(code: u16) -> bool {
+    matches!(code, 400 | 422)
 }
 
 fn parse(text: &str) -> anyhow::Result<Url> {

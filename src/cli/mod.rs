@@ -163,7 +163,7 @@ pub fn main(cli: Cli) -> ExitCode {
 
 /// Returns whether the command line is at fault, also if the hub has found it.
 fn is_misuse(error: &anyhow::Error) -> bool {
-    let is_rejected = |refused: &client::Refused| matches!(refused.refusal.code, 400 | 422);
+    let is_rejected = |refused: &client::Refused| client::is_rejected(refused.refusal.code);
     error.is::<Misuse>() || error.downcast_ref().is_some_and(is_rejected)
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use informer_hub_types::{ApiResource, Gvr, ResourceRef, built_in, first_names, nearest_name};
+use informer_hub_types::{ApiResource, Gvr, ResourceRef, first_names, nearest_name};
 
 /// `Accept` header of a request for aggregated discovery.
 pub const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -172,8 +172,7 @@ impl Resources {
     }
 
     fn unknown(&self, written: &str) -> UnknownResource {
-        let named = written.to_lowercase().parse::<ResourceRef>().ok();
-        if named.as_ref().and_then(built_in).is_some_and(|it| it.plural == "secrets" && it.group.is_empty()) {
+        if written.to_lowercase().parse().is_ok_and(|named: ResourceRef| named.is_secrets()) {
             return UnknownResource(format!(
                 "the hub has no resource {written:?} that this client may read; it serves cached Secrets with \
                  serve_secrets = true in [hub.read_api], or to readers with a rule that names secrets"

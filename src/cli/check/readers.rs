@@ -34,7 +34,7 @@ pub(super) fn findings(config: &Config, clusters: &[ClusterConfig]) -> Vec<Findi
 /// Returns a finding if Secrets are watched, but served to no reader of the port.
 pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
     let service = &config.hub.service;
-    let names_secrets = |selected: &Selected| matches!(selected, Selected::One(one) if is_secrets(one));
+    let names_secrets = |selected: &Selected| matches!(selected, Selected::One(one) if one.is_secrets());
     let entry = config.resources.iter().find(|entry| names_secrets(&entry.resource))?;
     let is_reader = |reader: &ReaderConfig| {
         is_reviewed(config, reader) || reader.allow.iter().any(|rule| rule.resources.iter().any(names_secrets))
@@ -48,10 +48,6 @@ pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
         problem: "is not served to clients of the hub, because hub.read_api.serve_secrets is not set".to_owned(),
         advice: "set it, or allow secrets to readers; ignore this if only sinks need them".to_owned(),
     })
-}
-
-fn is_secrets(resource: &ResourceRef) -> bool {
-    built_in(resource).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())
 }
 
 /// Returns whether clusters are asked about the users of a reader.
