@@ -197,10 +197,8 @@ impl Store {
             let version = version.filter(is_own).or_else(|| {
                 // At or below a version that readers may have, the change would be missed. With the version of another
                 // change, one of both would be. Readers may have the version in the object too.
-                let own = draft.received().map(|received| received.saturating_add(1));
-                let fresh = self.marks_with(&cluster, partition).fresh().max(own)?;
-                partition.marks.floor = Some(fresh);
-                Some(fresh)
+                self.make_up(partition, draft.received());
+                partition.marks.floor
             });
             self.record_change(id, partition, draft, version);
         }
@@ -262,8 +260,9 @@ impl Store {
             return;
         }
         // After a list that went back, versions that readers have may be used again for other states.
-        let floor = self.marks_with(&cluster, partition).fresh().max(Some(list.saturating_add(1)));
-        partition.marks = Marks { until: partition.marks.until, ..Marks::new(Some(list), floor) };
+        self.make_up(partition, Some(list));
+        let Marks { floor, until, .. } = partition.marks;
+        partition.marks = Marks { until, ..Marks::new(Some(list), floor) };
         self.mark_joined(&cluster, |other| {
             let Marks { complete, until, .. } = other.marks;
             Marks { until, ..Marks::new(complete, complete) }
@@ -280,7 +279,7 @@ impl Store {
         }
         let marks = self.marks_with(&cluster, partition);
         if marks.version().is_some_and(|version| from < version && version < to) {
-            partition.marks.floor = marks.fresh();
+            self.make_up(partition, Some(to));
         }
         self.step(cluster, Step::Skip { from, to, at: self.next.version });
     }
@@ -360,6 +359,24 @@ impl Store {
 
     fn step(&mut self, cluster: ClusterName, step: Step) {
         self.pending.0.push((cluster, step));
+    }
+
+    /// Raises the floor of a partition to a made-up version. It is above those that readers may have, and far above those
+    /// of the cluster: otherwise a later process would take it for one that the cluster has issued. The cluster's own
+    /// versions are used again once all partitions are complete beyond the greatest that readers may have. `received` is
+    /// one of these.
+    fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
+        let cluster = partition.origin().cluster.clone();
+        let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };
+        let least = MADE_UP.saturating_add(self.next.version).max(self.next.made_up);
+        let made_up = greatest.max(least).saturating_add(1);
+        self.next.made_up = made_up;
+        partition.marks.floor = Some(made_up);
+        if greatest < MADE_UP {
+            let until = Some(greatest.saturating_add(1));
+            partition.marks.until = until;
+            self.mark_joined(&cluster, |other| Marks { until, ..other.marks });
+        }
     }
 
     /// Returns the partitions of a cluster that have joined, except for the one that is being written.

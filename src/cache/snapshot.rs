@@ -245,6 +245,8 @@ pub struct Snapshot {
     next_partition: u32,
     /// Fleet version of the last change.
     pub(super) version: u64,
+    /// Greatest cluster version that was made up.
+    pub(super) made_up: u64,
     /// Recent changes; `None` if the store does not count them.
     pub(super) history: Option<HistoryReader>,
 }
@@ -259,6 +261,7 @@ impl Snapshot {
             expected: imbl::OrdMap::new(),
             next_partition: 0,
             version: 0,
+            made_up: 0,
             history: None,
         }
     }

@@ -357,7 +357,8 @@ impl Watch {
             let snapshot = self.scope.snapshot();
             self.scope.cluster_version(&snapshot).filter(|_| snapshot.version() <= self.cursor.version())
         };
-        if let Some(version) = version {
+        // A client that is ahead of the hub must not go back.
+        if let Some(version) = version.filter(|version| self.options.skipped <= Some(*version)) {
             self.frames.bookmark(version, false, out);
         }
     }

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
-/// Least version that a hub makes up at a start, far above those of a cluster, so that neither leads to changes of the
-/// other. Time in microseconds is added, so no two starts make up the same.
+/// Least version that a hub makes up, far above those of a cluster, so that neither leads to changes of the other. The
+/// fleet version is added, which begins with the time in microseconds, so no two processes make up the same.
 pub(crate) const MADE_UP: u64 = 1 << 50;
 
 /// Maximum number of gaps in a window.

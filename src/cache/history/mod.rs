@@ -19,16 +19,17 @@
 //! version of its object; a deletion has that of its event. A deletion that a relist finds gets an unused version
 //! between the previous complete version and that of the list. There is one, since the deletion consumed a version. If
 //! the cluster has several joined partitions, the versions of their later changes are unknown. Then such a deletion gets
-//! a fresh version.
+//! a made-up version.
 //!
 //! - The version of a change leads to the position after it.
 //! - Any other version leads to the position before the first change with a greater version. A list has such a version
 //!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
-//! - A change at or below a version that readers may have would be missed. It gets a fresh version, one above all that
-//!   readers may have and above that of its object. If a reader resumes from the version in its object instead, it may
-//!   read the change again.
+//! - A change at or below a version that readers may have would be missed. It gets a made-up version, above all that
+//!   readers may have, and far above those of the cluster: a reader that has it must list after a restart. If a reader
+//!   resumes from the version in the change's object instead, it may read the change again. Once the cluster has passed
+//!   the versions that readers may have, its own ones are used again, and readers must list.
 //! - No two changes have the same version. If etcd went back, one partition may still have changes from before when
-//!   another has those from after. The second change with a version gets a fresh one.
+//!   another has those from after. The second change with a version gets a made-up one.
 //! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later
 //!   versions are greater than all that readers may have: a restored etcd uses versions again for other states.
 //!

@@ -331,6 +331,34 @@ fn versions_are_those_of_the_cluster_again_once_the_watch_has_caught_up() {
 }
 
 #[test]
+fn made_up_versions_are_far_above_those_of_the_cluster() {
+    let mut world = World::new(1 << 20);
+    let of = cluster(1);
+    for name in NAMES {
+        world.put(3, name);
+    }
+    world.open(3);
+    world.keep_bodies(3, false);
+    let list = |world: &mut World| {
+        world.list(3);
+        world.apply(3, 9);
+        world.snapshot().cluster_version(&of).unwrap()
+    };
+    let before = list(&mut world);
+    world.keep_bodies(3, true);
+    let made_up = list(&mut world);
+    assert!(made_up >= MADE_UP, "the cluster would reach {made_up}, and its changes up to it would be missed");
+    world.put(3, NAMES[0]);
+    world.receive(3, 3);
+    world.apply(3, 9);
+    assert_eq!(
+        world.snapshot().cluster_version(&of),
+        Some(before + 1),
+        "the cluster has passed all versions of readers"
+    );
+}
+
+#[test]
 fn body_that_is_back_is_a_change_of_the_object() {
     let mut world = World::new(1 << 20);
     world.put(0, NAMES[0]);
