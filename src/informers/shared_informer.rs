@@ -2,6 +2,7 @@
 //! `SharedIndexInformer`.
 
 mod indexing;
+mod sync;
 mod version;
 
 use std::fmt;
@@ -18,8 +19,8 @@ use super::handler::{ResourceEventHandler, dispatch};
 use super::registration::{Calls, HandlerOptions, HandlerRegistration};
 use crate::actors::messages::{InformerFor, Release, RemoveIndexer, ResourceRequest, Unsubscribe, User, ViewSync};
 use crate::actors::{
-    Env, HubSystem, InformerSync, InformersOf, NotSynced, RegistryActor, Subscribe, Subscriber, SubscriptionId,
-    SyncScope, SyncView, WatchErrorHandler,
+    Env, HubSystem, InformerSync, InformersOf, RegistryActor, Subscribe, Subscriber, SubscriptionId, SyncScope,
+    SyncView, WatchErrorHandler,
 };
 use crate::cache::{IndexReader, Lister};
 use informer_hub_codec::Transform;
@@ -420,7 +421,7 @@ impl<K: 'static> SharedInformer<K> {
 
     fn all_informers(&self, is: impl Fn(&InformerSync) -> bool) -> bool {
         let Some(sync) = self.inner.sync.get() else { return false };
-        !self.inner.is_stopped() && !sync.is_starting() && sync.informers(&self.inner.awaited()).iter().all(is)
+        !self.is_stopped() && !sync.is_starting() && sync.informers(&self.inner.awaited()).iter().all(is)
     }
 
     /// Returns the sync state of each cluster.
@@ -438,21 +439,6 @@ impl<K: 'static> SharedInformer<K> {
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.state_in(cluster)?.version
-    }
-
-    /// Waits until every cluster has synced.
-    ///
-    /// # Errors
-    /// [`NotSynced`] after the timeout, with the missing clusters and their errors; or at once, if the informer has not
-    /// been started.
-    pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
-        match self.inner.sync.get() {
-            Some(sync) => sync.clone().wait(self.inner.awaited(), timeout).await,
-            None => Err(NotSynced {
-                waited: Duration::ZERO,
-                waiting: vec![format!("{} has not been started", self.inner.parts.name)],
-            }),
-        }
     }
 
     // === the store ===

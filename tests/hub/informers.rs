@@ -201,6 +201,50 @@ async fn sync_wait_reports_each_unsynced_type_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sync_wait_fails_if_the_factory_or_the_hub_ends() {
+    let fleet = fleet([3]).await;
+    fleet.clusters["c0"].forbid(&World::pods(), true);
+    let begin = async || {
+        let factory = SharedInformerFactory::new(fleet.hub.system());
+        let informer = factory.informer::<Pod>().unwrap();
+        factory.start().await.unwrap();
+        eventually("forbidden", async || informer.is_settled() && !informer.has_synced()).await;
+        let waiting = informer.clone();
+        (factory, informer, tokio::spawn(async move { waiting.wait_for_sync(PATIENCE).await }))
+    };
+    let (first, second) = (begin().await, begin().await);
+    first.0.shutdown().await;
+    let error = first.2.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("has been stopped") && !first.1.has_synced(), "{error}");
+    fleet.end().await;
+    let error = second.2.await.unwrap().unwrap_err().to_string();
+    assert!(["has been stopped", "the hub has ended"].iter().any(|state| error.contains(state)), "{error}");
+    assert!(second.1.is_stopped() && !second.1.has_synced());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_may_spawn_tasks_and_use_timers() {
+    let fleet = fleet([3]).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let handler = ResourceEventHandlerFuncs::new().on_add(move |pod: &Object<Pod>| {
+        let (sender, name) = (sender.clone(), pod.key().to_string());
+        tokio::spawn(async move {
+            let waited = tokio::time::timeout(Duration::ZERO, std::future::pending::<()>()).await;
+            sender.send((name, waited.is_err())).unwrap();
+        });
+    });
+    factory.informer::<Pod>().unwrap().add_event_handler(handler).await.unwrap();
+    factory.start().await.unwrap();
+    for _ in 0..3 {
+        let (name, waited) = tokio::time::timeout(PATIENCE, received.recv()).await.unwrap().unwrap();
+        assert!(waited, "{name}");
+    }
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn factory_shutdown_waits_for_handlers_and_prevents_new_starts() {
     let fleet = fleet([5]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());

@@ -27,7 +27,7 @@ use crate::actors::runtime::supervision::{
 use crate::actors::runtime::waiters::Waiters;
 use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
-use crate::actors::status::sync::{NotSynced, SyncScope, SyncView, Views};
+use crate::actors::status::sync::{ENDING, NotSynced, SyncScope, SyncView, Views};
 use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers, RequestInformer, Unsubscribe};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
@@ -434,6 +434,7 @@ impl Handler<Shutdown> for RegistryActor {
             // Stopping here would cancel the shutdown in progress. The caller sees the mailbox close instead.
             return Box::pin(std::future::pending().into_actor(self));
         }
+        self.in_flight.fetch_add(ENDING, SeqCst);
         self.env.checkpoints.close();
         let last = self.checkpointer.take();
         let stop = StopCluster(StopInformer { drain_until: Some(deadline), stays_open: false });

@@ -79,8 +79,11 @@ impl HubSystem {
             .on_thread_start(lower_priority)
             .build()
             .map_err(|source| SystemError::Threads { what: "runtime for queries", source })?;
-        let handlers = tokio::runtime::Builder::new_current_thread()
+        // A handler may spawn tasks and use timers and sockets: the thread runs them.
+        let handlers = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
             .max_blocking_threads(HANDLER_THREADS)
+            .enable_all()
             .thread_name("hub-handler")
             .build()
             .map_err(|source| SystemError::Threads { what: "runtime for handlers", source })?;

@@ -20,6 +20,9 @@ const SYNC_POLL: Duration = Duration::from_millis(100);
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
+/// Added to the number of messages when the hub begins to end. Then no wait takes the removal of clusters for their sync.
+pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
+
 /// Published views of all clusters, by name.
 pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
@@ -114,7 +117,7 @@ impl SyncView {
         view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Returns whether a request has not reached every cluster yet.
+    /// Returns whether a request has not reached every cluster yet, or the hub ends.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.in_flight.load(SeqCst) > 0
@@ -149,7 +152,9 @@ impl SyncView {
             }
         }
         if is_starting {
-            waiting.push("informers are being started".to_owned());
+            let is_ending = self.in_flight.load(SeqCst) >= ENDING;
+            let state = if is_ending { "the hub is ending" } else { "informers are being started" };
+            waiting.push(state.to_owned());
         }
         waiting
     }
