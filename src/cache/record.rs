@@ -69,7 +69,9 @@ impl Store {
             own = own.max(resume).max(newest);
             is_ahead |= newest > resume;
         }
-        let greatest = own.max(saved.and_then(|saved| saved.greatest));
+        let made_up = saved.and_then(|saved| saved.list).filter(|list| *list >= MADE_UP);
+        let passed = saved.and_then(|saved| saved.greatest);
+        let greatest = own.max(passed).max(made_up);
         // The state of a single informer is that of the version from which it resumes.
         let resumed = greatest.filter(|_| self.next.has_one_informer(name));
         let exact = saved.and_then(|saved| saved.list).or(resumed).filter(|_| !is_ahead);
@@ -78,7 +80,8 @@ impl Store {
             Some(greatest) if is_ahead => Some(next(greatest).max(MADE_UP.saturating_add(base))),
             greatest => greatest.map(next),
         };
-        let until = own.filter(|_| floor >= Some(MADE_UP));
+        let passed = passed.filter(|passed| *passed < MADE_UP).map(|passed| passed.saturating_add(1));
+        let until = own.max(passed.filter(|_| made_up.is_some())).filter(|_| floor >= Some(MADE_UP));
         self.mark_joined(name, |partition| Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) });
         if is_ahead {
             return Floor::at(floor);
@@ -361,22 +364,24 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Raises the floor of a partition to a made-up version. It is above those that readers may have, and far above those
-    /// of the cluster: otherwise a later process would take it for one that the cluster has issued. The cluster's own
-    /// versions are used again once all partitions are complete beyond the greatest that readers may have. `received` is
-    /// one of these.
+    /// Raises the floor of a partition to a made-up version, above those that readers may have. `received` is one of these.
+    ///
+    /// If the partition is the only one of its cluster, it is also far above those of the cluster: otherwise a later
+    /// process would take it for one that the cluster has issued. The cluster's own versions are used again once the
+    /// partition is complete beyond those that readers may have. Several partitions might never be at once.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };
-        let least = MADE_UP.saturating_add(self.next.version).max(self.next.made_up);
-        let made_up = greatest.max(least).saturating_add(1);
-        self.next.made_up = made_up;
-        partition.marks.floor = Some(made_up);
-        if greatest < MADE_UP {
-            let until = Some(greatest.saturating_add(1));
-            partition.marks.until = until;
-            self.mark_joined(&cluster, |other| Marks { until, ..other.marks });
+        let mut made_up = greatest.saturating_add(1);
+        if self.joined(&cluster).is_empty() {
+            let least = MADE_UP.saturating_add(self.next.version).max(self.next.made_up.saturating_add(1));
+            if made_up < MADE_UP {
+                partition.marks.until = Some(made_up);
+            }
+            made_up = made_up.max(least);
+            self.next.made_up = made_up;
         }
+        partition.marks.floor = Some(made_up);
     }
 
     /// Returns the partitions of a cluster that have joined, except for the one that is being written.

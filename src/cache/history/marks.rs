@@ -22,7 +22,8 @@ pub(in crate::cache) struct Marks {
 pub struct ClusterVersions {
     /// Version of a list of the state. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest version that readers may have. `None` if it is unknown.
+    /// Greatest version that readers may have. `None` if it is unknown. If `list` is made up, the greatest one of the
+    /// cluster itself.
     pub greatest: Option<u64>,
 }
 
@@ -34,6 +35,7 @@ pub(in crate::cache) struct ClusterMarks {
     floor: Option<u64>,
     newest: Option<u64>,
     latest: Option<(u64, u64)>,
+    until: Option<u64>,
 }
 
 impl Marks {
@@ -58,13 +60,14 @@ impl ClusterMarks {
     /// Combines the marks of the partitions that have joined.
     pub(in crate::cache) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
-            let Self { complete, floor, newest, latest } =
+            let Self { complete, floor, newest, latest, until } =
                 cluster.unwrap_or(Self { complete: marks.complete, ..Self::default() });
             Some(Self {
                 complete: complete.min(marks.complete),
                 floor: floor.max(marks.floor),
                 newest: newest.max(marks.newest),
                 latest: latest.max(marks.latest),
+                until: until.max(marks.until),
             })
         };
         joined.fold(None, with).unwrap_or_default()
@@ -95,7 +98,9 @@ impl ClusterMarks {
 
     /// Returns the versions that are saved with this state.
     pub(in crate::cache) fn versions(&self) -> ClusterVersions {
-        ClusterVersions { list: self.version(), greatest: self.greatest() }
+        // Versions are made up until the cluster is beyond those that readers may have.
+        let own = self.until.map(|until| until.saturating_sub(1));
+        ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }
 
     /// Returns the floor of a window that starts with this state.

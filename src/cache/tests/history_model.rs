@@ -359,6 +359,35 @@ fn made_up_versions_are_far_above_those_of_the_cluster() {
 }
 
 #[test]
+fn version_from_before_a_cluster_went_back_has_expired_also_after_a_restart() {
+    let mut world = World::new(1 << 20);
+    let of = cluster(1);
+    let step = |world: &mut World| {
+        world.put(3, NAMES[0]);
+        world.receive(3, 3);
+        world.apply(3, 9);
+    };
+    world.open(3);
+    world.list(3);
+    world.apply(3, 9);
+    world.back_up(1);
+    (0..4).for_each(|_| step(&mut world));
+    let before = world.snapshot().cluster_version(&of).unwrap();
+    world.back_up(1);
+    world.list(3);
+    world.apply(3, 9);
+    for round in 0..9 {
+        if round % 3 == 0 {
+            world.restart(false);
+        }
+        let located = world.snapshot().locate(&of, before);
+        assert!(matches!(located, Err(LocateError::Expired { .. })), "round {round}: {located:?}");
+        step(&mut world);
+    }
+    assert!(world.snapshot().cluster_version(&of).is_some_and(|version| before < version && version < MADE_UP));
+}
+
+#[test]
 fn body_that_is_back_is_a_change_of_the_object() {
     let mut world = World::new(1 << 20);
     world.put(0, NAMES[0]);
@@ -428,4 +457,23 @@ fn version_that_a_cluster_uses_again_after_it_went_back_leads_to_one_change() {
         Step::Apply(2, 2),
     ];
     run(&steps, 1 << 20, 0b101);
+}
+
+#[test]
+fn version_of_an_object_leads_to_changes_of_an_informer_that_lags() {
+    // The first event has a version that readers may have, since an informer joined.
+    let steps = [
+        Step::Put(0, 0),
+        Step::Put(2, 0),
+        Step::Receive(0, 1),
+        Step::List(2),
+        Step::Read(0, 1),
+        Step::Put(0, 0),
+        Step::Receive(0, 3),
+        Step::Apply(0, 1),
+        Step::Read(0, 2),
+        Step::Put(0, 0),
+        Step::Apply(2, 2),
+    ];
+    run(&steps, 1 << 20, 5);
 }
