@@ -366,7 +366,7 @@ impl Packing {
         let mut sweep = self.sweep.take()?;
         let mut objects = Vec::new();
         let (mut looked, most) = (0, Self::SLICE);
-        while let Some((id, partition)) = snapshot.partitions_from(sweep.partition).next() {
+        while let Some((id, partition)) = snapshot.partition_from(sweep.partition) {
             if id != sweep.partition {
                 sweep = Sweep { partition: id, after: None, ..sweep };
             }

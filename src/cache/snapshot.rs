@@ -278,11 +278,6 @@ impl Snapshot {
         self.partitions.iter().map(|(id, partition)| (*id, &**partition))
     }
 
-    /// Returns the partitions with this or a higher ID.
-    pub(super) fn partitions_from(&self, id: PartitionId) -> impl Iterator<Item = (PartitionId, &Partition)> {
-        self.partitions.range(id..).map(|(id, partition)| (*id, &**partition))
-    }
-
     /// Returns a partition.
     #[must_use]
     #[doc(hidden)]
