@@ -69,9 +69,9 @@ impl Store {
             own = own.max(resume).max(newest);
             is_ahead |= newest > resume;
         }
-        let made_up = saved.and_then(|saved| saved.list).filter(|list| *list >= MADE_UP);
-        let passed = saved.and_then(|saved| saved.greatest);
-        let greatest = own.max(passed).max(made_up);
+        let made_up = saved.filter(|saved| saved.list >= Some(MADE_UP));
+        let of_readers = saved.and_then(|saved| saved.greatest);
+        let greatest = own.max(of_readers).max(made_up.and_then(|saved| saved.list));
         // The state of a single informer is that of the version from which it resumes.
         let resumed = greatest.filter(|_| self.next.has_one_informer(name));
         let exact = saved.and_then(|saved| saved.list).or(resumed).filter(|_| !is_ahead);
@@ -80,8 +80,9 @@ impl Store {
             Some(greatest) if is_ahead => Some(next(greatest).max(MADE_UP.saturating_add(base))),
             greatest => greatest.map(next),
         };
-        let passed = passed.filter(|passed| *passed < MADE_UP).map(|passed| passed.saturating_add(1));
-        let until = own.max(passed.filter(|_| made_up.is_some())).filter(|_| floor >= Some(MADE_UP));
+        // Older processes saved the greatest made-up version here.
+        let passed = made_up.and(of_readers).filter(|passed| *passed < MADE_UP).map(|passed| passed.saturating_add(1));
+        let until = own.max(passed).filter(|_| floor >= Some(MADE_UP));
         self.mark_joined(name, |partition| Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) });
         if is_ahead {
             return Floor::at(floor);

@@ -25,9 +25,10 @@
 //! - Any other version leads to the position before the first change with a greater version. A list has such a version
 //!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
 //! - A change at or below a version that readers may have would be missed. It gets a made-up version, above all that
-//!   readers may have, and far above those of the cluster: a reader that has it must list after a restart. If a reader
-//!   resumes from the version in the change's object instead, it may read the change again. Once the cluster has passed
-//!   the versions that readers may have, its own ones are used again, and readers must list.
+//!   readers may have. If a reader resumes from the version in the change's object instead, it may read the change again.
+//! - With one joined partition, made-up versions are far above those of the cluster: a reader that has one must list after
+//!   a restart. Once the cluster has passed the versions that readers may have, its own ones are used again, and readers
+//!   must list. With several partitions, a made-up version is the next one.
 //! - No two changes have the same version. If etcd went back, one partition may still have changes from before when
 //!   another has those from after. The second change with a version gets a made-up one.
 //! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later

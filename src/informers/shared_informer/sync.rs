@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use super::SharedInformer;
+use super::version::POLL;
 use crate::actors::NotSynced;
 use informer_hub_types::clock;
-
-/// How often a wait looks whether the informer has been stopped.
-const STOP_POLL: Duration = Duration::from_millis(100);
 
 impl<K: 'static> SharedInformer<K> {
     /// Waits until every cluster has synced.
@@ -32,7 +30,7 @@ impl<K: 'static> SharedInformer<K> {
 
     async fn stopped(&self) {
         while !self.is_stopped() {
-            tokio::time::sleep(STOP_POLL).await;
+            tokio::time::sleep(POLL).await;
         }
     }
 }

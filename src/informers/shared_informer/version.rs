@@ -8,7 +8,7 @@ use crate::informers::WaitError;
 use informer_hub_types::{ClusterName, InformerHealth, ResourceVersion};
 
 /// How often a wait checks whether its informer was replaced or stopped.
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 
 impl<K: 'static> SharedInformer<K> {
     /// Returns the version up to which the store is complete for one cluster: client-go's
