@@ -50,13 +50,21 @@ impl Partition {
             && !self.bare
             && self.memory() == MemoryStep::Full
             && self.outdated.is_none()
-            && self.converted_from.is_none()
+            && self.converting.is_none()
     }
 
     /// Starts staging when a list delivers its first object.
     pub(super) fn begin_relist(&mut self) {
         if matches!(self.relist, Relist::None) && self.synced {
             self.relist = if self.may_stage() { Relist::Staged(Stage::default()) } else { Relist::InParts };
+        }
+    }
+
+    /// Records that a list has replaced all objects.
+    pub(super) fn finish_list(&mut self) {
+        (self.is_indexed, self.outdated) = (true, None);
+        if let Some(generation) = self.converting.take().filter(|generation| *generation > 0) {
+            self.health().set_definition_generation(generation);
         }
     }
 

@@ -180,6 +180,14 @@ impl Store {
         is_in
     }
 
+    /// Records that a CRD of this generation has changed the objects, without events and new versions. Until a list is
+    /// complete, no watch may resume.
+    pub fn convert(&mut self, id: PartitionId, generation: u64) {
+        self.write(id, |_, partition| {
+            (partition.converting, partition.resume, partition.relist) = (Some(generation), None, Relist::None);
+        });
+    }
+
     /// Records the settings of the informer that opened a partition. Returns the version to resume a watch from. This
     /// requires a restored partition, opened for the first time, with equal settings.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {

@@ -57,8 +57,9 @@ pub struct Partition {
     pub(super) settings: u64,
     /// Settings of objects that a list has yet to replace, if they differ.
     pub(super) outdated: Option<u64>,
-    /// Informer that decoded the objects in another version or as another kind; until a list is complete.
-    pub(super) converted_from: Option<Arc<Origin>>,
+    /// Set until a list is complete, if the objects may differ from the cluster's at equal versions: the resource has
+    /// changed, or its CRD. Generation of the CRD, or zero.
+    pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there.
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
@@ -114,10 +115,10 @@ impl Partition {
 
     /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
     fn continue_as(self, origin: Arc<Origin>) -> Self {
-        let is_other = (self.origin.resource != origin.resource).then(|| Arc::clone(&self.origin));
-        let resume = self.resume.filter(|_| is_other.is_none());
-        let relist = if is_other.is_some() { Relist::None } else { self.relist };
-        Self { converted_from: is_other.or(self.converted_from), origin, resume, relist, ..self }
+        let is_other = self.origin.resource != origin.resource;
+        let resume = self.resume.filter(|_| !is_other);
+        let relist = if is_other { Relist::None } else { self.relist };
+        Self { converting: is_other.then_some(0).or(self.converting), origin, resume, relist, ..self }
     }
 
     /// Stores an object, without its body if none are kept.
@@ -438,7 +439,7 @@ impl Snapshot {
                 deleted: None,
                 settings: 0,
                 outdated: None,
-                converted_from: None,
+                converting: None,
                 restored: None,
                 synced: false,
                 outbox: None,

@@ -278,9 +278,7 @@ impl Store {
                         batch.applied.push(Applied::Synced);
                     }
                     partition.version = Some(version);
-                    partition.is_indexed = true;
-                    partition.outdated = None;
-                    partition.converted_from = None;
+                    partition.finish_list();
                 }
             }
         }
@@ -417,7 +415,7 @@ impl Store {
         } else if !stored.is_kept() && !partition.bare {
             self.exchange(id, partition, &stored, &object, true);
             partition.note(batch, Applied::Restored { bare: stored, whole: object }, true);
-        } else if partition.converted_from.is_some() && has_different_text(&stored, &object) {
+        } else if partition.converting.is_some() && has_different_text(&stored, &object) {
             self.exchange(id, partition, &stored, &object, false);
             partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {

@@ -122,7 +122,7 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn of(partition: &Partition) -> Self {
-        Self { had_joined: partition.synced, was_converted: partition.converted_from.is_some() }
+        Self { had_joined: partition.synced, was_converted: partition.converting.is_some() }
     }
 }
 

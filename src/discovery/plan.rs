@@ -12,8 +12,8 @@ use informer_hub_types::{ApiResource, Catalogue, Gvr, ResourceLookup, ResourcePa
 pub struct DiscoveryResults {
     /// Resources that the cluster serves now.
     pub catalogue: Arc<Catalogue>,
-    /// Names of the cluster's CRDs; `None` if they cannot be watched.
-    pub definitions: Option<Arc<BTreeSet<SmolStr>>>,
+    /// Names of the cluster's CRDs, each with `metadata.generation` or zero; `None` if they cannot be watched.
+    pub definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,
 }
 
 /// Decision about one configured resource.
@@ -100,7 +100,7 @@ fn nothing(
         return WatchDecision::Rest { gone: false, why };
     };
     let (gone, more) = match &seen.definitions {
-        Some(definitions) if definitions.contains(&definition_of(&watched.gvr)) => {
+        Some(definitions) if definitions.contains_key(&definition_of(&watched.gvr)) => {
             (false, ": its definition exists, but no version of it is served")
         }
         Some(_) if was_defined => (true, ": its definition was deleted"),

@@ -24,7 +24,7 @@ fn seen(versions: &[(&str, Vec<Offer>)], definitions: Option<&[&str]>) -> Discov
         versions: versions.iter().map(|(name, resources)| version(name, resources.clone())).collect(),
     };
     let groups = if versions.is_empty() { vec![core] } else { vec![core, group] };
-    let definitions = definitions.map(|names| Arc::new(names.iter().map(|name| SmolStr::from(*name)).collect()));
+    let definitions = definitions.map(|names| Arc::new(names.iter().map(|name| (SmolStr::from(*name), 1)).collect()));
     DiscoveryResults { catalogue: Arc::new(Catalogue { groups }), definitions }
 }
 

@@ -311,6 +311,49 @@ async fn entry_without_a_version_follows_the_preferred_version_without_deletions
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn default_that_is_added_to_a_definition_reaches_cached_objects() {
+    let state = tempfile::tempdir().unwrap();
+    let clusters = single(sim(46));
+    let mut start = config(&clusters, &["pods", WIDGETS]);
+    start.hub.state_dir = Some(state.path().to_owned());
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let (cluster, events) = (&fleet.clusters["a"], listen(&fleet, WIDGETS, false).await);
+    watches(&fleet, WIDGETS).await;
+    discovery_reaches(&fleet, DiscoveryState::Watching).await;
+    eventually("five widgets", async || events.lock().len() == 5).await;
+    drain(&events);
+    let sizes = async |fleet: &Fleet| {
+        let resource = ApiResource { gvr: World::widgets(), kind: "Widget".into(), namespaced: true };
+        let answer = fleet.hub.cache_of(resource).send(Query::list()).await.unwrap().unwrap();
+        answer
+            .items
+            .iter()
+            .map(|it| it.path(&"spec.size".parse().unwrap()).unwrap().pop().unwrap_or_default())
+            .collect::<Vec<_>>()
+    };
+    let listed = lists(cluster);
+    let size = |size: u64| move |body: &mut serde_json::Value| body["spec"]["size"] = json!(size);
+    // Two changes in a row cause one list.
+    cluster.with_world(|world| {
+        world.add_default(&World::widgets(), size(1));
+        world.add_default(&World::widgets(), size(2));
+    });
+    eventually("the default", async || sizes(&fleet).await == vec![json!(2); 5]).await;
+    watches(&fleet, WIDGETS).await;
+    assert_eq!(lists(cluster), listed + 1);
+    let names = ["widget-0", "widget-1", "widget-2", "widget-3", "widget-4"];
+    eventually("five updates", async || events.lock().len() == 5).await;
+    assert_eq!(drain(&events), with_mark("~", &names));
+    // A change while the hub is down is found at the next start, which would not list otherwise.
+    let Fleet { clusters, hub, .. } = fleet;
+    assert_eq!(hub.shutdown(Duration::from_secs(10)).await.actors_left, 0, "actors leaked");
+    clusters["a"].with_world(|world| world.add_default(&World::widgets(), size(3)));
+    let fleet = Fleet::start_config(clusters, start, quick()).await;
+    eventually("the new default", async || sizes(&fleet).await == vec![json!(3); 5]).await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn named_version_is_kept_and_its_removal_reports_the_served_versions() {
     let entry = "widgets.v1beta1.example.com";
     let fleet = Fleet::start(single(beta(45)), &["pods", entry], Vec::new()).await;

@@ -2,11 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use informer_hub::app::Difference;
 use informer_hub::cache::Query;
+use informer_hub::informers::{ResourceEventHandlerFuncs, SharedInformerFactory};
 use informer_hub_sim::{SimCluster, SimConfig, World};
 use informer_hub_types::{ApiResource, ClusterSelector, Gvr};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
@@ -237,5 +241,32 @@ async fn relabelled_cluster_keeps_its_cache_and_moves_between_label_selectors() 
     assert!(dev.len() >= all && dev.iter().all(|(_, _, tier)| tier == "dev"), "{dev:?}");
     assert_eq!(events(&files.at("prod")).len(), all, "the sink no longer selects the cluster");
     fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn index_is_added_to_a_resource_that_code_watches_too() {
+    let clusters = start_clusters(&["a"], |_| small(48, 10));
+    let start = config(&clusters, &["pods"]);
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let pods = factory.informer::<Pod>().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let handler = ResourceEventHandlerFuncs::new().on_add(move |_| _ = counted.fetch_add(1, Relaxed));
+    let handler = pods.add_event_handler(handler).await.unwrap();
+    factory.start().await.unwrap();
+    handler.wait_for_sync().await.unwrap();
+    let all = count(&fleet.clusters["a"], &World::pods());
+    let mut next = start;
+    next.resources[0].indexes = [("by-spot".to_owned(), "spec.nodeName".parse().unwrap())].into();
+    let changes = fleet.hub.reloader().reload(next).await.unwrap();
+    assert_eq!(changes.resources.changed, names(&["pods"]));
+    let pod = fleet.clusters["a"].with_world(|world| world.objects(&World::pods()).next().unwrap().value());
+    let node = pod["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let of_node = || pods.indexer().by_index("by-spot", &node).map(|found| found.len());
+    eventually("the index", async || of_node().is_ok_and(|found| found > 0)).await;
+    assert_eq!((pods.lister().list(&"".parse().unwrap()).len(), calls.load(Relaxed)), (all, all));
+    factory.shutdown().await;
     fleet.end().await;
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use serde_json::Value;
 
 use super::object::{Event, EventKind, SimObject};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey};
@@ -99,6 +100,17 @@ impl Collection {
         let previous = self.objects.insert(object.key().clone(), Arc::clone(&object));
         let kind = if previous.is_some() { EventKind::Modified } else { EventKind::Added };
         self.record(Event::new(kind, object, previous));
+    }
+
+    /// Changes all objects, and records nothing.
+    pub(super) fn rewrite(&mut self, change: impl Fn(&mut Value)) {
+        let ApiResource { gvr, kind, .. } = &self.def.api;
+        let rewritten = self.objects.iter().map(|(key, object)| {
+            let mut body = object.value();
+            change(&mut body);
+            (key.clone(), Arc::new(SimObject::encode(gvr, kind, object.version(), body)))
+        });
+        self.objects = rewritten.collect();
     }
 
     /// Removes the object with the key of `last_state` and records the event.

@@ -18,6 +18,8 @@ const REMOVED: usize = 16;
 pub(super) struct Definitions {
     /// Additional served versions, each with the version its objects are stored as.
     served: BTreeMap<Gvr, Gvr>,
+    /// Number of changes to each definition, by storage version.
+    generations: BTreeMap<Gvr, u64>,
     /// Storage versions that are not served.
     unserved: BTreeSet<Gvr>,
     /// Collections of removed resources, oldest first.
@@ -59,8 +61,16 @@ impl Definitions {
         }
     }
 
+    /// Counts a change to a resource's definition, and returns its `metadata.generation`.
+    pub(super) fn count_change(&mut self, gvr: &Gvr) -> u64 {
+        let generation = self.generations.entry(gvr.clone()).or_default();
+        *generation += 1;
+        *generation
+    }
+
     /// Drops all versions of a resource.
     pub(super) fn forget(&mut self, gvr: &Gvr) {
+        self.generations.remove(gvr);
         self.served.retain(|_, stored| stored != gvr);
         self.unserved.remove(gvr);
     }

@@ -151,6 +151,15 @@ impl World {
         self.write_definition(&gvr);
     }
 
+    /// Changes all objects of a custom resource without events and new versions, as a new default in its definition
+    /// does.
+    pub fn add_default(&mut self, gvr: &Gvr, change: impl Fn(&mut Value)) {
+        if let Some(collection) = self.collections.get_mut(gvr) {
+            collection.rewrite(change);
+        }
+        self.write_definition(gvr);
+    }
+
     /// Stops serving a resource and deletes its definition, if it has one. Its objects vanish without deletion events,
     /// as for a client that was disconnected while the CRD was deleted. [`Self::undefine`] sends the events.
     pub fn unregister(&mut self, gvr: &Gvr) -> bool {
@@ -371,7 +380,7 @@ impl World {
         let uid = uid.unwrap_or_else(|| format!("00000000-0000-4000-8000-{:012x}", self.version));
         let metadata = json!({
             "name": key.name(), "uid": uid, "creationTimestamp": self.time(),
-            "resourceVersion": self.version.to_string(),
+            "resourceVersion": self.version.to_string(), "generation": self.definitions.count_change(gvr),
         });
         let body = self.definitions.body(&def, &metadata);
         self.put(&Self::definitions(), body);

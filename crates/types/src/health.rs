@@ -1,7 +1,7 @@
 //! Health of one informer: counters and states, written by its actors and readable from any thread at any time.
 
 use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU64,
+    AtomicI64, AtomicU8, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::sync::{Arc, OnceLock};
@@ -108,12 +108,13 @@ pub struct InformerHealth {
     phase: AtomicU8,
     synced: AtomicU8,
     answers: AtomicU8,
-    defined: AtomicBool,
     stale_since: AtomicI64,
     last_event: AtomicI64,
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     stored: WatchCell<Option<ResourceVersion>>,
+    /// Generation of the resource's CRD plus one; zero if none is known.
+    definition: AtomicU64,
     /// Newest version that an incomplete list has delivered.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
@@ -167,7 +168,7 @@ impl InformerHealth {
             self.set_version(version.as_ref().clone());
         }
         self.floor.store(before.floor.load_full());
-        self.defined.store(before.is_defined(), Relaxed);
+        self.definition.store(before.definition.load(Relaxed), Relaxed);
         self.set_stored(before.stored());
         if before.has_synced() {
             self.set_synced();
@@ -400,13 +401,24 @@ impl InformerHealth {
 
     /// Records that the cluster has a CRD of the informer's resource.
     pub fn set_defined(&self) {
-        self.defined.store(true, Relaxed);
+        self.definition.fetch_max(1, Relaxed);
     }
 
     /// Returns whether the cluster has, or had, a CRD of the informer's resource. `false` if not yet known.
     #[must_use]
     pub fn is_defined(&self) -> bool {
-        self.defined.load(Relaxed)
+        self.definition.load(Relaxed) > 0
+    }
+
+    /// Records the `metadata.generation` of the resource's CRD.
+    pub fn set_definition_generation(&self, generation: u64) {
+        self.definition.store(generation.saturating_add(1), Relaxed);
+    }
+
+    /// Returns the `metadata.generation` of the resource's CRD; zero if it is not known.
+    #[must_use]
+    pub fn definition_generation(&self) -> u64 {
+        self.definition.load(Relaxed).saturating_sub(1)
     }
 
     /// Sets what the informer leaves out of its objects, for people: `metadata only`, `without data`.

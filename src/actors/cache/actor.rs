@@ -212,6 +212,9 @@ impl Handler<OpenPartition> for CacheActor {
         let lease = Lease(self.next_lease);
         let (id, outbox, step, resume) = self.write_half.write(|half| {
             let id = half.store.open(open.origin, open.health, open.indexes);
+            if let Some(generation) = open.converted_by {
+                half.store.convert(id, generation);
+            }
             let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
             // The step carried over from the previous informer.

@@ -35,6 +35,8 @@ pub struct OpenPartition {
     /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
     /// unchanged.
     pub settings: u64,
+    /// Generation of a CRD that has changed the objects without events, so that a list must be compared with them.
+    pub converted_by: Option<u64>,
 }
 
 /// Answer to [`OpenPartition`].

@@ -41,6 +41,7 @@ mod labels;
 mod lookup;
 mod patterns;
 mod reconcile;
+mod relist;
 mod server_probe;
 mod stop;
 mod view;
@@ -100,12 +101,18 @@ struct Informer {
     address: Option<Addr<InformerActor>>,
     parts: InformerParts,
     number: usize,
+    /// Last reported `metadata.generation` of the resource's CRD.
+    generation: Option<u64>,
 }
 
 impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
+        // The cluster has told of the new resource, so it knows the CRD that its list will follow.
+        if let Some(generation) = self.generation {
+            self.parts.health.set_definition_generation(generation);
+        }
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
         (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);
         self.address.as_ref().map(|address| address.send(to))
@@ -197,7 +204,7 @@ impl ClusterActor {
             origin: Arc::new(origin),
             health: Arc::clone(&request.health),
             source: connection.lister_watcher(resource, &informer_key.1, options),
-            indexes: options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect(),
+            indexes: declared_by(options),
             settings: options.fingerprint().unwrap_or(0),
             watch_errors: Arc::clone(&request.watch_errors),
             outcomes: ctx.address().recipient(),
@@ -205,7 +212,7 @@ impl ClusterActor {
             mode,
             moved_from: moved_from.map(Arc::new),
         };
-        let informer = Informer { address: None, parts, number: 0 };
+        let informer = Informer { address: None, parts, number: 0, generation: None };
         self.informers.insert(Arc::new(informer_key.clone()), Box::new(informer));
         self.launch(&informer_key, ctx);
     }
@@ -309,8 +316,11 @@ impl ClusterActor {
             if let Some(handler) = request.watch_errors.filter(|_| !known.users.contains(&request.user)) {
                 known.watch_errors.add(request.user.clone(), handler);
             }
+            if matches!(request.user, User::Config(_)) {
+                known.options = request.options;
+            }
             known.add_user(request.user);
-            return;
+            return self.apply_settings(&key);
         }
         let watch_errors = Arc::<WatchErrors>::default();
         if let Some(handler) = request.watch_errors {
@@ -342,6 +352,11 @@ fn informer_key_of(key: &RequestKey, resource: &ApiResource) -> InformerKey {
     // A cluster-scoped resource has no path with a namespace.
     let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
     (resource.gvr.clone(), scope)
+}
+
+/// Returns the indices that the options declare.
+fn declared_by(options: &InformerOptions) -> Arc<[DeclaredIndex]> {
+    options.declared().into_iter().map(|(name, path)| DeclaredIndex { name, path }).collect()
 }
 
 impl Actor for ClusterActor {

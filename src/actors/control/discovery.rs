@@ -6,7 +6,7 @@
 
 mod name_watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use actix::prelude::*;
@@ -18,7 +18,7 @@ use crate::actors::env::Env;
 use crate::actors::pipeline::messages::Stop;
 use crate::actors::runtime::capacity::MAILBOX;
 use crate::actors::runtime::recovery::RecoverySignal;
-use crate::actors::runtime::supervision::ExitGuard;
+use crate::actors::runtime::supervision::{ExitGuard, detach};
 use crate::actors::status::hub::{DiscoveryState, DiscoveryStatus};
 use crate::discovery::{self, Answer, DiscoveryResults, Pace, definition_of};
 use informer_hub_codec::Projection;
@@ -41,8 +41,8 @@ enum WatchState {
     /// The resource has not been listed yet.
     #[default]
     Starting,
-    /// All current names.
-    All(BTreeSet<SmolStr>),
+    /// All current names, each with `metadata.generation` or zero.
+    All(BTreeMap<SmolStr, u64>),
     /// The watch failed with this error; the flag is set once it was logged.
     Refused(SourceError, bool),
 }
@@ -72,8 +72,8 @@ pub(in crate::actors) struct DiscoveryActor {
     view: DiscoveryStatus,
     /// Error of the last discovery request.
     failed: Option<SourceError>,
-    /// Definition names last sent to the cluster actor.
-    sent_definitions: Option<Arc<BTreeSet<SmolStr>>>,
+    /// Definitions last sent to the cluster actor.
+    sent_definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,
     in_flight: bool,
     timer: Option<SpawnHandle>,
     _guard: ExitGuard,
@@ -164,7 +164,7 @@ impl DiscoveryActor {
 
     fn serves_all_definitions(&self) -> bool {
         let (WatchState::All(names), Some(known)) = (&self.definitions, &self.known) else { return true };
-        names.is_subset(&known.served)
+        names.keys().all(|name| known.served.contains(name))
     }
 
     fn is_watched(&self) -> bool {
@@ -203,7 +203,7 @@ impl DiscoveryActor {
         };
         let seen = self.known.as_ref().map(seen);
         let report = DiscoveryReport { number: self.parts.number, seen, view, outcome };
-        crate::actors::runtime::supervision::detach(self.parts.listener.send(report));
+        detach(self.parts.listener.send(report));
     }
 }
 
@@ -263,12 +263,12 @@ impl Handler<NamesChanged> for DiscoveryActor {
                 *watched = WatchState::All(names);
                 true
             }
-            (NameChange::Added(name), WatchState::All(known)) => {
-                known.insert(name);
+            (NameChange::Added(name, generation), WatchState::All(known)) => {
+                known.insert(name, generation);
                 true
             }
-            (NameChange::Removed(name), WatchState::All(known)) => known.remove(&name),
-            (NameChange::Added(_) | NameChange::Removed(_), _) => false,
+            (NameChange::Removed(name), WatchState::All(known)) => known.remove(&name).is_some(),
+            (NameChange::Added(..) | NameChange::Removed(_), _) => false,
         };
         if has_changed {
             if was_watched {

@@ -91,6 +91,8 @@ pub(in crate::actors) struct InformerActor {
     partition: Option<(PartitionId, Lease)>,
     /// Version from which the first reflector may resume.
     resume: Option<ResourceVersion>,
+    /// Generation of a CRD that has changed the objects, until the partition is opened again.
+    converted_by: Option<u64>,
     supervision: Supervision,
     pipeline: Pipeline,
     /// Initial subscriptions; empty once started.
@@ -125,6 +127,7 @@ impl InformerActor {
             cache,
             partition: None,
             resume: None,
+            converted_by: None,
             supervision: Supervision::new(CHILDREN, INTENSITY),
             pipeline: Pipeline::default(),
             listeners: LiteMap::with_capacity(subscriptions.len()),
@@ -162,7 +165,8 @@ impl InformerActor {
     /// reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
-        let opening = self.cache.send(self.open_partition()).into_actor(self).map(|opened, act, ctx| {
+        let open = self.open_partition();
+        let opening = self.cache.send(open).into_actor(self).map(|opened, act, ctx| {
             if let Ok(opened) = opened {
                 act.start_children(&opened, ctx);
             } else {

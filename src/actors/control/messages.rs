@@ -7,6 +7,7 @@ use crate::actors::status::sync::SyncView;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
+use crate::cache::DeclaredIndex;
 use crate::discovery::DiscoveryResults;
 use actix::Message;
 use futures::future::BoxFuture;
@@ -67,6 +68,21 @@ pub struct MoveTo {
     pub mode: WatchMode,
     /// Whether the current objects are deleted first.
     pub renewed: bool,
+}
+
+/// Makes an informer list again, and read objects in another way from then on. It keeps its objects, and subscribers
+/// receive what the list changes.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Relist {
+    /// Source with the settings.
+    pub source: Arc<dyn ListerWatcher>,
+    /// Declared indices.
+    pub indexes: Arc<[DeclaredIndex]>,
+    /// Fingerprint of the settings; zero if unknown.
+    pub settings: u64,
+    /// Generation of the CRD, if it has changed.
+    pub converted_by: Option<u64>,
 }
 
 /// Reports a discovery result to the cluster actor.

@@ -36,6 +36,7 @@ fn index_query_with_many_matches_does_not_run_in_the_cache_actor() {
             health: InformerHealth::new(),
             indexes: ["by-node".into(), "by-app".into()].into(),
             settings: 0,
+            converted_by: None,
         };
         let opened = cache.send(open).await.unwrap();
         let mut fifo = DeltaFifo::new(usize::MAX);
@@ -103,8 +104,13 @@ fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>,
         let arbiter = Arbiter::new();
         let env = Env::new(ThreadPools::of(&handle), vec![arbiter.handle()], Tuning::default());
         let cache = env.caches.of(&pods(), &View::default());
-        let open =
-            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Arc::default(), settings: 0 };
+        let open = OpenPartition {
+            origin: origin("c"),
+            health: InformerHealth::new(),
+            indexes: Arc::default(),
+            settings: 0,
+            converted_by: None,
+        };
         let opened = cache.send(open).await.unwrap();
         put(&cache, &opened, 0..10, 1).await;
         test(env, cache, opened).await;

@@ -69,8 +69,13 @@ fn with_a_busy_cache<F: Future<Output = ()>>(run: impl FnOnce(TestCache) -> F) {
         let pools = ThreadPools { readers: handle.clone(), ..others };
         let env = Env::new(pools, vec![Arbiter::current()], tuning);
         let cache = env.caches.of(&pods(), &View::default());
-        let open =
-            OpenPartition { origin: origin("c"), health: InformerHealth::new(), indexes: Arc::default(), settings: 0 };
+        let open = OpenPartition {
+            origin: origin("c"),
+            health: InformerHealth::new(),
+            indexes: Arc::default(),
+            settings: 0,
+            converted_by: None,
+        };
         let opened = cache.send(open).await.unwrap();
         let test = TestCache { cache, opened, gate: gate.clone() };
         test.put(0..2_000, 1).await;

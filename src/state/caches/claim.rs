@@ -33,7 +33,7 @@ pub(super) fn saved(
         health.set_floor(floor);
     }
     if header.defined {
-        health.set_defined();
+        health.set_definition_generation(header.generation);
     }
     let is_same = claim.settings != 0 && claim.settings == header.settings;
     SavedPartition {

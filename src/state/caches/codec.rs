@@ -3,8 +3,8 @@
 //! ```text
 //! 1 file        group, version, resource, kind, namespaced, view
 //! 2 dictionary  id, bytes
-//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, or no version, and then defined;
-//!               ends before the first of these that is not needed
+//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, or no version; defined,
+//!               generation. Ends after the last of these that is needed
 //! 4 objects     partition, length of heads, heads (zstd), bodies end to end
 //! 5 removed     partition, keys
 //! 6 dropped     partition
@@ -55,6 +55,8 @@ pub struct PartitionHeader {
     pub floor: Option<ResourceVersion>,
     /// Whether the cluster had a CRD of the resource. If it has none at the next start, the objects are deleted.
     pub defined: bool,
+    /// `metadata.generation` of that CRD; zero if unknown.
+    pub generation: u64,
 }
 
 impl PartitionHeader {
@@ -167,6 +169,7 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
     }
     if header.defined {
         out.push(1);
+        put_number(header.generation, out);
     }
 }
 
@@ -310,7 +313,20 @@ impl<'b> Bytes<'b> {
         let floor = if self.0.is_empty() { None } else { Some(self.version()?) };
         let floor = floor.filter(|version| !version.is_empty());
         let defined = !self.0.is_empty() && self.flag()?;
-        Some(PartitionHeader { cluster, scope, settings, version, synced, alive, written, readers, floor, defined })
+        let generation = if self.0.is_empty() { 0 } else { self.number()? };
+        Some(PartitionHeader {
+            cluster,
+            scope,
+            settings,
+            version,
+            synced,
+            alive,
+            written,
+            readers,
+            floor,
+            defined,
+            generation,
+        })
     }
 }
 

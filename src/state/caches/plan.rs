@@ -126,6 +126,7 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
         readers: readers.clone(),
         floor: floor_of(partition),
         defined: partition.health().is_defined(),
+        generation: partition.health().definition_generation(),
     }
 }
 

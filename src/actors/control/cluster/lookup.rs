@@ -244,6 +244,7 @@ impl ClusterActor {
             request.health = Arc::clone(&known.parts.health);
             known.parts.watch_errors.absorb(&request.watch_errors);
             request.watch_errors = Arc::clone(&known.parts.watch_errors);
+            self.apply_settings(key);
             self.attach_all();
         } else {
             self.start_informer(key, &resource, moved_from, WatchMode::Active, ctx);

@@ -169,10 +169,13 @@ impl ClusterActor {
             ResourceRequest::Matching(_) => return,
         };
         if let (Some(resolved), Some(definitions)) = (&request.resolved, &seen.definitions)
-            && definitions.contains(&definition_of(&resolved.gvr))
+            && let Some(&generation) = definitions.get(&definition_of(&resolved.gvr))
         {
             request.health.set_defined();
+            let informer_key = informer_key_of(key, resolved);
+            self.note_generation(&informer_key, generation, ctx);
         }
+        let Some(request) = self.requests.get(key) else { return };
         let was_defined = request.health.is_defined();
         let decision = decide_watch(&written, request.resolved.as_ref(), was_defined, &seen);
         if let (WatchDecision::Rest { .. }, Some(restored)) = (&decision, &request.restored)

@@ -1,6 +1,6 @@
-//! Names of the existing objects of a resource, from a metadata list and watch. Nothing else is kept.
+//! Names and generations of the existing objects of a resource, from a metadata list and watch. Nothing is kept.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use informer_hub_reflector::{
     ItemVerdict, ListChunk, ListRequest, ListerWatcher, PageVerdict, Reflector, ReflectorOptions, SourceError,
     StallPolicy, Step, WatchItem, WatchRequest,
 };
-use informer_hub_types::{Watcher, clock, rng};
+use informer_hub_types::{StoredObject, Watcher, clock, rng};
 
 /// Maximum number of names in a list; all are in memory.
 const MAX_NAMES: u64 = 1_000_000;
@@ -30,10 +30,10 @@ pub(super) enum WatchedNames {
 /// Change of the watched names.
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
-    /// Complete set of names.
-    All(BTreeSet<SmolStr>),
-    /// An object was added or modified.
-    Added(SmolStr),
+    /// All names, each with `metadata.generation`, or zero.
+    All(BTreeMap<SmolStr, u64>),
+    /// An object was added or modified, with the same.
+    Added(SmolStr, u64),
     /// An object was deleted.
     Removed(SmolStr),
     /// The list or watch failed.
@@ -62,7 +62,7 @@ pub(super) async fn watch_names(
     let stall = options.stall;
     options.list.items = options.list.items.min(MAX_NAMES);
     let machine = Reflector::new(options, rng::unit);
-    let mut names = NameWatch { of, source, machine, stall, receiver, listed: BTreeSet::new() };
+    let mut names = NameWatch { of, source, machine, stall, receiver, listed: BTreeMap::new() };
     loop {
         let done = match names.machine.next(clock::now()) {
             Step::Wait { until, .. } => {
@@ -94,7 +94,7 @@ struct NameWatch {
     stall: StallPolicy,
     receiver: Recipient<NamesChanged>,
     /// Names of the list in progress.
-    listed: BTreeSet<SmolStr>,
+    listed: BTreeMap<SmolStr, u64>,
 }
 
 impl NameWatch {
@@ -132,7 +132,7 @@ impl NameWatch {
             self.machine.on_list_items(chunk.items(), now - std::mem::replace(&mut requested, now))?;
             match chunk {
                 ListChunk::Items(objects) => {
-                    self.listed.extend(objects.iter().map(|object| SmolStr::from(object.key().name())));
+                    self.listed.extend(objects.iter().map(|object| name_of(object)));
                 }
                 ListChunk::Skipped(_) => {}
                 ListChunk::End { version, continue_token, remaining } => {
@@ -197,15 +197,31 @@ impl NameWatch {
             WatchItem::Deleted(object) => (object, false),
             WatchItem::Bookmark { .. } | WatchItem::Skipped(_) => return Ok(()),
         };
-        let name = SmolStr::from(object.key().name());
+        let (name, generation) = name_of(object);
         if verdict == ItemVerdict::Initial {
             if is_there {
-                self.listed.insert(name);
+                self.listed.insert(name, generation);
             } else {
                 self.listed.remove(&name);
             }
             return Ok(());
         }
-        self.send(if is_there { NameChange::Added(name) } else { NameChange::Removed(name) }).await
+        self.send(if is_there { NameChange::Added(name, generation) } else { NameChange::Removed(name) }).await
     }
+}
+
+/// Returns the name of an object and its `metadata.generation`; zero if it has none.
+fn name_of(object: &StoredObject) -> (SmolStr, u64) {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Head {
+        metadata: Metadata,
+    }
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        generation: u64,
+    }
+    let head = object.typed::<Head>().unwrap_or_default();
+    (object.key().name().into(), head.metadata.generation)
 }

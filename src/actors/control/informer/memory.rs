@@ -93,7 +93,8 @@ impl InformerActor {
             let processor = act.pipeline.processor.take().map(|processor| processor.send(Stop { drain: false }));
             let closing =
                 act.partition.take().map(|(partition, lease)| act.cache.send(ClosePartition { partition, lease }));
-            let opening = act.cache.send(act.open_partition());
+            let open = act.open_partition();
+            let opening = act.cache.send(open);
             let work = async move {
                 if let Some(processor) = processor {
                     finish_by(clock::now() + STOP_GRACE, processor).await;
@@ -122,12 +123,13 @@ impl InformerActor {
         self.env.sync_changed();
     }
 
-    pub(super) fn open_partition(&self) -> OpenPartition {
+    pub(super) fn open_partition(&mut self) -> OpenPartition {
         OpenPartition {
             origin: self.parts.origin.clone(),
             health: self.parts.health.clone(),
             indexes: self.parts.indexes.clone(),
             settings: self.parts.settings,
+            converted_by: self.converted_by.take(),
         }
     }
 }

@@ -13,7 +13,7 @@ use hashbrown::HashSet;
 
 use crate::actors::control::informer::memory::Pending;
 use crate::actors::control::informer::{InformerActor, finish_by};
-use crate::actors::control::messages::{MoveTo, WatchMode};
+use crate::actors::control::messages::{MoveTo, Relist, WatchMode};
 use crate::actors::pipeline::messages::{Process, Stop};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::cache::Popped;
@@ -122,6 +122,21 @@ impl InformerActor {
             act.join_budget(ctx);
             act.begin(ctx);
         }))
+    }
+}
+
+impl Handler<Relist> for InformerActor {
+    type Result = ();
+
+    fn handle(&mut self, relist: Relist, ctx: &mut Self::Context) {
+        let Relist { source, indexes, settings, converted_by } = relist;
+        self.converted_by = converted_by.or(self.converted_by);
+        (self.parts.source, self.parts.indexes, self.parts.settings) = (source, indexes, settings);
+        if !self.stopping {
+            // As after a failure: the partition keeps the objects, and the list is compared with them.
+            self.stop_from(0);
+            self.start_pipeline(ctx);
+        }
     }
 }
 
