@@ -23,6 +23,14 @@ pub enum StartError {
         /// Problem with the key's value.
         problem: String,
     },
+    /// Two entries of a table have the same name. Fixed in the program that built the configuration.
+    #[error("{table}.{name}: another entry has this name")]
+    Duplicate {
+        /// `clusters`, `resources`, `sinks` or `readers`.
+        table: String,
+        /// The name.
+        name: String,
+    },
     /// The journal of a sink cannot be opened. Fixed by the operator of the machine.
     #[error("sinks.{sink}: cannot open its journal")]
     Journal {
@@ -52,7 +60,7 @@ pub enum StartError {
     /// The operating system refused a thread.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// Two clusters have the same name.
+    /// Another cluster has the name of one that is added.
     #[error(transparent)]
     Cluster(#[from] RegistryError),
     /// An actor ended while the hub started.

@@ -2,6 +2,7 @@
 //!
 //! Besides the command line, only this module names concrete sources and sinks.
 
+mod check;
 #[cfg(feature = "fleet")]
 mod collect;
 #[cfg(feature = "cli")]

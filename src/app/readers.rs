@@ -34,7 +34,7 @@ pub(super) struct Reader {
 #[derive(Clone)]
 pub(super) struct ReaderSelection {
     /// Names of configured resources; empty for all.
-    resources: Vec<String>,
+    pub(super) resources: Vec<String>,
     clusters: ClusterSelector,
     skip_initial: bool,
 }

@@ -31,6 +31,7 @@ use serde::Serialize;
 pub use plan::{Changes, Difference};
 use port_readers::ReadReaders;
 
+use super::check::{check_config, check_subscription};
 #[cfg(feature = "fleet")]
 use super::collect::Collecting;
 use super::convert;
@@ -243,6 +244,7 @@ impl RunningHub {
         let (config, roster) = self.sources.effective(&written);
         let mut plan = Changes::between(&current.effective, &config);
         plan.needs_restart = Changes::between(&self.at_start, &written).needs_restart;
+        self.check(&config)?;
         let port_readers = self.read_port_readers(&config).await?;
         let (added, changed) = self.readers(&config, &mut plan).await?;
         // First, because a withdrawn right must not wait for sinks.
@@ -270,6 +272,17 @@ impl RunningHub {
         self.credentials.check_now();
         self.remember().await;
         Ok(plan)
+    }
+
+    /// Checks a configuration, also against the durable subscriptions of the embedding program.
+    fn check(&self, config: &Config) -> Result<(), StartError> {
+        check_config(config)?;
+        let sinks = self.sinks.lock();
+        let durable = sinks.iter().filter(|one| one.files.is_none()).map(|one| &one.follower);
+        for Follower { name, selection, .. } in durable {
+            check_subscription(config, name, &selection.resources)?;
+        }
+        Ok(())
     }
 
     /// Applies the changed clusters of sources.

@@ -7,13 +7,14 @@ use actix::MailboxError;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use super::check::check;
 #[cfg(feature = "fleet")]
 use super::collect::{Collect, Collecting};
 use super::convert;
 use super::durable::DurableSubscription;
 use super::election::Election;
 use super::elections::{ElectionSet, Elections};
-use super::error::{StartError, WITHOUT_FLEET};
+use super::error::StartError;
 use super::hub::Hub;
 use super::readers::{Reader, RunningSinks};
 use super::reload::{Dials, RunningHub};
@@ -31,7 +32,7 @@ use informer_hub_config::Config;
 use informer_hub_config::{FleetConfig, FleetRole};
 use informer_hub_dial::Dial;
 use informer_hub_disk::{Disk, RealDisk};
-use informer_hub_types::{Threads, check_name};
+use informer_hub_types::Threads;
 
 impl Hub {
     /// Starts a hub: sinks first, then clusters, then informers. Returns once everything runs, not once it has synced;
@@ -296,30 +297,6 @@ fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), conf
         running.fleet.set(move || weak.upgrade().map(|serving| serving.status()));
         let _ = running.serving.set(serving);
     }
-}
-
-/// Checks the fleet, and names and resources of the durable subscriptions.
-fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
-    if config.fleet.is_some() && !cfg!(feature = "fleet") {
-        let problem = WITHOUT_FLEET.to_owned();
-        return Err(StartError::Fleet { problem });
-    }
-    for (at, one) in durable.iter().enumerate() {
-        let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
-        check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
-        if config.hub.state_dir.is_none() {
-            return Err(wrong("a durable subscription needs a state directory; set hub.state_dir".to_owned()));
-        }
-        let taken = durable[..at].iter().any(|other| other.name == one.name);
-        if taken || config.sinks.iter().any(|sink| sink.name == one.name) {
-            return Err(wrong("another subscription or sink has this name".to_owned()));
-        }
-        let known = |name: &&String| !config.resources.iter().any(|resource| resource.name == **name);
-        if let Some(unknown) = one.resources.iter().find(known) {
-            return Err(wrong(format!("there is no [resources.{unknown}]")));
-        }
-    }
-    Ok(())
 }
 
 /// Builds all readers, so that a fault is found before the first one starts.

@@ -130,10 +130,10 @@ impl SharedInformerFactory {
         Self { clusters, ..self }
     }
 
-    /// Selects one namespace. Has no effect on cluster-scoped types.
+    /// Selects one namespace; `""` selects all, as client-go's `NamespaceAll`. Has no effect on cluster-scoped types.
     #[must_use]
     pub fn with_namespace(self, namespace: &str) -> Self {
-        Self { namespace: Some(namespace.to_owned()), ..self }
+        Self { namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()), ..self }
     }
 
     /// Sets a function that narrows the selection; called once for each new informer.

@@ -68,8 +68,9 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// Informers that the handler waits for. A function, because a transform set before the start changes them.
-    of: Arc<dyn Fn() -> SyncScope + Send + Sync>,
+    /// Returns the informers that the handler waits for; `None` before the start. A function, because a transform set
+    /// before the start changes them.
+    of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
     registry: Addr<RegistryActor>,
 }
 
@@ -77,10 +78,15 @@ impl HandlerRegistration {
     pub(super) fn new(
         id: SubscriptionId,
         calls: Arc<Calls>,
-        of: Arc<dyn Fn() -> SyncScope + Send + Sync>,
+        of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
         registry: Addr<RegistryActor>,
     ) -> Self {
         Self { id, calls, of, registry }
+    }
+
+    /// Returns whether the calls are those of this registration.
+    pub(super) fn is_of(&self, calls: &Arc<Calls>) -> bool {
+        Arc::ptr_eq(&self.calls, calls)
     }
 
     /// Returns the ID, as shown in status and logs.
@@ -91,7 +97,7 @@ impl HandlerRegistration {
 
     /// Returns whether the informer has synced in every cluster and the handler has returned from each initial object.
     ///
-    /// A call that panicked counts as returned: it is lost and counted. client-go's handler never syncs then. A removed
+    /// Without clusters, it has synced once the informer has been started. A call that panicked counts as returned: it is lost and counted. client-go's handler never syncs then. A removed
     /// handler has not synced.
     ///
     /// # Errors
@@ -104,11 +110,11 @@ impl HandlerRegistration {
         let sync = self.registry.send(ViewSync).await?;
         // Read before the informers: a request sent after this is visible there.
         let is_starting = sync.is_starting();
-        let informers = sync.informers(&(self.of)());
+        let Some(scope) = (self.of)() else { return Ok(false) };
+        let informers = sync.informers(&scope);
         let processed = |cluster| subscription.has_synced_in(cluster);
         let all = informers.iter().all(|informer| informer.synced && processed(&informer.cluster));
-        // Without informers, the informer may not have been started.
-        Ok(all && !is_starting && !informers.is_empty())
+        Ok(all && !is_starting)
     }
 }
 

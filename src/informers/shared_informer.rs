@@ -331,7 +331,12 @@ impl<K: 'static> SharedInformer<K> {
         let subscribe = subscribe.named(options.name.as_deref().unwrap_or(name)).with_resync(resync);
         let id = inner.run_to_end(Arc::clone(inner).add(subscribe, Arc::clone(&calls))).await??;
         let of = Arc::clone(inner);
-        Ok(HandlerRegistration::new(id, calls, Arc::new(move || of.awaited()), inner.core.registry.clone()))
+        Ok(HandlerRegistration::new(
+            id,
+            calls,
+            Arc::new(move || of.sync.get().map(|_| of.awaited())),
+            inner.core.registry.clone(),
+        ))
     }
 
     /// Removes a handler without waiting: it is not called again, but a running call may still finish. So a handler may
@@ -364,7 +369,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Removes a handler of this informer and prevents later calls; `None` if it is not registered.
     fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
         let handlers = &mut self.inner.state.lock().handlers;
-        let at = handlers.iter().position(|(id, _)| *id == registration.id())?;
+        let at = handlers.iter().position(|(_, calls)| registration.is_of(calls))?;
         let (id, calls) = handlers.swap_remove(at);
         calls.end();
         Some((id, calls))

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::fleet::{config, eventually, pods, quick, small};
+use crate::fleet::{config, eventually, file_sink, pods, quick, small};
 
 /// Response of an actor to an event.
 type Respond = Arc<dyn Fn(&Event) -> Result<(), Refusal> + Send + Sync>;
@@ -254,6 +254,26 @@ async fn invalid_durable_subscription_is_refused_with_an_explanation() {
     assert!(refused(without, "clerk", "pods").await.contains("set hub.state_dir"));
     assert!(refused(good(), "../clerk", "pods").await.contains("a name is 1 to 63"));
     assert!(refused(good(), "clerk", "pots").await.contains("there is no [resources.pots]"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_that_breaks_a_durable_subscription_changes_nothing() {
+    let bed = Testbed::new(3);
+    let one = DurableSubscription::new("clerk", bed.recorder(|_| Ok(())).recipient()).resources(&["pods"]);
+    let hub = Hub::builder(bed.config(FREQUENT)).subscribe_durably(one).start().await.unwrap();
+    let mut same_name = bed.config(FREQUENT);
+    same_name.sinks.push(file_sink("clerk", &bed.dir.path().join("events")));
+    let mut no_pods = bed.config(FREQUENT);
+    no_pods.resources.clear();
+    let mut twice = bed.config(FREQUENT);
+    twice.resources.extend(twice.resources.clone());
+    let refused = async |config: Config| hub.reloader().reload(config).await.unwrap_err().to_string();
+    assert_eq!(refused(same_name).await, r#"durable subscription "clerk": another subscription or sink has this name"#);
+    assert_eq!(refused(no_pods).await, r#"durable subscription "clerk": there is no [resources.pods]"#);
+    assert_eq!(refused(twice.clone()).await, "resources.pods: another entry has this name");
+    assert!(matches!(Hub::start(twice).await, Err(StartError::Duplicate { .. })));
+    bed.create();
+    bed.converged().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

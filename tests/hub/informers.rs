@@ -645,6 +645,46 @@ async fn handler_of_an_unstarted_informer_shuts_down_at_once_without_requests() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_over_no_cluster_syncs_once_its_informer_has_started() {
+    let fleet = fleet([3]).await;
+    let none = ClusterSelector::Labels([("tier".to_owned(), "none".to_owned())].into());
+    let factory = SharedInformerFactory::new(fleet.hub.system()).with_clusters(none).with_namespace("");
+    let handler = factory.informer::<Pod>().unwrap().add_event_handler(Log::default().handler()).await.unwrap();
+    assert!(!handler.has_synced().await.unwrap());
+    factory.start().await.unwrap();
+    tokio::time::timeout(PATIENCE, handler.wait_for_sync()).await.unwrap().unwrap();
+    factory.shutdown().await;
+    // The empty namespace is all of them.
+    let factory = SharedInformerFactory::new(fleet.hub.system()).with_namespace("");
+    let informer = factory.informer::<Pod>().unwrap();
+    factory.start().await.unwrap();
+    synced(&factory).await;
+    assert_eq!(listed(&informer).len(), 3);
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registration_of_another_hub_removes_nothing() {
+    let (one, other) = (fleet([2]).await, fleet([2]).await);
+    let (factory, informer, log) = watching(&one).await;
+    let (other_factory, other_informer, _) = watching(&other).await;
+    // The numbers of the registrations are equal, since both hubs did the same.
+    let mine = informer.add_event_handler(log.handler()).await.unwrap();
+    let foreign = other_informer.add_event_handler(Log::default().handler()).await.unwrap();
+    assert_eq!(mine.id(), foreign.id());
+    informer.remove_event_handler(&foreign);
+    informer.shut_down_event_handler(&foreign).await.unwrap();
+    tokio::time::timeout(PATIENCE, mine.wait_for_sync()).await.unwrap().unwrap();
+    informer.shut_down_event_handler(&mine).await.unwrap();
+    assert!(matches!(mine.wait_for_sync().await, Err(InformerError::Removed)));
+    factory.shutdown().await;
+    other_factory.shutdown().await;
+    one.end().await;
+    other.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn informer_removes_only_its_own_handlers() {
     let fleet = fleet([2]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());

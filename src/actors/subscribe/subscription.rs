@@ -88,9 +88,12 @@ impl Subscribe {
         self
     }
 
-    /// Selects one namespace.
+    /// Selects one namespace; `""` selects all.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if namespace.is_empty() {
+            return self;
+        }
         if let Target::Resource(_, scope) = &mut self.target {
             scope.namespace = Some(namespace.into());
         }

@@ -121,9 +121,12 @@ impl Query {
         self
     }
 
-    /// Restricts the query to a namespace.
+    /// Restricts the query to a namespace; `""` means all.
     #[must_use]
     pub fn in_namespace(self, namespace: &str) -> Self {
+        if namespace.is_empty() {
+            return self;
+        }
         self.and(Expr::Namespace(TextTest::In(vec![namespace.into()])))
     }
 

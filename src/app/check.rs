@@ -1,0 +1,68 @@
+//! Checks of a configuration before it is used. Those of a file are made when it is read; a program may build others.
+
+use super::durable::DurableSubscription;
+use super::error::{StartError, WITHOUT_FLEET};
+use informer_hub_config::Config;
+use informer_hub_types::check_name;
+
+const NAME_TAKEN: &str = "another subscription or sink has this name";
+
+/// Checks a configuration, which code may have built, and the durable subscriptions.
+pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
+    check_config(config)?;
+    for (at, one) in durable.iter().enumerate() {
+        let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
+        check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
+        if config.hub.state_dir.is_none() {
+            return Err(wrong("a durable subscription needs a state directory; set hub.state_dir".to_owned()));
+        }
+        if durable[..at].iter().any(|other| other.name == one.name) {
+            return Err(wrong(NAME_TAKEN.to_owned()));
+        }
+        check_subscription(config, &one.name, &one.resources)?;
+    }
+    Ok(())
+}
+
+/// Checks what the reader of a file makes sure of, but a program may get wrong.
+pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
+    if config.fleet.is_some() && !cfg!(feature = "fleet") {
+        let problem = WITHOUT_FLEET.to_owned();
+        return Err(StartError::Fleet { problem });
+    }
+    let tables: [(&str, Vec<&str>); 4] = [
+        ("clusters", config.clusters.iter().map(|one| one.name.as_str()).collect()),
+        ("resources", config.resources.iter().map(|one| one.name.as_str()).collect()),
+        ("sinks", config.sinks.iter().map(|one| one.name.as_str()).collect()),
+        ("readers", config.readers.iter().map(|one| one.name.as_str()).collect()),
+    ];
+    for (table, mut names) in tables {
+        names.sort_unstable();
+        if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
+            return Err(StartError::Duplicate { table: table.to_owned(), name: (*name).to_owned() });
+        }
+    }
+    for sink in &config.sinks {
+        if let Some(unknown) = unknown_resource(config, &sink.select.resources) {
+            let problem = format!("there is no [resources.{unknown}]");
+            return Err(StartError::Sink { sink: sink.name.clone(), key: "match.resources", problem });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a configuration has the resources of a durable subscription, and no sink of its name.
+pub(super) fn check_subscription(config: &Config, name: &str, resources: &[String]) -> Result<(), StartError> {
+    let wrong = |problem: String| StartError::Subscription { name: name.to_owned(), problem };
+    if config.sinks.iter().any(|sink| sink.name == name) {
+        return Err(wrong(NAME_TAKEN.to_owned()));
+    }
+    match unknown_resource(config, resources) {
+        Some(unknown) => Err(wrong(format!("there is no [resources.{unknown}]"))),
+        None => Ok(()),
+    }
+}
+
+fn unknown_resource<'n>(config: &Config, names: &'n [String]) -> Option<&'n String> {
+    names.iter().find(|name| !config.resources.iter().any(|resource| resource.name == **name))
+}
