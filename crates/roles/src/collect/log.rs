@@ -60,7 +60,6 @@ impl SourceLog {
         if open.is_some() && suspect {
             return Ok(None);
         }
-        let current = current.await;
         let until = if open.is_some() {
             self.flush().await?;
             self.session.stored(&self.partition)
@@ -79,6 +78,8 @@ impl SourceLog {
                 return Err(self.refused(&error));
             }
         };
+        // Asked last: an earlier collector may have stored changes while this one claimed the partition.
+        let current = current.await;
         let is_ahead = |at: &ResourceVersion| current.as_ref().is_some_and(|current| at.is_ahead_of(current));
         let serves = |at: &ResourceVersion| serves(at, version) && !is_ahead(at);
         let usable = restored.state.complete && restored.state.resume.as_ref().is_some_and(serves);
