@@ -127,7 +127,7 @@ pub mod sink;
 pub mod status;
 pub mod types;
 
-pub use actors::{Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
+pub use actors::{HubSystem, Subscribe, Subscriber, SubscriptionId, Tuning, WatchErrorHandler};
 pub use app::{CacheClient, Hub, HubBuilder, MemoryLimitError, MetricsExporter, ShutdownReport, StartError};
 pub use app::{Changes, Difference, ReloadError, Reloader};
 pub use cache::{Answer, Lister, Query, Snapshot};

@@ -7,3 +7,4 @@ pub use crate::actors::messages::{
     WaitForCacheSync,
 };
 pub use crate::actors::{RegistryActor, RegistryError};
+pub use informer_hub_reflector::{Connector, InformerOptions};

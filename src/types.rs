@@ -6,6 +6,6 @@ pub use informer_hub_types::{
     Groups, Gvr, Histogram, HistogramState, Initial, InvalidKey, InvalidName, InvalidPath, InvalidPattern,
     InvalidResource, InvalidSelection, InvalidSelector, LabelSelector, Labels, MemoryStep, Notification, Notifications,
     Object, ObjectKey, OnFilterError, Origin, Phase, Preset, RateLimit, Requirement, ResourcePattern, ResourceRef,
-    ResourceVersion, RetryParams, Scope, Segment, Selected, StoreLimits, StoredObject, TraceParent, Uid, View, clock,
-    rng,
+    ResourceVersion, RetryParams, Scope, Segment, Selected, SharedStr, StoreLimits, StoredObject, TraceParent, Uid,
+    View, clock, rng,
 };

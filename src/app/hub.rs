@@ -21,6 +21,8 @@ use crate::actors::messages::{FindSubscription, SetMemoryLimit, Shutdown, ViewSy
 use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::OwnerChain;
+use informer_hub_config::ClusterConfig;
+use informer_hub_reflector::Connector;
 #[cfg(feature = "fleet")]
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
@@ -184,6 +186,14 @@ impl Hub {
     #[must_use]
     pub fn collected(&self) -> Option<Vec<ClusterName>> {
         self.running.collecting.get().map(|collecting| collecting.owned().into_iter().collect())
+    }
+
+    /// Returns the connector to a cluster, for [`AddCluster`](crate::messages::AddCluster). Sends no request.
+    ///
+    /// A cluster that is added by a message stays over reloads, and is not in the configuration.
+    #[must_use]
+    pub fn connector(&self, cluster: &ClusterConfig) -> Arc<dyn Connector> {
+        self.running.connector(cluster)
     }
 
     /// Returns the actor system of the hub.

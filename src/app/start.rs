@@ -101,6 +101,7 @@ impl HubBuilder {
 
     /// Sets the disk under the state directory, e.g. a simulated one.
     #[must_use]
+    #[doc(hidden)]
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
         self.disk = disk;
         self
@@ -142,6 +143,7 @@ impl HubBuilder {
     /// Opens connections to apiservers with `dial` instead of TCP. TLS runs on top if the address of the cluster is
     /// `https`.
     #[must_use]
+    #[doc(hidden)]
     pub fn dial(mut self, dial: Dial) -> Self {
         self.dials.clusters = Some(dial);
         self
@@ -150,6 +152,7 @@ impl HubBuilder {
     /// Opens connections to webhook receivers with `dial` instead of TCP and proxies. They use HTTP/1.1 without TLS:
     /// the start refuses a sink with an `https` address.
     #[must_use]
+    #[doc(hidden)]
     pub fn dial_receivers(mut self, dial: Dial) -> Self {
         self.dials.receivers = Some(dial);
         self

@@ -26,4 +26,6 @@ pub use handler::{
 };
 pub use registration::{HandlerOptions, HandlerRegistration};
 pub use shared_informer::SharedInformer;
-pub use typed::api_resource;
+pub use typed::{api_resource, stored_object};
+
+pub use informer_hub_codec::{ErrorClass, SourceError, Transform};

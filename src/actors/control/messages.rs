@@ -136,7 +136,7 @@ pub struct AddCluster {
     pub name: ClusterName,
     /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// Connector to the cluster.
+    /// Connector to the cluster; see [`Hub::connector`](crate::Hub::connector).
     pub connector: Arc<dyn Connector>,
 }
 

@@ -54,6 +54,11 @@ impl RunningHub {
         Ok(())
     }
 
+    /// Returns the connector to a cluster of the embedding program.
+    pub(in crate::app) fn connector(&self, cluster: &ClusterConfig) -> Arc<dyn Connector> {
+        Arc::new(convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io))
+    }
+
     /// Adds a cluster, which is watched from then on.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let is_elsewhere = is_of_agent(cluster);
