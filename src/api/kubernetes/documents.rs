@@ -64,7 +64,7 @@ impl Documents {
         }
         match document {
             Document::Health => Ok(response(StatusCode::OK, "text/plain; charset=utf-8", Body::from("ok"))),
-            Document::Version => Ok(json_response(StatusCode::OK, version(&found))),
+            Document::Version => version(&found).map(|version| json_response(StatusCode::OK, version)),
             Document::CoreVersions | Document::Groups | Document::Group(_) | Document::Resources { .. } => {
                 self.discovery(api, fleet, &clusters, document, (reader, accept)).await
             }
@@ -103,7 +103,7 @@ impl Documents {
         Ok(response(StatusCode::OK, accepted.content_type(), Body::from(body)))
     }
 
-    /// Answers with a document of the newest cluster that answers.
+    /// Answers with a document of the newest cluster that answers. If none does, with one of before.
     async fn of_cluster(
         &self,
         fleet: &dyn Fleet,
@@ -129,6 +129,11 @@ impl Documents {
                 Ok(Err(FetchError::Unavailable)) | Err(_) => {}
             }
         }
+        let known = self.known.lock();
+        let kept = found.iter().find_map(|cluster| known.get(&(cluster.name.clone(), path.clone())));
+        if let Some((_, kept)) = kept {
+            return Ok(json_response(StatusCode::OK, kept.clone()));
+        }
         let text = "no cluster of this root answers, and its OpenAPI document is not cached";
         Err(Status { retry_after: Some(5), ..Status::service_unavailable(text) })
     }
@@ -143,13 +148,17 @@ impl Documents {
     }
 }
 
-/// Returns `/version`: of the newest cluster.
-fn version(clusters: &[ClusterInfo]) -> Vec<u8> {
+/// Returns `/version`: of the newest cluster. A client must not take a made-up version for that of the cluster.
+fn version(clusters: &[ClusterInfo]) -> Result<Vec<u8>, Status> {
     let newest = clusters.iter().filter_map(|cluster| cluster.version.as_deref()).max_by_key(|version| parts(version));
-    let git_version = newest.unwrap_or("v0.0.0");
+    let Some(git_version) = newest else {
+        let text = "no cluster of this root has answered yet, so its version is not known";
+        return Err(Status { retry_after: Some(5), ..Status::service_unavailable(text) });
+    };
     let numbers = parts(git_version);
     let number = |at: usize| numbers.get(at).copied().unwrap_or_default().to_string();
-    version_document(&ServedVersion { git_version: git_version.to_owned(), major: number(0), minor: number(1) })
+    let served = ServedVersion { git_version: git_version.to_owned(), major: number(0), minor: number(1) };
+    Ok(version_document(&served))
 }
 
 /// Returns the numbers of a version such as `v1.36.3`.

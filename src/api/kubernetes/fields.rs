@@ -17,13 +17,13 @@ pub(super) enum Field {
     Paths(Vec<FieldPath>, &'static str),
 }
 
-/// Group, resource, and fields: `field`, `field=default`, `field@path`, `field@path|path`.
+/// Group, resource, and fields: `field`, `field=default`, `field@path`, `field@path|path`, `field@` without any value.
 const FIELDS: &[(&str, &str, &str)] = &[
     (
         "",
         "pods",
-        "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork=false \
-         status.phase status.podIP status.podIPs@status.podIPs[*].ip status.nominatedNodeName",
+        "spec.nodeName spec.host@spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName \
+         spec.hostNetwork=false status.phase status.podIP status.podIPs@ status.nominatedNodeName",
     ),
     (
         "",
@@ -35,13 +35,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         "events.k8s.io",
         "events",
-        "involvedObject.kind@regarding.kind involvedObject.namespace@regarding.namespace \
-         involvedObject.name@regarding.name involvedObject.uid@regarding.uid \
-         involvedObject.apiVersion@regarding.apiVersion \
-         involvedObject.resourceVersion@regarding.resourceVersion \
-         involvedObject.fieldPath@regarding.fieldPath regarding.kind regarding.namespace regarding.name \
-         regarding.uid regarding.apiVersion regarding.resourceVersion regarding.fieldPath reason \
-         reportingComponent@reportingController reportingController \
+        "regarding.kind regarding.namespace regarding.name regarding.uid regarding.apiVersion \
+         regarding.resourceVersion regarding.fieldPath reason reportingController \
          source@deprecatedSource.component|reportingController type",
     ),
     ("", "nodes", "spec.unschedulable=false"),
@@ -52,7 +47,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("batch", "jobs", "status.successful@status.succeeded=0"),
     ("certificates.k8s.io", "certificatesigningrequests", "spec.signerName"),
     ("certificates.k8s.io", "clustertrustbundles", "spec.signerName"),
-    ("resource.k8s.io", "resourceslices", "spec.nodeName spec.driver"),
+    ("certificates.k8s.io", "podcertificaterequests", "spec.signerName spec.podName spec.nodeName"),
+    ("resource.k8s.io", "resourceslices", "spec.nodeName spec.driver spec.pool.name"),
 ];
 
 /// Returns a field of a resource. `selectable` are the `selectableFields` of a custom resource.
@@ -79,7 +75,7 @@ pub(super) fn field_of(resource: &ApiResource, field: &str, selectable: &[String
 }
 
 fn paths(words: &str) -> Option<Vec<FieldPath>> {
-    words.split('|').map(|path| path.parse().ok()).collect()
+    words.split('|').filter(|path| !path.is_empty()).map(|path| path.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -117,6 +113,19 @@ mod tests {
         let jobs = resource("batch", "jobs", true);
         let successful = field_of(&jobs, "status.successful", &[], false);
         assert_eq!(successful, Some(Field::Paths(vec!["status.succeeded".parse().unwrap()], "0")));
+    }
+
+    #[test]
+    fn fields_are_those_of_kube_apiserver() {
+        let (pods, events) = (resource("", "pods", true), resource("events.k8s.io", "events", true));
+        let path = |text: &str| vec![text.parse().unwrap()];
+        assert_eq!(field_of(&pods, "spec.host", &[], false), Some(Field::Paths(path("spec.nodeName"), "")));
+        // Accepted, and empty in all pods.
+        assert_eq!(field_of(&pods, "status.podIPs", &[], false), Some(Field::Paths(Vec::new(), "")));
+        assert_eq!(field_of(&events, "regarding.kind", &[], false), Some(Field::Paths(path("regarding.kind"), "")));
+        for core in ["involvedObject.kind", "reportingComponent"] {
+            assert_eq!(field_of(&events, core, &[], false), None);
+        }
     }
 
     #[test]

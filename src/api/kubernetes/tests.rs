@@ -64,6 +64,8 @@ pub(in crate::api) struct TestFleet {
     pub(in crate::api) stores: Mutex<BTreeMap<Gvr, Store>>,
     documents: BTreeMap<String, &'static str>,
     pub(in crate::api) is_starting: AtomicBool,
+    /// Whether no cluster answers, and none has since the start.
+    is_down: AtomicBool,
 }
 
 impl Fleet for TestFleet {
@@ -72,7 +74,11 @@ impl Fleet for TestFleet {
     }
 
     fn clusters(&self) -> Vec<ClusterInfo> {
-        self.clusters.clone()
+        let mut clusters = self.clusters.clone();
+        if self.is_down.load(Relaxed) {
+            clusters.iter_mut().for_each(|cluster| (cluster.version, cluster.is_reachable) = (None, false));
+        }
+        clusters
     }
 
     fn caches(&self) -> Vec<CacheInfo> {
@@ -156,6 +162,7 @@ impl Bench {
             stores: Mutex::default(),
             documents: DOCUMENTS.into_iter().map(|(path, text)| (path.to_owned(), text)).collect(),
             is_starting: AtomicBool::new(false),
+            is_down: AtomicBool::new(false),
         });
         let found = Arc::clone(&fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));

@@ -220,7 +220,7 @@ impl Watch {
         let mut is_current = false;
         if self.pending.is_empty() {
             if self.is_removed() {
-                let text = "the cluster is not watched any more";
+                let text = "the hub no longer watches the resource in this cluster, or watches another version of it";
                 self.fail(&Status::expired(text), out);
                 return true;
             }

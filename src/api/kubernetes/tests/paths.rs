@@ -40,6 +40,18 @@ async fn discovery_lists_resources_of_clusters_that_have_not_answered_or_are_not
 }
 
 #[tokio::test]
+async fn documents_of_a_cluster_that_does_not_answer_are_those_of_before_or_503() {
+    let bench = Bench::with_pods();
+    let known = bench.json("/clusters/a/openapi/v3").await;
+    bench.fleet.is_down.store(true, Relaxed);
+    assert_eq!(bench.json("/clusters/a/openapi/v3").await, known);
+    for path in ["/clusters/a/version", "/clusters/*/version", "/clusters/a/openapi/v2", "/clusters/b/openapi/v3"] {
+        let (code, headers, _) = bench.ask(path, "application/json").await;
+        assert_eq!((code, &headers["retry-after"]), (StatusCode::SERVICE_UNAVAILABLE, &"5".parse().unwrap()), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn unknown_clusters_resources_and_objects_are_not_found() {
     let bench = Bench::with_pods();
     for path in [
