@@ -99,9 +99,9 @@ pub mod budget;
 mod budget;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
-pub mod cache;
+pub use informer_hub_cache as cache;
 #[cfg(not(feature = "internals"))]
-mod cache;
+use informer_hub_cache as cache;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;

@@ -41,8 +41,14 @@ pub(super) fn run(objects: usize, clusters: usize) {
     let cache = system.env().caches.of(&pods(), &View::default());
     let open = |cluster| {
         let (origin, health) = informer(cluster);
-        block_on(cache.send(OpenPartition { origin, health, indexes: indexes().into(), settings: 0 }))
-            .expect("the cache runs")
+        block_on(cache.send(OpenPartition {
+            origin,
+            health,
+            indexes: indexes().into(),
+            settings: 0,
+            converted_by: None,
+        }))
+        .expect("the cache runs")
     };
     let partitions = (0..clusters).map(open).collect();
     let mut bed = TestBed { cache: cache.clone(), partitions, interner: Interner::default(), version: 1 };

@@ -23,7 +23,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cache::testing::properties;
+    use informer_hub_testing::properties;
 
     #[test]
     fn level_grants_small_demands_and_splits_the_rest_equally() {

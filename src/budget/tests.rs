@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cache::testing::properties;
+use informer_hub_testing::properties;
 use informer_hub_types::MemoryStep;
 use informer_hub_types::MemoryStep::{Full, Heads, Packed, Paused, Released};
 use informer_hub_types::clock::{self, Instant};

@@ -13,7 +13,8 @@ const SKIPPED: usize = 64;
 impl Partition {
     /// Returns the objects after `key` by key, each with whether its labels may match. Of the objects that cannot match,
     /// it returns only some, so that a caller can pause there. The others are skipped without touching them.
-    pub(crate) fn candidates_after<'s>(
+    #[doc(hidden)]
+    pub fn candidates_after<'s>(
         &'s self,
         key: Option<&ObjectKey>,
         needs: &'s LabelNeeds,
@@ -30,7 +31,8 @@ impl Partition {
 impl Snapshot {
     /// Returns the objects of a partition after `key` by key that have a value at a path. `None` if no index of the path
     /// covers the partition.
-    pub(crate) fn indexed_after<'s>(
+    #[doc(hidden)]
+    pub fn indexed_after<'s>(
         &'s self,
         id: PartitionId,
         key: Option<&ObjectKey>,

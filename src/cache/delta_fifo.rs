@@ -452,7 +452,8 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
 #[cfg(test)]
 impl DeltaFifo {
     /// Asserts the invariants of the module's documentation.
-    pub(crate) fn check(&self) {
+    #[doc(hidden)]
+    pub fn check(&self) {
         let keys: Vec<_> = self
             .queue
             .iter()
@@ -471,7 +472,7 @@ impl DeltaFifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::testing::change;
+    use crate::testing::change;
 
     #[test]
     fn fifo_releases_memory_after_a_backlog() {

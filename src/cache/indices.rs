@@ -289,7 +289,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::cache::testing::object_with;
+    use crate::testing::object_with;
 
     /// A number that counts its comparisons.
     #[derive(Clone, Debug)]

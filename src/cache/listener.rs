@@ -389,7 +389,7 @@ fn merge(waiting: Notification, next: Notification) -> Merged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::testing::{Informer, notification_lines};
+    use crate::testing::{Informer, notification_lines};
 
     #[test]
     fn listener_queue_of_a_stalled_subscriber_stays_bounded() {

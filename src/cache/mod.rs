@@ -1,5 +1,5 @@
-//! The cache: the known objects of one resource in all clusters. Pure and synchronous; its actors are in
-//! `crate::actors`.
+//! The cache: the known objects of one resource in all clusters. Pure and synchronous; its actors are in `src/actors` of
+//! the hub.
 //!
 //! # The contract
 //!
@@ -42,6 +42,7 @@ mod listener;
 mod lister;
 mod objects;
 mod packing;
+mod partitions;
 mod path_values;
 mod posting;
 mod query;
@@ -60,8 +61,9 @@ mod values;
 mod versions;
 mod visible_ranges;
 
-#[cfg(test)]
-pub(crate) mod testing;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -70,7 +72,7 @@ pub use builds::{BuildId, BuildStep, IndexBuild};
 pub use controller::{Controller, ProcessError, Progress};
 pub use delta_fifo::{DeltaFifo, Popped};
 pub use filter::ObjectFilter;
-pub(crate) use history::MADE_UP;
+pub use history::MADE_UP;
 pub use history::{
     ChangeCause, ChangeKind, ClusterVersions, HistoryCursor, HistoryLimits, HistoryReader, HistoryScope,
     HistorySubscription, LocateError, PositionExpired, RecordedChange, SavedVersion,
@@ -82,7 +84,7 @@ pub use listener::{InitialObjects, ListenerOptions, ListenerQueue};
 pub use lister::{Lister, NamespaceLister, NotFound};
 pub use packing::{Packing, Round, RoundOutcome};
 pub use posting::{Location, PartitionId};
-pub(crate) use query::ScanThread;
+pub use query::ScanThread;
 pub use query::{
     Answer, Bounds, Coverage, ExaminedParts, Fingerprint, Group, OWNER_INDEX, OwnerChain, OwnerChainError, OwnerRef,
     PinnedSnapshots, Plan, Position, Query, QueryError, Row, RunningQuery, Step, TokenKey, owner_chain, owner_index,
@@ -94,4 +96,4 @@ pub use resync::ResyncSchedule;
 pub use snapshot::{DeclaredIndex, Partition, Snapshot};
 pub use store::Store;
 pub use uncompressed::{Uncompressed, pack_all};
-pub(crate) use visible_ranges::{KeyRanges, is_in};
+pub use visible_ranges::{KeyRanges, is_in};

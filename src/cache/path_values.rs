@@ -78,8 +78,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cache::IndexFn;
-    use crate::cache::testing::{object_with, properties};
+    use crate::IndexFn;
+    use crate::testing::{object_with, properties};
 
     fn read(path: &str, json: &str) -> Vec<String> {
         let mut found = Vec::new();

@@ -389,7 +389,7 @@ pub(super) mod tests {
 
     thread_local! {
         /// Locations of postings visited on this thread.
-        pub(in crate::cache) static SHOWN: Cell<usize> = const { Cell::new(0) };
+        pub(crate) static SHOWN: Cell<usize> = const { Cell::new(0) };
         /// Locations copied by updates on this thread.
         pub(super) static COPIED: Cell<usize> = const { Cell::new(0) };
     }
@@ -423,7 +423,7 @@ pub(super) mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cache::testing::properties(256))]
+        #![proptest_config(crate::testing::properties(256))]
 
         #[test]
         fn posting_equals_a_set(

@@ -176,7 +176,8 @@ impl<K> IndexReader<K> {
 
 impl Snapshot {
     /// Returns whether there is an index of a path, over all objects or those of some partition.
-    pub(crate) fn has_index_of(&self, path: &FieldPath) -> bool {
+    #[doc(hidden)]
+    pub fn has_index_of(&self, path: &FieldPath) -> bool {
         let declares = |partition: &Partition| partition.indexes_of(path).next().is_some();
         self.indices.computed_of(path).is_some() || self.partitions().any(|(_, partition)| declares(partition))
     }

@@ -15,7 +15,8 @@ use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
 impl Partition {
     /// Returns the size of staged changes in bytes.
     #[must_use]
-    pub(crate) fn staged_bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn staged_bytes(&self) -> usize {
         match &self.relist {
             Relist::Staged(stage) => stage.bytes,
             Relist::None | Relist::InParts => 0,
@@ -23,8 +24,8 @@ impl Partition {
     }
 
     /// Returns all objects including staged changes, by key.
-    #[cfg(test)]
-    pub(crate) fn newest_objects(&self) -> Vec<Arc<StoredObject>> {
+    #[cfg(any(test, feature = "testing"))]
+    pub fn newest_objects(&self) -> Vec<Arc<StoredObject>> {
         let mut all: std::collections::BTreeMap<_, _> =
             self.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();
         if let Relist::Staged(stage) = &self.relist {

@@ -85,7 +85,8 @@ impl Restored {
 impl Partition {
     /// Passes the differences from an earlier state: new or replaced objects to `put`, removed keys to `gone`. Costs in
     /// proportion to the difference.
-    pub(crate) fn changes_since<'p>(
+    #[doc(hidden)]
+    pub fn changes_since<'p>(
         &'p self,
         before: &'p Self,
         mut put: impl FnMut(&'p Arc<StoredObject>),
@@ -99,13 +100,15 @@ impl Partition {
 
     /// Returns whether both states have the same unmodified objects.
     #[must_use]
-    pub(crate) fn has_objects_of(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn has_objects_of(&self, other: &Self) -> bool {
         self.objects.is_same(&other.objects)
     }
 
     /// Raises the minimum version of lists to the newest known object version. Both stored objects and those delivered
     /// to readers may be newer than the complete version.
-    pub(crate) fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
+    #[doc(hidden)]
+    pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
         let comparable = objects.chain(delivered).filter(|version| version.as_number().is_some());
         let Some(newest) = comparable.max_by_key(|version| version.as_number()) else { return };

@@ -37,9 +37,9 @@ impl<T: Into<SharedStr>> From<T> for DeclaredIndex {
 /// The objects of one informer.
 #[derive(Clone)]
 pub struct Partition {
-    origin: Arc<Origin>,
-    health: Arc<InformerHealth>,
-    indexes: Arc<[DeclaredIndex]>,
+    pub(super) origin: Arc<Origin>,
+    pub(super) health: Arc<InformerHealth>,
+    pub(super) indexes: Arc<[DeclaredIndex]>,
     /// Whether each object has its values in all indices. False until a list is complete, if indices were declared
     /// later.
     pub(super) is_indexed: bool,
@@ -79,7 +79,8 @@ impl Partition {
 
     /// Returns whether the informer with this `health` fills it.
     #[must_use]
-    pub(crate) fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
+    #[doc(hidden)]
+    pub fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
         Arc::ptr_eq(&self.health, health)
     }
 
@@ -91,7 +92,8 @@ impl Partition {
 
     /// Returns the health of the partition's informer.
     #[must_use]
-    pub(crate) fn health(&self) -> &Arc<InformerHealth> {
+    #[doc(hidden)]
+    pub fn health(&self) -> &Arc<InformerHealth> {
         &self.health
     }
 
@@ -103,18 +105,20 @@ impl Partition {
 
     /// Returns whether the partition stores new objects without bodies. Older bodies may still be there.
     #[must_use]
-    pub(crate) fn is_bare(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_bare(&self) -> bool {
         self.bare
     }
 
     /// Returns the total bytes of the kept bodies' JSON, before compression.
     #[must_use]
-    pub(crate) fn plain_bytes(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn plain_bytes(&self) -> u64 {
         self.plain_bytes
     }
 
     /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
-    fn continue_as(self, origin: Arc<Origin>) -> Self {
+    pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;
         let resume = self.resume.filter(|_| !is_other);
         let relist = if is_other { Relist::None } else { self.relist };
@@ -145,13 +149,15 @@ impl Partition {
 
     /// Returns the hash of the settings that the informer decodes objects with.
     #[must_use]
-    pub(crate) fn settings(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn settings(&self) -> u64 {
         self.settings
     }
 
     /// Returns its state at the restore from disk, if it was restored.
     #[must_use]
-    pub(crate) fn restored(&self) -> Option<&Arc<Restored>> {
+    #[doc(hidden)]
+    pub fn restored(&self) -> Option<&Arc<Restored>> {
         self.restored.as_ref()
     }
 
@@ -171,7 +177,8 @@ impl Partition {
     /// Returns whether the partition's informer declares an index. Computed indices belong to the store: see
     /// [`Snapshot::has_index`].
     #[must_use]
-    pub(crate) fn declares(&self, index: &str) -> bool {
+    #[doc(hidden)]
+    pub fn declares(&self, index: &str) -> bool {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
@@ -205,7 +212,8 @@ impl Partition {
     }
 
     /// Returns the objects after `key` (all if `None`), by key.
-    pub(crate) fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
+    #[doc(hidden)]
+    pub fn iter_after(&self, key: Option<&ObjectKey>) -> impl Iterator<Item = &Arc<StoredObject>> {
         let start = key.map_or(Bound::Unbounded, Bound::Excluded);
         self.objects.range(start, Bound::Unbounded)
     }
@@ -235,15 +243,15 @@ impl fmt::Debug for Partition {
 /// Consistent state of one resource over all clusters: objects and indices together.
 #[derive(Clone)]
 pub struct Snapshot {
-    resource: ApiResource,
-    partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
+    pub(super) resource: ApiResource,
+    pub(super) partitions: imbl::OrdMap<PartitionId, Arc<Partition>>,
     /// Partitions of each cluster, in the order they were opened.
-    clusters: imbl::OrdMap<ClusterName, Arc<[PartitionId]>>,
+    pub(super) clusters: imbl::OrdMap<ClusterName, Arc<[PartitionId]>>,
     pub(super) indices: Indices,
     /// Clusters that should have the resource but have not answered yet.
-    expected: imbl::OrdMap<ClusterName, ClusterLabels>,
+    pub(super) expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// Only increases, so that the ID of a closed partition is never reused.
-    next_partition: u32,
+    pub(super) next_partition: u32,
     /// Fleet version of the last change.
     pub(super) version: u64,
     /// Greatest cluster version that was made up.
@@ -292,7 +300,8 @@ impl Snapshot {
     }
 
     /// Returns the partitions of a cluster, in the order they were opened.
-    pub(crate) fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
+    #[doc(hidden)]
+    pub fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
         self.clusters.get(cluster).map_or(&[], |ids| ids)
     }
 
@@ -341,7 +350,8 @@ impl Snapshot {
     /// Returns whether an index covers a partition: its informer declares it, or it is computed, which covers every
     /// object.
     #[must_use]
-    pub(crate) fn has_index(&self, partition: &Partition, index: &str) -> bool {
+    #[doc(hidden)]
+    pub fn has_index(&self, partition: &Partition, index: &str) -> bool {
         self.indices.is_computed(index) || partition.declares(index)
     }
 
@@ -397,95 +407,6 @@ impl Snapshot {
             Some(labels) => self.expected.insert(cluster, labels),
             None => self.expected.remove(&cluster),
         };
-    }
-
-    pub(super) fn fresh_id(&mut self) -> PartitionId {
-        let id = PartitionId(self.next_partition);
-        self.next_partition += 1;
-        id
-    }
-
-    pub(super) fn open(
-        &mut self,
-        id: PartitionId,
-        origin: Arc<Origin>,
-        health: Arc<InformerHealth>,
-        indexes: Arc<[DeclaredIndex]>,
-    ) {
-        self.expected.remove(&origin.cluster);
-        let known = self.partitions.remove(&id).map(Arc::unwrap_or_clone);
-        if known.is_none() {
-            let ids = self.partitions_of(&origin.cluster).iter().copied().chain([id]).collect();
-            self.clusters.insert(origin.cluster.clone(), ids);
-        }
-        let partition = match known {
-            Some(known) => {
-                if !Arc::ptr_eq(&known.health, &health) {
-                    health.continue_from(&known.health);
-                }
-                let is_indexed = known.is_empty() || (known.is_indexed && known.indexes == indexes);
-                Partition { origin, health, indexes, is_indexed, ..known }
-            }
-            None => Partition {
-                origin,
-                health,
-                indexes,
-                is_indexed: true,
-                objects: Objects::default(),
-                plain_bytes: 0,
-                bare: false,
-                version: None,
-                resume: None,
-                deleted: None,
-                settings: 0,
-                outdated: None,
-                converting: None,
-                restored: None,
-                synced: false,
-                outbox: None,
-                relist: Relist::None,
-                marks: Marks::default(),
-            },
-        };
-        self.partitions.insert(id, Arc::new(partition));
-    }
-
-    /// Takes over a partition of another snapshot for the informer that continues it.
-    pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
-        self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Arc::default());
-        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
-    }
-
-    /// Changes the origin of a partition: another version of the resource, or other cluster labels.
-    pub(super) fn relabel(&mut self, id: PartitionId, origin: Arc<Origin>) {
-        let Some(partition) = self.partitions.remove(&id).map(Arc::unwrap_or_clone) else { return };
-        if self.partitions.is_empty() {
-            self.resource = origin.resource.clone();
-        }
-        self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
-    }
-
-    pub(super) fn close(&mut self, id: PartitionId) {
-        let Some(partition) = self.partitions.remove(&id) else { return };
-        let cluster = &partition.origin.cluster;
-        let others: Arc<[_]> = self.partitions_of(cluster).iter().copied().filter(|other| *other != id).collect();
-        if others.is_empty() {
-            self.clusters.remove(cluster);
-        } else {
-            self.clusters.insert(cluster.clone(), others);
-        }
-        for object in partition.iter() {
-            self.indices.remove(id, object);
-        }
-    }
-
-    /// Removes a partition for writing, so that its tree is not copied for the next snapshot.
-    pub(super) fn take(&mut self, id: PartitionId) -> Option<Partition> {
-        self.partitions.remove(&id).map(Arc::unwrap_or_clone)
-    }
-
-    pub(super) fn put(&mut self, id: PartitionId, partition: Partition) {
-        self.partitions.insert(id, Arc::new(partition));
     }
 }
 

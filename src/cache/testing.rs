@@ -1,8 +1,11 @@
-//! Builders for the tests of this module and its neighbours.
+//! Builders for tests of this crate and of the hub.
+
+#![allow(missing_docs, missing_debug_implementations, clippy::unwrap_used, clippy::missing_panics_doc)]
 
 use std::sync::Arc;
 
-pub(crate) use informer_hub_testing::{cases, properties, replayed, seeds};
+#[cfg(test)]
+pub(crate) use informer_hub_testing::properties;
 
 use super::{Applied, Controller, DeltaFifo, Outbox, Partition, PartitionId, Popped, Progress, Store};
 use informer_hub_types::{
@@ -10,11 +13,11 @@ use informer_hub_types::{
     Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
 
-pub(crate) fn object(namespace: &str, name: &str, uid: &str, version: u64) -> StoredObject {
+pub fn object(namespace: &str, name: &str, uid: &str, version: u64) -> StoredObject {
     object_with(namespace, name, uid, version, &[], &[])
 }
 
-pub(crate) fn object_with(
+pub fn object_with(
     namespace: &str,
     name: &str,
     uid: &str,
@@ -33,15 +36,15 @@ pub(crate) fn object_with(
     })
 }
 
-pub(crate) fn delta(kind: DeltaKind, object: StoredObject) -> Delta {
+pub fn delta(kind: DeltaKind, object: StoredObject) -> Delta {
     Delta { kind, object: Arc::new(object) }
 }
 
-pub(crate) fn pods() -> ApiResource {
+pub fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
-pub(crate) fn origin(cluster: &str) -> Arc<Origin> {
+pub fn origin(cluster: &str) -> Arc<Origin> {
     Arc::new(Origin {
         cluster: ClusterName::new(cluster).unwrap(),
         cluster_labels: ClusterLabels::new(),
@@ -53,7 +56,7 @@ pub(crate) fn origin(cluster: &str) -> Arc<Origin> {
 /// Parses one step of a reflector. `+a@1`, `~a@2` and `-a@3` are the watch events ADDED, MODIFIED and DELETED. `*a@4`
 /// is a listed object, `=a@4` a resync. `[` starts a list, `&a` lists `a` without an object that could be decoded, `]9`
 /// ends it. The UID is `u`, or `v` in `+a:v@1`.
-pub(crate) fn change(text: &str) -> Change {
+pub fn change(text: &str) -> Change {
     let (sign, rest) = text.split_at(1);
     let kind = match sign {
         "[" => return Change::ReplaceBegin,
@@ -72,13 +75,13 @@ pub(crate) fn change(text: &str) -> Change {
 }
 
 /// Returns a list that keeps these objects of namespace `ns` and contains no objects.
-pub(crate) fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
+pub fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
     let keep = names.map(|name| Change::ReplaceKeep(ObjectKey::new("ns", name)));
     let end = Change::ReplaceEnd(ResourceVersion::new("1"));
     [Change::ReplaceBegin].into_iter().chain(keep).chain([end]).collect()
 }
 
-pub(crate) fn push_all(fifo: &mut DeltaFifo, script: &str) {
+pub fn push_all(fifo: &mut DeltaFifo, script: &str) {
     for step in script.split_whitespace() {
         fifo.push(change(step));
     }
@@ -86,7 +89,7 @@ pub(crate) fn push_all(fifo: &mut DeltaFifo, script: &str) {
 
 /// Formats the deltas of each key as a line, in the notation of [`change`]; a list end with its kept names, e.g. `]9 a
 /// b`.
-pub(crate) fn popped_lines(batch: &[Popped]) -> Vec<String> {
+pub fn popped_lines(batch: &[Popped]) -> Vec<String> {
     let line = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.iter().map(delta_text).collect::<Vec<_>>().join(" "),
         Popped::ReplaceEnd { keep, version } => {
@@ -114,29 +117,29 @@ fn delta_text(Delta { kind, object }: &Delta) -> String {
 }
 
 /// A controller of a store with one open partition.
-pub(crate) struct Informer {
-    pub(crate) controller: Controller,
-    pub(crate) id: PartitionId,
+pub struct Informer {
+    pub controller: Controller,
+    pub id: PartitionId,
 }
 
 impl Informer {
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_limit(usize::MAX)
     }
 
     /// Creates an informer whose queue has a limit in bytes.
-    pub(crate) fn with_limit(limit: usize) -> Self {
+    pub fn with_limit(limit: usize) -> Self {
         let mut store = Store::new(pods());
         let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
         Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
     }
 
     /// Processes a script; see [`change`]. Combines several batches into one (a list end closes a batch).
-    pub(crate) fn apply(&mut self, script: &str) -> Outbox {
+    pub fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }
 
-    pub(crate) fn apply_changes(&mut self, changes: Vec<Change>) -> Outbox {
+    pub fn apply_changes(&mut self, changes: Vec<Change>) -> Outbox {
         for change in changes {
             self.controller.push(change);
         }
@@ -151,22 +154,22 @@ impl Informer {
     }
 
     /// Continues with another partition of the same store.
-    pub(crate) fn turn_to(&mut self, id: PartitionId) {
+    pub fn turn_to(&mut self, id: PartitionId) {
         let store = Store::recover(Arc::clone(self.controller.store().published()));
         *self = Self { controller: Controller::new(store, id, DeltaFifo::new(usize::MAX)), id };
     }
 
-    pub(crate) fn partition(&self) -> Partition {
+    pub fn partition(&self) -> Partition {
         self.controller.partition().expect("it stays open")
     }
 
     /// Returns the visible objects, e.g. `a@1 b@2`.
-    pub(crate) fn contents(&self) -> String {
+    pub fn contents(&self) -> String {
         contents_of(self.partition().iter())
     }
 
     /// As [`Self::contents`], including staged changes.
-    pub(crate) fn newest_contents(&self) -> String {
+    pub fn newest_contents(&self) -> String {
         contents_of(self.partition().newest_objects().iter())
     }
 }
@@ -177,7 +180,7 @@ fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Stri
 }
 
 /// Formats notifications in the notation of [`lines`], initial ones as `!a@1`.
-pub(crate) fn notification_lines(notifications: &[Notification]) -> Vec<String> {
+pub fn notification_lines(notifications: &[Notification]) -> Vec<String> {
     let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());
     notifications
         .iter()
@@ -194,7 +197,7 @@ pub(crate) fn notification_lines(notifications: &[Notification]) -> Vec<String> 
 }
 
 /// Formats changes, e.g. `+a@1`, `a@1>2`, `-a@2`, `†a@2` (tombstone), `=a@2` (resync), `synced`.
-pub(crate) fn lines(applied: &[Applied]) -> Vec<String> {
+pub fn lines(applied: &[Applied]) -> Vec<String> {
     let version = |object: &StoredObject| object.resource_version().to_string();
     applied
         .iter()

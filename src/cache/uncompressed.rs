@@ -169,7 +169,7 @@ pub(super) fn pack_with<'o>(packer: &mut Packer, aged: impl IntoIterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::testing::object;
+    use crate::testing::object;
 
     /// Returns ten objects of equal size, in the order of their names, and that size.
     fn ten_objects() -> (Vec<Arc<StoredObject>>, usize) {

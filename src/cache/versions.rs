@@ -30,7 +30,8 @@ impl Snapshot {
     /// Returns whether one informer has all objects of a cluster. Otherwise the store may have made up versions that the
     /// cluster has not reached.
     #[must_use]
-    pub(crate) fn has_one_informer(&self, cluster: &ClusterName) -> bool {
+    #[doc(hidden)]
+    pub fn has_one_informer(&self, cluster: &ClusterName) -> bool {
         self.partitions_of(cluster).len() <= 1
     }
 
@@ -47,7 +48,8 @@ impl Snapshot {
     }
 
     /// Returns the versions of a cluster that are saved with its objects.
-    pub(crate) fn cluster_versions(&self, cluster: &ClusterName) -> ClusterVersions {
+    #[doc(hidden)]
+    pub fn cluster_versions(&self, cluster: &ClusterName) -> ClusterVersions {
         self.cluster_marks(cluster).versions()
     }
 
@@ -97,7 +99,8 @@ impl Snapshot {
 impl Partition {
     /// Returns which part of the cluster's objects and of their fields the informer keeps, for people; `None` if all.
     #[must_use]
-    pub(crate) fn part(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn part(&self) -> Option<String> {
         let scope = &self.origin().scope;
         let parts = [
             scope.namespace.as_ref().map(|namespace| format!("namespace {namespace}")),

@@ -14,11 +14,13 @@ use informer_hub_access::Visible;
 use informer_hub_types::ObjectKey;
 
 /// Prefixes of keys, sorted; none is a prefix of another.
-pub(crate) type KeyRanges = Arc<[ObjectKey]>;
+#[doc(hidden)]
+pub type KeyRanges = Arc<[ObjectKey]>;
 
 impl Partition {
     /// Returns the ranges of the visible objects; `None` if all are.
-    pub(crate) fn visible_ranges(&self, visible: &Visible) -> Option<KeyRanges> {
+    #[doc(hidden)]
+    pub fn visible_ranges(&self, visible: &Visible) -> Option<KeyRanges> {
         let of = |namespace: &SmolStr| ObjectKey::new(namespace, "");
         let mut ranges: Vec<_> = match visible {
             Visible::Everything => return None,
@@ -34,19 +36,22 @@ impl Partition {
     }
 
     /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
-    pub(crate) fn namespaces(&self) -> &[SmolStr] {
+    #[doc(hidden)]
+    pub fn namespaces(&self) -> &[SmolStr] {
         self.objects.namespaces()
     }
 
     /// Returns the number of objects in some ranges, without visiting them.
-    pub(crate) fn len_in(&self, ranges: &[ObjectKey]) -> usize {
+    #[doc(hidden)]
+    pub fn len_in(&self, ranges: &[ObjectKey]) -> usize {
         let len = |range: &ObjectKey| self.objects.len_between(Bound::Included(range), end_of(range).as_ref());
         ranges.iter().map(len).sum()
     }
 }
 
 /// Returns whether a key is in one of some ranges.
-pub(crate) fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
+#[doc(hidden)]
+pub fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
     let next = ranges.partition_point(|range| range <= key);
     next.checked_sub(1).is_some_and(|at| key.as_str().starts_with(ranges[at].as_str()))
 }
@@ -75,7 +80,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cache::testing::properties(512))]
+        #![proptest_config(crate::testing::properties(512))]
 
         #[test]
         fn intersection_has_the_keys_of_both(

@@ -171,7 +171,7 @@ fn deal<'p>(
 }
 
 proptest! {
-    #![proptest_config(crate::cache::testing::properties(300))]
+    #![proptest_config(informer_hub_testing::properties(300))]
 
     #[test]
     fn share_assigns_each_resource_to_its_most_specific_pattern(

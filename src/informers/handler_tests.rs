@@ -187,7 +187,7 @@ impl ResourceEventHandler for ModelHandler {
 }
 
 proptest! {
-    #![proptest_config(crate::cache::testing::properties(256))]
+    #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
     fn filtered_handler_knows_exactly_the_passing_objects(

@@ -6,9 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use proptest::prelude::*;
 
 use super::*;
-use crate::cache::testing::seeds;
 use informer_hub_disk::{DiskFile, DiskLock, Open, RealDisk};
 use informer_hub_sim::SimDisk;
+use informer_hub_testing::seeds;
 
 const ROOT: &str = "/data/hub";
 
@@ -217,7 +217,7 @@ fn state_dir_is_private_to_its_owner_on_a_real_disk() {
 }
 
 proptest! {
-    #![proptest_config(crate::cache::testing::properties(256))]
+    #![proptest_config(informer_hub_testing::properties(256))]
 
     #[test]
     fn escaped_names_round_trip(name in "\\PC{0,20}") {

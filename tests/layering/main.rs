@@ -29,6 +29,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("kubeapi", &["types"]),
     ("codec", &["protobuf", "types"]),
     ("dictionaries", &["types"]),
+    ("cache", &["access", "codec", "dictionaries", "query", "types"]),
     ("reflector", &["codec", "types"]),
     ("config", &["types"]),
     ("pool", &["dial", "types"]),
@@ -45,7 +46,6 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// Folders that each folder of the root package may import from. `*` is every folder.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("cache", &[]),
     ("budget", &[]),
     ("discovery", &[]),
     ("state", &["cache"]),
@@ -89,7 +89,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("crates/disk", IO_AND_TOKIO),
     ("crates/lease", IO_AND_TOKIO),
     ("crates/journal", IO_AND_TOKIO),
-    ("cache", IO),
+    ("src/cache", IO),
     ("budget", IO_AND_TOKIO),
     ("discovery", IO),
     ("state", IO_AND_TOKIO),
@@ -100,7 +100,7 @@ const MAX_LINES: usize = 500;
 
 #[test]
 fn folders_import_only_what_their_layer_may() {
-    let tree = read("src");
+    let tree = root_package();
     assert!(tree.contains_key(Path::new("lib.rs")), "no lib.rs found: this test looks in the wrong place");
     let found = violations("src", &tree, imports);
     assert!(found.is_empty(), "{} violations of the layers:\n{}", found.len(), found.join("\n"));
@@ -111,19 +111,18 @@ fn crates_depend_only_on_what_their_layer_may() {
     let mut found = Vec::new();
     for name in crates() {
         let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
-            found.push(format!("crates/{name} is not in the table of tests/layering; give it a row"));
+            found.push(format!("{name} is not in the table of tests/layering; give it a row"));
             continue;
         };
-        let manifest = fs::read_to_string(root().join("crates").join(&name).join("Cargo.toml")).expect("a manifest");
+        let (folder, sources) = places(&name);
+        let manifest = fs::read_to_string(root().join(&folder).join("Cargo.toml")).expect("a manifest");
         found.extend(
             dependencies(&manifest)
                 .into_iter()
                 .filter(|on| !allowed.contains(&on.as_str()))
-                .map(|on| format!("crates/{name} may not depend on {on}")),
+                .map(|on| format!("{folder} may not depend on {on}")),
         );
-        let tree = read(&format!("crates/{name}/src"));
-        let folder = format!("crates/{name}");
-        found.extend(violations(&format!("{folder}/src"), &tree, |_, code| impure(&folder, code)));
+        found.extend(violations(&sources, &read(&sources), |_, code| impure(&folder, code)));
     }
     assert!(found.is_empty(), "{} violations of the layers:\n{}", found.len(), found.join("\n"));
 }
@@ -131,8 +130,9 @@ fn crates_depend_only_on_what_their_layer_may() {
 #[test]
 fn files_and_folders_do_not_import_each_other_in_a_circle() {
     let mut found = Vec::new();
-    for folder in crates().into_iter().map(|name| format!("crates/{name}/src")).chain(["src".to_owned()]) {
-        found.extend(cycles::cycles(&read(&folder)).into_iter().map(|cycle| format!("{folder}/{cycle}")));
+    let crates = crates().into_iter().map(|name| places(&name).1).map(|folder| (read(&folder), folder));
+    for (tree, folder) in crates.chain([(root_package(), "src".to_owned())]) {
+        found.extend(cycles::cycles(&tree).into_iter().map(|cycle| format!("{folder}/{cycle}")));
     }
     assert!(found.is_empty(), "{} import cycles:\n{}", found.len(), found.join("\n"));
 }
@@ -145,7 +145,7 @@ fn architecture_shows_both_tables() {
         ["*"] => "everything".to_owned(),
         _ => names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
     };
-    let crates = CRATES.iter().map(|(name, may)| format!("| `crates/{name}` | {} |", cell(may)));
+    let crates = CRATES.iter().map(|(name, may)| format!("| `{}` | {} |", places(name).0, cell(may)));
     let facade = |name: &str| root().join(format!("src/{name}.rs")).exists();
     let folders = LAYERS.iter().filter(|(name, _)| !facade(name));
     let folders = folders.map(|(name, may)| format!("| `src/{name}` | {} |", cell(may)));
@@ -157,9 +157,23 @@ fn crates() -> Vec<String> {
     let folders = fs::read_dir(root().join("crates")).expect("crates can be read");
     let mut names: Vec<_> =
         folders.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.push("cache".to_owned());
     names.sort();
     assert!(names.len() > 10, "{names:?}");
     names
+}
+
+/// Returns the folder of a crate, and that of its sources.
+fn places(name: &str) -> (String, String) {
+    match name {
+        "cache" => ("src/cache".to_owned(), "src/cache".to_owned()),
+        _ => (format!("crates/{name}"), format!("crates/{name}/src")),
+    }
+}
+
+/// Returns the sources of the root package. The cache in `src/cache` is a crate of its own.
+fn root_package() -> Tree {
+    read("src").into_iter().filter(|(file, _)| !file.starts_with("cache")).collect()
 }
 
 /// The crates of the workspace that the `[dependencies]` of a manifest name.
@@ -238,16 +252,16 @@ fn an_import_against_the_layers_is_found_however_it_is_written() {
     for text in [
         "use crate::actors::X;",
         "pub(crate) use crate::actors;",
-        "use crate::{cache::A, actors::{self}};",
-        "use crate::{\n    cache::{A, B as C},\n    actors::X,\n};",
+        "use crate::{budget::A, actors::{self}};",
+        "use crate::{\n    budget::{A, B as C},\n    actors::X,\n};",
         "fn f() -> crate::actors::X {}",
         "use super::actors::X;",
         "/* c */ use crate::actors::*;",
         "const S: &str = \"\\\"\"; const C: char = '\"'; use crate::actors::X; // \"",
     ] {
-        let found = imports_of("cache/mod.rs", text);
+        let found = imports_of("budget/mod.rs", text);
         assert_eq!(found.len(), 1, "{text}: {found:?}");
-        assert!(found[0].starts_with("cache may not import crate::actors"), "{text}: {found:?}");
+        assert!(found[0].starts_with("budget may not import crate::actors"), "{text}: {found:?}");
     }
     assert_eq!(imports_of("budget/shares/mod.rs", "use super::super::cache::X;").len(), 1);
     assert_eq!(imports_of("api/mod.rs", "use crate::actors::{messages::Get, registry::Registry};").len(), 1);
@@ -256,14 +270,14 @@ fn an_import_against_the_layers_is_found_however_it_is_written() {
 #[test]
 fn what_a_layer_may_import_is_not_reported() {
     for (file, text) in [
-        ("cache/mod.rs", "use crate::cache::{A, b::{C, D}}; use crate::cache::store; use super::cache::B;"),
+        ("budget/mod.rs", "use crate::budget::{A, b::{C, D}}; use crate::budget::share; use super::budget::B;"),
         ("state/caches/store.rs", "use super::indexer::X; use super::super::super::cache::Y;"),
         (
-            "cache/store.rs",
+            "budget/share.rs",
             "//! crate::actors\n// use crate::actors;\nconst S: &str = \"crate::actors\"; use my_crate::actors::X;",
         ),
         (
-            "cache/store.rs",
+            "budget/share.rs",
             "const S: &str = r#\"use \"crate::actors\" \"#;\n#[cfg(test)]\nmod tests { use crate::sim::X; }",
         ),
         ("api/mod.rs", "use crate::actors::messages::{Get, List};"),
@@ -275,9 +289,9 @@ fn what_a_layer_may_import_is_not_reported() {
 
 #[test]
 fn a_pure_layer_may_not_use_an_actor_or_a_client() {
-    assert_eq!(imports_of("cache/mod.rs", "use actix::Actor;"), ["cache is pure and may not use actix"]);
+    assert_eq!(imports_of("budget/mod.rs", "use actix::Actor;"), ["budget is pure and may not use actix"]);
     assert_eq!(impure("crates/types", "fn f(c: kube::Client) {}"), ["crates/types is pure and may not use kube"]);
-    assert_eq!(imports_of("cache/mod.rs", "use crate::cache::kube::X; use mykube::Y;"), Vec::<String>::new());
+    assert_eq!(imports_of("budget/mod.rs", "use crate::budget::kube::X; use mykube::Y;"), Vec::<String>::new());
     assert_eq!(impure("crates/source", "use kube::Client;"), Vec::<String>::new());
 }
 
@@ -296,11 +310,11 @@ fn a_file_that_nothing_declares_is_found() {
         ("types/key_tests.rs", "use crate::sim::X;"),
         ("types/tests.rs", "use crate::sim::X;"),
         ("types/lost.rs", ""),
-        ("cache/mod.rs", ""),
+        ("budget/mod.rs", ""),
     ];
     let found = violations("src", &tree(&files), imports);
     let lost = |file: &str| format!("src/{file}: no `mod` declares it, so it is never compiled");
-    assert_eq!(found, [lost("cache/mod.rs"), lost("types/lost.rs")]);
+    assert_eq!(found, [lost("budget/mod.rs"), lost("types/lost.rs")]);
 }
 
 #[test]
@@ -315,6 +329,6 @@ fn only_lines_before_the_tests_count() {
 #[test]
 fn all_violations_are_reported_at_once() {
     let text = "use crate::{actors::X, api::Y};\nuse actix::Z;";
-    let found = violations("src", &tree(&[("lib.rs", ""), ("cache/mod.rs", text)]), imports);
+    let found = violations("src", &tree(&[("lib.rs", ""), ("budget/mod.rs", text)]), imports);
     assert_eq!(found.len(), 4, "{found:?}");
 }

@@ -53,7 +53,7 @@ pub(crate) fn is_declared(tree: &Tree, file: &Path) -> bool {
     }
     let folder: PathBuf = parents.iter().collect();
     let candidates = if parents.is_empty() {
-        vec![PathBuf::from("lib.rs"), PathBuf::from("main.rs")]
+        vec![PathBuf::from("lib.rs"), PathBuf::from("main.rs"), PathBuf::from("mod.rs")]
     } else {
         vec![folder.join("mod.rs"), folder.with_extension("rs")]
     };

@@ -193,10 +193,8 @@ impl InformerHealth {
         ] {
             counter.fetch_add(before.load(Relaxed), Relaxed);
         }
-        for (counter, before) in self.list_reasons.iter().zip(&before.list_reasons) {
-            counter.fetch_add(before.load(Relaxed), Relaxed);
-        }
-        for (counter, before) in self.fallbacks.iter().zip(&before.fallbacks) {
+        let reasons = self.list_reasons.iter().zip(&before.list_reasons);
+        for (counter, before) in reasons.chain(self.fallbacks.iter().zip(&before.fallbacks)) {
             counter.fetch_add(before.load(Relaxed), Relaxed);
         }
     }

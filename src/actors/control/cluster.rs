@@ -109,7 +109,7 @@ impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
-        // The cluster has told of the new resource, so it knows the CRD that its list will follow.
+        // Discovery has the new resource, so the cluster has read its CRD, and the next list follows that.
         if let Some(generation) = self.generation {
             self.parts.health.set_definition_generation(generation);
         }

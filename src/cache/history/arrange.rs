@@ -6,23 +6,23 @@ use super::change::ChangeKind;
 use super::draft::Draft;
 
 /// A change with its version in the cluster.
-pub(in crate::cache) type Arranged = (Draft, Option<u64>);
+pub(crate) type Arranged = (Draft, Option<u64>);
 
 /// Conditions of a batch.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Conditions {
+pub(crate) struct Conditions {
     /// Version of the list that the batch completes.
-    pub(in crate::cache) list: Option<u64>,
+    pub(crate) list: Option<u64>,
     /// Greatest version that readers may have and that is no version of a change. A change at or below it has no version.
-    pub(in crate::cache) base: u64,
+    pub(crate) base: u64,
     /// Versions that other changes have. `None` if they are unknown: then unobserved deletions have no version.
-    pub(in crate::cache) used: Option<HashSet<u64>>,
+    pub(crate) used: Option<HashSet<u64>>,
 }
 
 /// Assigns versions to the changes and sorts them by version. Deletions that a list found are last, except for a
 /// change with the version of the list itself. The changes of a key keep their order. If a change has no version, all
 /// keep their order.
-pub(in crate::cache) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
+pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();
     let mut used = conditions.used.take().unwrap_or_default();
@@ -98,7 +98,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cache::testing::object;
+    use crate::testing::object;
 
     /// Arranges additions and unobserved deletions of a list of version 12. Returns the versions of the deletions.
     fn deletions(added: &[(&str, u64)], missed: &[(&str, u64)]) -> Vec<(String, Option<u64>)> {

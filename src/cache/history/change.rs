@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::cache::objects::Objects;
-use crate::cache::posting::PartitionId;
+use crate::objects::Objects;
+use crate::posting::PartitionId;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ObjectKey, Origin, StoredObject};
 
@@ -55,19 +55,19 @@ pub enum ChangeCause {
 }
 
 /// A change of all objects of a partition. Its versions are those of the objects in the order of keys.
-pub(in crate::cache) struct PartitionChange {
-    pub(in crate::cache) first: u64,
-    pub(in crate::cache) last: u64,
-    pub(in crate::cache) partition: PartitionId,
-    pub(in crate::cache) kind: PartitionChangeKind,
+pub(crate) struct PartitionChange {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) partition: PartitionId,
+    pub(crate) kind: PartitionChangeKind,
     /// Informer of the partition after the change; of a partition that left, before it.
-    pub(in crate::cache) origin: Arc<Origin>,
-    pub(in crate::cache) objects: Objects,
-    pub(in crate::cache) at: Instant,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) objects: Objects,
+    pub(crate) at: Instant,
 }
 
 #[derive(Debug)]
-pub(in crate::cache) enum PartitionChangeKind {
+pub(crate) enum PartitionChangeKind {
     Joined,
     Left,
     /// The cluster's labels changed from those of this informer.
@@ -83,7 +83,7 @@ impl fmt::Debug for PartitionChange {
 
 impl PartitionChange {
     /// Returns how the objects change for a reader of the selected informers, and the informer that the changes name.
-    pub(in crate::cache) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
+    pub(crate) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
         let is_selected = selects(&self.origin);
         match &self.kind {
             PartitionChangeKind::Joined => is_selected.then_some((ChangeKind::Added, &self.origin)),
@@ -98,7 +98,7 @@ impl PartitionChange {
 
     /// Returns the objects after a version with the versions of their changes. `after` is the key of that version, if
     /// known: without it, the objects before are skipped one by one.
-    pub(in crate::cache) fn after(
+    pub(crate) fn after(
         &self,
         version: u64,
         after: Option<&ObjectKey>,

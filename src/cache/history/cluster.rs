@@ -10,7 +10,8 @@ use informer_hub_types::WatchCell;
 
 /// Least version that a hub makes up, far above those of a cluster, so that neither leads to changes of the other. The
 /// fleet version is added, which begins with the time in microseconds, so no two processes make up the same.
-pub(crate) const MADE_UP: u64 = 1 << 50;
+#[doc(hidden)]
+pub const MADE_UP: u64 = 1 << 50;
 
 /// Maximum number of gaps in a window.
 const GAPS: usize = 64;
@@ -34,16 +35,16 @@ pub enum LocateError {
 
 /// Versions that lead to the start of the changes of a cluster's window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::cache) struct Floor {
+pub(crate) struct Floor {
     /// Versions up to this one have expired, except for `exact`.
-    pub(in crate::cache) below: u64,
+    pub(crate) below: u64,
     /// Version that leads to the start.
-    pub(in crate::cache) exact: Option<u64>,
+    pub(crate) exact: Option<u64>,
 }
 
 /// Recent changes of one cluster, except changes of whole partitions, which expire the cluster's readers.
 #[derive(Debug)]
-pub(in crate::cache) struct ClusterWindow {
+pub(crate) struct ClusterWindow {
     entries: VecDeque<Arc<RecordedChange>>,
     /// Fleet version from which the entries can be read.
     start: u64,
@@ -58,17 +59,17 @@ pub(in crate::cache) struct ClusterWindow {
     /// Versions between these pairs lead to no position: a list has skipped changes in between.
     gaps: Vec<(u64, u64)>,
     /// Whether the cluster's last partition has left.
-    pub(in crate::cache) has_left: bool,
+    pub(crate) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
-    pub(in crate::cache) changed: Arc<WatchCell<u64>>,
+    pub(crate) changed: Arc<WatchCell<u64>>,
 }
 
 impl Floor {
     /// A floor from which no version leads to a position.
-    pub(in crate::cache) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
+    pub(crate) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
     /// Returns the floor of a complete version.
-    pub(in crate::cache) fn at(version: Option<u64>) -> Self {
+    pub(crate) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
@@ -80,14 +81,14 @@ impl Floor {
 
 impl ClusterWindow {
     /// Creates the window of the changes after a fleet version.
-    pub(in crate::cache) fn new(start: u64, floor: Floor) -> Self {
+    pub(crate) fn new(start: u64, floor: Floor) -> Self {
         let (entries, unsorted, gaps, changed) = (VecDeque::new(), HashMap::new(), Vec::new(), Arc::default());
         Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
     }
 
     /// Records that a list has led from one version to another. Between them, objects may have come and gone that the
     /// list does not show, so readers that have seen a part of it must list too. `at` is the fleet version of its end.
-    pub(in crate::cache) fn skip(&mut self, from: u64, to: u64, at: u64) {
+    pub(crate) fn skip(&mut self, from: u64, to: u64, at: u64) {
         self.gaps.retain(|(_, end)| *end > self.floor.below);
         if self.gaps.len() < GAPS {
             self.gaps.push((from, to));
@@ -97,11 +98,11 @@ impl ClusterWindow {
     }
 
     /// Returns the fleet version from which all changes are known.
-    pub(in crate::cache) fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> u64 {
         self.start
     }
 
-    pub(in crate::cache) fn push(&mut self, change: Arc<RecordedChange>) {
+    pub(crate) fn push(&mut self, change: Arc<RecordedChange>) {
         let is_sorted = change.cluster_version.is_some_and(|version| version > self.newest);
         self.newest = self.newest.max(change.cluster_version.unwrap_or(0));
         // A reader of this change has the version of its object, which must not lead to the start.
@@ -128,13 +129,13 @@ impl ClusterWindow {
     }
 
     /// Starts anew at a fleet version. Readers before it have expired.
-    pub(in crate::cache) fn cut(&mut self, at: u64, floor: Floor) {
+    pub(crate) fn cut(&mut self, at: u64, floor: Floor) {
         let changed = Arc::clone(&self.changed);
         *self = Self { changed, ..Self::new(at, floor) };
     }
 
     /// Drops the first entry if it has this fleet version.
-    pub(in crate::cache) fn drop_first(&mut self, version: u64) {
+    pub(crate) fn drop_first(&mut self, version: u64) {
         if self.entries.front().is_none_or(|first| first.version != version) {
             return;
         }
@@ -151,24 +152,24 @@ impl ClusterWindow {
     }
 
     /// Returns the entries after a fleet version.
-    pub(in crate::cache) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+    pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let from = self.entries.partition_point(|entry| entry.version <= version);
         self.entries.range(from..)
     }
 
     /// Returns the entries before a fleet version, from the last.
-    pub(in crate::cache) fn before(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
+    pub(crate) fn before(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let to = self.entries.partition_point(|entry| entry.version < version);
         self.entries.range(..to).rev()
     }
 
     /// Returns the versions of the entries.
-    pub(in crate::cache) fn versions(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn versions(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
     /// Returns whether a change had this version, or a later one has been dropped. Another change must not have it.
-    pub(in crate::cache) fn has_used(&self, version: u64) -> bool {
+    pub(crate) fn has_used(&self, version: u64) -> bool {
         version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
     }
 
@@ -180,7 +181,7 @@ impl ClusterWindow {
 
     /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
     /// of a change, that readers may have.
-    pub(in crate::cache) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
+    pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
         }

@@ -3,23 +3,23 @@
 use std::sync::Arc;
 
 use super::change::ChangeKind;
-use crate::cache::applied::Applied;
+use crate::applied::Applied;
 use informer_hub_types::{ResourceVersion, StoredObject};
 
 /// A visible change of one object.
 #[derive(Clone, Debug)]
-pub(in crate::cache) struct Draft {
-    pub(in crate::cache) kind: ChangeKind,
-    pub(in crate::cache) object: Arc<StoredObject>,
-    pub(in crate::cache) old: Option<Arc<StoredObject>>,
-    pub(in crate::cache) version: DraftVersion,
+pub(crate) struct Draft {
+    pub(crate) kind: ChangeKind,
+    pub(crate) object: Arc<StoredObject>,
+    pub(crate) old: Option<Arc<StoredObject>>,
+    pub(crate) version: DraftVersion,
     /// Whether the state before the deletion may not have been observed.
-    pub(in crate::cache) is_tombstone: bool,
+    pub(crate) is_tombstone: bool,
 }
 
 /// Version of a change in its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::cache) enum DraftVersion {
+pub(crate) enum DraftVersion {
     /// As received; `None` if it is not an integer.
     Received(Option<u64>),
     /// Unknown: the deletion was not observed.
@@ -29,7 +29,7 @@ pub(in crate::cache) enum DraftVersion {
 impl Draft {
     /// Creates the draft of an effect; `None` if nothing visible changed. `event` is the version of the watch event
     /// that deleted the object.
-    pub(in crate::cache) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
+    pub(crate) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
         match applied {
             Applied::Added(object) => Some(Self::put(None, object)),
             Applied::Updated { old, new } => Some(Self::put(Some(old), new)),
@@ -44,14 +44,14 @@ impl Draft {
     }
 
     /// Creates the draft of a stored object.
-    pub(in crate::cache) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
+    pub(crate) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
         let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let version = DraftVersion::Received(object.resource_version().as_number());
         Self { kind, object: Arc::clone(object), old: old.cloned(), version, is_tombstone: false }
     }
 
     /// Creates the draft of a deletion. `event` is the version of its watch event; `None` if there was none.
-    pub(in crate::cache) fn deleted(
+    pub(crate) fn deleted(
         stored: &Arc<StoredObject>,
         last: &Arc<StoredObject>,
         event: Option<&ResourceVersion>,
@@ -62,13 +62,13 @@ impl Draft {
     }
 
     /// Returns the version as received, if it is greater than that of the previous state.
-    pub(in crate::cache) fn received(&self) -> Option<u64> {
+    pub(crate) fn received(&self) -> Option<u64> {
         let DraftVersion::Received(version) = self.version else { return None };
         let old = self.old.as_ref().and_then(|old| old.resource_version().as_number());
         version.filter(|version| old.is_none_or(|old| *version > old))
     }
 
-    pub(in crate::cache) fn is_missed(&self) -> bool {
+    pub(crate) fn is_missed(&self) -> bool {
         self.version == DraftVersion::Missed
     }
 }

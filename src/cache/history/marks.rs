@@ -4,17 +4,17 @@ use super::cluster::Floor;
 
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
-pub(in crate::cache) struct Marks {
+pub(crate) struct Marks {
     /// Version up to which the visible state is complete. Stays while a list is published in parts.
-    pub(in crate::cache) complete: Option<u64>,
+    pub(crate) complete: Option<u64>,
     /// Greatest version that readers may have although the partition may not be complete up to it.
-    pub(in crate::cache) floor: Option<u64>,
+    pub(crate) floor: Option<u64>,
     /// Greatest version of a change.
-    pub(in crate::cache) newest: Option<u64>,
+    pub(crate) newest: Option<u64>,
     /// Last change that has a version: fleet version and version.
-    pub(in crate::cache) latest: Option<(u64, u64)>,
+    pub(crate) latest: Option<(u64, u64)>,
     /// Version from which the versions of the cluster are used again. Set while they are made up.
-    pub(in crate::cache) until: Option<u64>,
+    pub(crate) until: Option<u64>,
 }
 
 /// Versions of a cluster that readers may have, of a state that is saved.
@@ -29,9 +29,9 @@ pub struct ClusterVersions {
 
 /// Versions of a cluster that readers may have: of all its partitions that have joined.
 #[derive(Clone, Copy, Default, Debug)]
-pub(in crate::cache) struct ClusterMarks {
+pub(crate) struct ClusterMarks {
     /// Version up to which all partitions are complete.
-    pub(in crate::cache) complete: Option<u64>,
+    pub(crate) complete: Option<u64>,
     floor: Option<u64>,
     newest: Option<u64>,
     latest: Option<(u64, u64)>,
@@ -40,17 +40,17 @@ pub(in crate::cache) struct ClusterMarks {
 
 impl Marks {
     /// Creates the marks of a partition without changes. `floor` as in the field.
-    pub(in crate::cache) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
+    pub(crate) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
 
     /// Returns whether the versions must still be made up because of this partition.
-    pub(in crate::cache) fn is_behind(&self) -> bool {
+    pub(crate) fn is_behind(&self) -> bool {
         self.until.is_some() && self.complete < self.until
     }
 
     /// Records a change.
-    pub(in crate::cache) fn note(&mut self, fleet_version: u64, version: u64) {
+    pub(crate) fn note(&mut self, fleet_version: u64, version: u64) {
         self.newest = self.newest.max(Some(version));
         self.latest = Some((fleet_version, version));
     }
@@ -58,7 +58,7 @@ impl Marks {
 
 impl ClusterMarks {
     /// Combines the marks of the partitions that have joined.
-    pub(in crate::cache) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
+    pub(crate) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
             let Self { complete, floor, newest, latest, until } =
                 cluster.unwrap_or(Self { complete: marks.complete, ..Self::default() });
@@ -75,46 +75,46 @@ impl ClusterMarks {
 
     /// Returns the greatest version that readers may have and that need not be the version of a change. Each later change
     /// has a greater one.
-    pub(in crate::cache) fn base(&self) -> Option<u64> {
+    pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
 
     /// Returns the version from which a reader of this state resumes: the base, if it is greater than the version of
     /// each change, else the version of the last change.
-    pub(in crate::cache) fn version(&self) -> Option<u64> {
+    pub(crate) fn version(&self) -> Option<u64> {
         let base = self.base();
         if base > self.newest { base } else { self.latest.map(|(_, version)| version) }
     }
 
     /// Returns the greatest version that readers of this state may have.
-    pub(in crate::cache) fn greatest(&self) -> Option<u64> {
+    pub(crate) fn greatest(&self) -> Option<u64> {
         self.base().max(self.newest)
     }
 
     /// Returns a version that is greater than each one that readers may have.
-    pub(in crate::cache) fn fresh(&self) -> Option<u64> {
+    pub(crate) fn fresh(&self) -> Option<u64> {
         self.greatest().map(|greatest| greatest.saturating_add(1))
     }
 
     /// Returns the versions that are saved with this state.
-    pub(in crate::cache) fn versions(&self) -> ClusterVersions {
+    pub(crate) fn versions(&self) -> ClusterVersions {
         // Versions are made up until the cluster is beyond those that readers may have.
         let own = self.until.map(|until| until.saturating_sub(1));
         ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }
 
     /// Returns the floor of a window that starts with this state.
-    pub(in crate::cache) fn as_floor(&self) -> Floor {
+    pub(crate) fn as_floor(&self) -> Floor {
         self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
     }
 
     /// Returns whether a change has this version or a greater one.
-    pub(in crate::cache) fn has_change_from(&self, version: u64) -> bool {
+    pub(crate) fn has_change_from(&self, version: u64) -> bool {
         self.newest >= Some(version)
     }
 
     /// Returns the greatest version of a change of a partition that does not get its own version.
-    pub(in crate::cache) fn base_of(&self, marks: &Marks) -> u64 {
+    pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }
 }

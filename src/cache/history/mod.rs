@@ -56,10 +56,10 @@ pub use marks::ClusterVersions;
 pub use reader::{HistoryCursor, HistoryReader, HistoryScope, HistorySubscription, PositionExpired};
 pub use window::{HistoryLimits, SavedVersion};
 
-pub(in crate::cache) use arrange::{Conditions, arrange};
-pub(in crate::cache) use change::{PartitionChange, PartitionChangeKind};
-pub(in crate::cache) use cluster::Floor;
-pub(crate) use cluster::MADE_UP;
-pub(in crate::cache) use draft::Draft;
-pub(in crate::cache) use marks::{ClusterMarks, Marks};
-pub(in crate::cache) use window::{Entry, Pending, Step};
+pub(crate) use arrange::{Conditions, arrange};
+pub(crate) use change::{PartitionChange, PartitionChangeKind};
+pub(crate) use cluster::Floor;
+pub use cluster::MADE_UP;
+pub(crate) use draft::Draft;
+pub(crate) use marks::{ClusterMarks, Marks};
+pub(crate) use window::{Entry, Pending, Step};

@@ -34,7 +34,7 @@ struct History {
 }
 
 /// Cells to notify of a batch: one for each step, of the step's cluster.
-pub(in crate::cache) type Cells = Vec<Arc<WatchCell<u64>>>;
+pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// The changes that a reader reads.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl HistoryCursor {
 
 impl HistoryReader {
     /// Creates the window of a store with this version.
-    pub(in crate::cache) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
+    pub(crate) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
         Self(Arc::new(History {
             window: RwLock::new(Window::new(limits, version)),
             visible: AtomicU64::new(version),
@@ -190,12 +190,7 @@ impl HistoryReader {
 
     /// Returns the position from which a reader of a cluster continues that has this version of it. `base` is the
     /// greatest version, not of a change, that readers may have.
-    pub(in crate::cache) fn locate(
-        &self,
-        cluster: &ClusterName,
-        version: u64,
-        base: u64,
-    ) -> Result<HistoryCursor, LocateError> {
+    pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
         known.locate(version, base).map(HistoryCursor::after)
@@ -234,7 +229,7 @@ impl HistoryReader {
     }
 
     /// Appends steps, which are visible after [`Self::publish`].
-    pub(in crate::cache) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
+    pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
         }
@@ -247,7 +242,7 @@ impl HistoryReader {
 
     /// Makes the changes up to a version visible, and wakes the readers that wait for them. Call it after the snapshot
     /// of this version is published.
-    pub(in crate::cache) fn publish(&self, version: u64, mut cells: Cells) {
+    pub(crate) fn publish(&self, version: u64, mut cells: Cells) {
         if self.is_closed() {
             return;
         }
@@ -260,7 +255,7 @@ impl HistoryReader {
     }
 
     /// Drops the changes that have exceeded their age. Returns whether any are left.
-    pub(in crate::cache) fn trim(&self, now: Instant) -> bool {
+    pub(crate) fn trim(&self, now: Instant) -> bool {
         self.set_time(now);
         let mut window = self.0.window.write();
         window.trim(self.now());
@@ -268,7 +263,7 @@ impl HistoryReader {
     }
 
     /// Sets the time of the following steps. It does not go back.
-    pub(in crate::cache) fn set_time(&self, now: Instant) {
+    pub(crate) fn set_time(&self, now: Instant) {
         let passed = now.saturating_duration_since(self.0.start).as_millis();
         self.0.now.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), SeqCst);
     }
@@ -278,7 +273,7 @@ impl HistoryReader {
     }
 
     /// Returns the time of the following steps.
-    pub(in crate::cache) fn time(&self) -> Instant {
+    pub(crate) fn time(&self) -> Instant {
         self.0.start + Duration::from_millis(self.now())
     }
 
@@ -304,7 +299,7 @@ impl HistoryReader {
     }
 
     /// Sets whether memory is short. If so, a lower limit applies.
-    pub(in crate::cache) fn set_tight(&self, tight: bool) {
+    pub(crate) fn set_tight(&self, tight: bool) {
         let mut window = self.0.window.write();
         window.set_tight(tight);
         window.trim(self.now());
@@ -312,7 +307,7 @@ impl HistoryReader {
 
     /// Continues after a writer died with a published snapshot of this version. If it died between the window and the snapshot, the
     /// window starts anew.
-    pub(in crate::cache) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
+    pub(crate) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         if self.0.window.read().head() != version {
             self.restart(version, floors);
         }
@@ -320,22 +315,22 @@ impl HistoryReader {
     }
 
     /// Starts anew with the version and the floors of a snapshot. Readers of earlier versions have expired.
-    pub(in crate::cache) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
+    pub(crate) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         self.0.window.write().restart(version, floors.into_iter());
     }
 
     /// Sets the version that the present, first state had in an earlier process.
-    pub(in crate::cache) fn set_saved(&self, saved: Option<SavedVersion>) {
+    pub(crate) fn set_saved(&self, saved: Option<SavedVersion>) {
         self.0.window.write().set_saved(saved);
     }
 
     /// Returns whether a change of the cluster had this version, or a later one has been dropped.
-    pub(in crate::cache) fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
+    pub(crate) fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
         self.0.window.read().cluster(cluster).is_some_and(|known| known.has_used(version))
     }
 
     /// Returns the versions of the changes of a cluster.
-    pub(in crate::cache) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
+    pub(crate) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
         self.0.window.read().cluster(cluster).into_iter().flat_map(ClusterWindow::versions).collect()
     }
 }

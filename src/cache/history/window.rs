@@ -44,14 +44,14 @@ const TIGHT_SHARE: usize = 8;
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
-pub(in crate::cache) enum Entry {
+pub(crate) enum Entry {
     Change(Arc<RecordedChange>),
     Partition(Arc<PartitionChange>),
 }
 
 impl Entry {
     /// Returns the last fleet version of the entry.
-    pub(in crate::cache) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         match self {
             Self::Change(change) => change.version,
             Self::Partition(partition) => partition.last,
@@ -61,7 +61,7 @@ impl Entry {
 
 /// Recorded change of the window, or a point at which readers start anew.
 #[derive(Debug)]
-pub(in crate::cache) enum Step {
+pub(crate) enum Step {
     /// A change. `bytes` is the memory of its objects.
     Push { entry: Entry, bytes: usize },
     /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
@@ -72,7 +72,7 @@ pub(in crate::cache) enum Step {
 
 /// Recorded steps that are not published yet.
 #[derive(Debug, Default)]
-pub(in crate::cache) struct Pending(pub(in crate::cache) Vec<(ClusterName, Step)>);
+pub(crate) struct Pending(pub(crate) Vec<(ClusterName, Step)>);
 
 #[derive(Debug)]
 struct Slot {
@@ -87,7 +87,7 @@ struct Slot {
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::cache) struct Window {
+pub(crate) struct Window {
     slots: VecDeque<Slot>,
     clusters: HashMap<ClusterName, ClusterWindow>,
     /// Fleet version from which all changes are known.
@@ -104,29 +104,29 @@ pub(in crate::cache) struct Window {
 
 impl Window {
     /// Creates a window that starts at a fleet version.
-    pub(in crate::cache) fn new(limits: HistoryLimits, at: u64) -> Self {
+    pub(crate) fn new(limits: HistoryLimits, at: u64) -> Self {
         let (slots, clusters) = (VecDeque::new(), HashMap::new());
         Self { slots, clusters, oldest: at, head: at, saved: None, limits, is_tight: false, bytes: (0, 0) }
     }
 
-    pub(in crate::cache) fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> u64 {
         self.oldest
     }
 
-    pub(in crate::cache) fn head(&self) -> u64 {
+    pub(crate) fn head(&self) -> u64 {
         self.head
     }
 
     /// Returns the bytes that the entries may keep in memory.
-    pub(in crate::cache) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.1
     }
 
-    pub(in crate::cache) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    pub(in crate::cache) fn cluster(&self, name: &ClusterName) -> Option<&ClusterWindow> {
+    pub(crate) fn cluster(&self, name: &ClusterName) -> Option<&ClusterWindow> {
         self.clusters.get(name)
     }
 
@@ -135,7 +135,7 @@ impl Window {
     }
 
     /// Applies a step of a cluster. Returns the cell that its readers wait for.
-    pub(in crate::cache) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
+    pub(crate) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
         let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
         let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));
         let changed = Arc::clone(&cluster.changed);
@@ -169,7 +169,7 @@ impl Window {
     }
 
     /// Drops the oldest entries above the limits, and clusters that have left. `now` is in milliseconds.
-    pub(in crate::cache) fn trim(&mut self, now: u64) {
+    pub(crate) fn trim(&mut self, now: u64) {
         let (limit, age) = (self.limit(), self.limits.age.as_millis());
         while let Some(slot) = self.slots.front()
             && (self.bytes.0 > limit || u128::from(now.saturating_sub(slot.at)) >= age)
@@ -195,7 +195,7 @@ impl Window {
     }
 
     /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
-    pub(in crate::cache) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
+    pub(crate) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
         self.saved = None;
         (self.bytes, self.oldest, self.head) = ((0, 0), at, at);
@@ -208,22 +208,22 @@ impl Window {
     }
 
     /// Sets the version that the present, first state had in an earlier process.
-    pub(in crate::cache) fn set_saved(&mut self, saved: Option<SavedVersion>) {
+    pub(crate) fn set_saved(&mut self, saved: Option<SavedVersion>) {
         self.saved = saved.map(|saved| (saved, self.head));
     }
 
     /// Returns the saved version and the version of its state in this process, as long as all changes since are known.
-    pub(in crate::cache) fn saved(&self) -> Option<(SavedVersion, u64)> {
+    pub(crate) fn saved(&self) -> Option<(SavedVersion, u64)> {
         self.saved.filter(|(_, first)| *first == self.oldest)
     }
 
     /// Sets whether memory is short. If so, a lower limit applies.
-    pub(in crate::cache) fn set_tight(&mut self, tight: bool) {
+    pub(crate) fn set_tight(&mut self, tight: bool) {
         self.is_tight = tight;
     }
 
     /// Returns the entries that end after a fleet version.
-    pub(in crate::cache) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
         let from = self.slots.partition_point(|slot| slot.last <= version);
         self.slots.range(from..).map(|slot| &slot.entry)
     }

@@ -37,6 +37,7 @@ impl Default for Bounds {
 /// # Examples
 ///
 /// ```
+/// # mod informer_hub { pub use informer_hub_cache::Query; pub mod query { pub use informer_hub_query::Expr; } }
 /// use informer_hub::Query;
 /// use informer_hub::query::Expr;
 ///
@@ -230,13 +231,15 @@ impl Query {
 
     /// Answers as a cache would that has only what a reader may see. Continue tokens are the reader's own.
     #[must_use]
-    pub(crate) fn visible_to(mut self, reader: &str, visibility: Visibility) -> Self {
+    #[doc(hidden)]
+    pub fn visible_to(mut self, reader: &str, visibility: Visibility) -> Self {
         self.reader = Some((reader.into(), visibility));
         self
     }
 
     /// Returns whether the objects of an informer may be in the answer.
-    pub(crate) fn selects(&self, origin: &Origin) -> bool {
+    #[doc(hidden)]
+    pub fn selects(&self, origin: &Origin) -> bool {
         self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
 
@@ -247,13 +250,15 @@ impl Query {
 
     /// Returns whether only the plan is wanted.
     #[must_use]
-    pub(crate) fn is_explained(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_explained(&self) -> bool {
         self.explain
     }
 
     /// Sets the number of objects per piece.
     #[cfg(test)]
-    pub(crate) fn in_pieces(mut self, objects: usize) -> Self {
+    #[doc(hidden)]
+    pub fn in_pieces(mut self, objects: usize) -> Self {
         self.piece = NonZeroUsize::new(objects);
         self
     }
@@ -271,7 +276,7 @@ impl Query {
     }
 
     /// Returns whether the query may scan every object, because no condition selects some by key or index.
-    /// [`Snapshot::is_long`](crate::cache::Snapshot::is_long) also considers the snapshot.
+    /// [`Snapshot::is_long`](crate::Snapshot::is_long) also considers the snapshot.
     #[must_use]
     pub fn is_scan(&self) -> bool {
         let conditions = match &self.question.condition {

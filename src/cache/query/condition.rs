@@ -1,7 +1,7 @@
 //! Analysis of conditions, and their evaluation on clusters and namespaces.
 
 use super::error::QueryError;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 use informer_hub_query::{Expr, TextTest};
 use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds};
 

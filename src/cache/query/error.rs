@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cache::index_errors::IndexError;
+use crate::index_errors::IndexError;
 use informer_hub_query::InvalidExpr;
 use informer_hub_types::{ObjectKey, nearest_name};
 

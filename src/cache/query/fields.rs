@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use smol_str::{SmolStr, ToSmolStr};
 
 use super::view::View;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 use informer_hub_query::{Expr, Literal, Test};
 use informer_hub_types::FieldPath;
 

@@ -7,7 +7,7 @@ use smol_str::{SmolStr, ToSmolStr};
 use super::memo::LabelMemo;
 use super::owners::OWNER_INDEX;
 use super::view::Member;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 use informer_hub_query::Head;
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, StoredObject, Uid};
 

@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::token::Position;
 use super::view::{Start, View};
 use super::visible::VisibleParts;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 use informer_hub_query::{Column, Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 

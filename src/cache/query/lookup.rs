@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::error::QueryError;
 use super::view::has_newer;
-use crate::cache::posting::PartitionId;
-use crate::cache::snapshot::{Partition, Snapshot};
+use crate::posting::PartitionId;
+use crate::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterName, Object, ObjectKey, Origin, StoredObject};
 
 impl Snapshot {
     /// Verifies that there is an index of this name.
-    pub(in crate::cache) fn check_index(&self, index: &str) -> Result<(), QueryError> {
+    pub(crate) fn check_index(&self, index: &str) -> Result<(), QueryError> {
         if self.index_fn(index).is_some() || self.partitions().any(|(_, partition)| partition.declares(index)) {
             return Ok(());
         }
@@ -24,7 +24,7 @@ impl Snapshot {
 
     /// Returns the object at a key of one cluster, in the newest state among the selected informers. Costs a lookup in
     /// each of the cluster's informers.
-    pub(in crate::cache) fn get_of(
+    pub(crate) fn get_of(
         &self,
         cluster: &ClusterName,
         key: &ObjectKey,
@@ -57,7 +57,7 @@ impl Snapshot {
     }
 
     /// As [`Self::find_by_index`], for the selected informers.
-    pub(in crate::cache) fn find_by_index_of(
+    pub(crate) fn find_by_index_of(
         &self,
         index: &str,
         value: &str,

@@ -33,7 +33,7 @@ pub use builder::{Bounds, Query};
 pub use coverage::Coverage;
 pub use error::QueryError;
 pub use owners::{OWNER_INDEX, OwnerChain, OwnerChainError, OwnerRef, owner_chain, owner_index};
-pub(crate) use pace::ScanThread;
+pub use pace::ScanThread;
 pub use pinned::PinnedSnapshots;
 pub use plan::{ExaminedParts, Plan, Step};
 pub use running::RunningQuery;

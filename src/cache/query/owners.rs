@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::cache::index_errors::IndexError;
-use crate::cache::indexers::IndexFn;
-use crate::cache::snapshot::Snapshot;
+use crate::index_errors::IndexError;
+use crate::indexers::IndexFn;
+use crate::snapshot::Snapshot;
 use informer_hub_query::Extractor;
 use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
 

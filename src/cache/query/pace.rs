@@ -17,7 +17,8 @@ const SLICE: u64 = 100_000;
 const SLICES_ALONE: u64 = 10;
 
 /// Thread that scans in slices.
-pub(crate) trait ScanThread {
+#[doc(hidden)]
+pub trait ScanThread {
     /// Pauses the thread, so that others can run.
     fn pause(&self);
     /// Returns whether other scans need the thread.

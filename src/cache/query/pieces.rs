@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use super::plan::{Access, Lookup};
 use super::view::{Member, Start, View};
-use crate::cache::objects::end_of;
-use crate::cache::snapshot::Snapshot;
-use crate::cache::visible_ranges::is_in;
+use crate::objects::end_of;
+use crate::snapshot::Snapshot;
+use crate::visible_ranges::is_in;
 use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
 /// A unit of work.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::QueryError;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 use informer_hub_types::clock::Instant;
 
 /// Pinned snapshots of one resource.
@@ -142,8 +142,8 @@ impl std::fmt::Debug for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Store;
-    use crate::cache::testing::pods;
+    use crate::Store;
+    use crate::testing::pods;
     use informer_hub_types::clock;
 
     fn snapshot() -> Arc<Snapshot> {

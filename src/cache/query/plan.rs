@@ -9,8 +9,8 @@ use smol_str::{SmolStr, ToSmolStr};
 
 use super::owners::OWNER_INDEX;
 use super::view::View;
-use crate::cache::snapshot::{Partition, Snapshot};
-use crate::cache::visible_ranges::{intersection, is_in};
+use crate::snapshot::{Partition, Snapshot};
+use crate::visible_ranges::{intersection, is_in};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
 use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 

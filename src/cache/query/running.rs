@@ -14,7 +14,7 @@ use super::plan::AccessPath;
 use super::progress::{CANCELLED, DEADLINE, Progress};
 use super::token::Position;
 use super::visible::VisibleParts;
-use crate::cache::snapshot::Snapshot;
+use crate::snapshot::Snapshot;
 
 /// A potentially long query on one snapshot. Threads call [`Self::work`], then one of them calls [`Self::finish`].
 /// Writers never wait for it.
@@ -62,7 +62,8 @@ impl RunningQuery {
 
     /// Works for about 5 ms, or 50 ms if no other scan needs the thread, with pauses each 300 µs. Returns whether there
     /// may be more work.
-    pub(crate) fn work_slice(&self, thread: &dyn ScanThread) -> bool {
+    #[doc(hidden)]
+    pub fn work_slice(&self, thread: &dyn ScanThread) -> bool {
         self.work_at(&mut Pace::slice(thread))
     }
 
@@ -166,7 +167,8 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Self::answer`].
-    pub(crate) fn answer_if_short(&self, query: &Query) -> Result<Option<Answer>, QueryError> {
+    #[doc(hidden)]
+    pub fn answer_if_short(&self, query: &Query) -> Result<Option<Answer>, QueryError> {
         if query.question.continue_token.is_some() {
             return Ok(None);
         }

@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cache::testing::pods;
+    use crate::testing::pods;
     use informer_hub_access::Visibility;
 
     fn position(key: &str) -> Position {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(crate::cache::testing::properties(256))]
+        #![proptest_config(crate::testing::properties(256))]
 
         #[test]
         fn modified_token_is_forged(at in 0_usize..1000, bit in 0_u8..6, cut in 0_usize..1000) {

@@ -6,9 +6,9 @@ use super::builder::Query;
 use super::condition::{Condition, Known};
 use super::coverage::Coverage;
 use super::visible::VisibleParts;
-use crate::cache::posting::PartitionId;
-use crate::cache::snapshot::{Partition, Snapshot};
-use crate::cache::visible_ranges::{KeyRanges, intersection};
+use crate::posting::PartitionId;
+use crate::snapshot::{Partition, Snapshot};
+use crate::visible_ranges::{KeyRanges, intersection};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
 /// An informer that may have matching objects.

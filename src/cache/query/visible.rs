@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::builder::Query;
-use crate::cache::posting::PartitionId;
-use crate::cache::snapshot::Snapshot;
-use crate::cache::visible_ranges::KeyRanges;
+use crate::posting::PartitionId;
+use crate::snapshot::Snapshot;
+use crate::visible_ranges::KeyRanges;
 use informer_hub_types::ClusterSelector;
 
 /// Visible objects by partition.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 
-use crate::cache::testing::{delta, list_keeping, object_with, origin, pods, properties};
-use crate::cache::{
+use crate::testing::{delta, list_keeping, object_with, origin, pods, properties};
+use crate::{
     AddIndexersError, BuildId, BuildStep, DeltaFifo, IndexBuild, IndexError, IndexFn, Indexers, PartitionId, Snapshot,
     Store,
 };
@@ -354,13 +354,13 @@ fn index_under_construction_is_invisible_and_reserves_its_name() {
     let (_, build) = store.begin_build().unwrap();
     build.work();
     let snapshot = store.published().load_full();
-    let error = snapshot.answer(&crate::cache::Query::by_index("parts", "parts 1")).unwrap_err();
+    let error = snapshot.answer(&crate::Query::by_index("parts", "parts 1")).unwrap_err();
     assert!(error.to_string().starts_with("no index \"parts\""), "{error}");
     let taken = store.plan_indexers(parts()).unwrap_err();
     assert_eq!(taken.to_string(), format!("{} already has an index named parts: no index was added", pods().gvr));
     assert_eq!(store.add_indexers(parts()).unwrap_err(), taken);
     assert!(matches!(store.resume_build(), Some(BuildStep::Done(Ok(())))));
-    assert!(store.published().load().answer(&crate::cache::Query::by_index("parts", "parts 1")).is_ok());
+    assert!(store.published().load().answer(&crate::Query::by_index("parts", "parts 1")).is_ok());
 }
 
 #[test]

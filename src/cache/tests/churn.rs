@@ -1,7 +1,7 @@
 //! Tests that created and deleted objects leave nothing in indices and string tables.
 
-use crate::cache::testing::{delta, object_with, origin, pods};
-use crate::cache::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
+use crate::testing::{delta, object_with, origin, pods};
+use crate::{DeltaFifo, IndexFn, Indexers, PartitionId, Popped, Store};
 use informer_hub_types::{
     Change, DeltaKind, IndexEntry, InformerHealth, Interner, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,

@@ -1,8 +1,8 @@
 //! Tests of the controller: the rules of client-go's controller (`controller_test.go`, cited at each test), and the
 //! differences.
 
-use crate::cache::testing::{Informer, change, lines};
-use crate::cache::{Applied, Controller, DeltaFifo, Outbox, ProcessError, Progress};
+use crate::testing::{Informer, change, lines};
+use crate::{Applied, Controller, DeltaFifo, Outbox, ProcessError, Progress};
 use informer_hub_types::StoredObject;
 
 fn push(controller: &mut Controller, script: &str) {

@@ -1,8 +1,8 @@
 //! Tests of the delta fifo: the rules of client-go's DeltaFIFO (`delta_fifo_test.go`, `the_real_fifo_test.go`, cited at
 //! each test), and the differences.
 
-use crate::cache::testing::{change, popped_lines, push_all};
-use crate::cache::{DeltaFifo, Popped};
+use crate::testing::{change, popped_lines, push_all};
+use crate::{DeltaFifo, Popped};
 use informer_hub_types::{Deltas, ObjectKey};
 
 /// Returns a queue far below its limit.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::world::NAMES;
-use crate::cache::testing::{Informer, delta, object, properties};
-use crate::cache::{DeltaFifo, Popped};
+use crate::testing::{Informer, delta, object, properties};
+use crate::{DeltaFifo, Popped};
 use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
 
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::history_world::{
     CLUSTERS, Contents, INFORMERS, NAMES, World, cluster, contents, entry, is_selected, number,
 };
-use crate::cache::testing::properties;
-use crate::cache::{ChangeKind, HistoryCursor, HistoryScope, LocateError, MADE_UP, RecordedChange, Snapshot};
+use crate::testing::properties;
+use crate::{ChangeKind, HistoryCursor, HistoryScope, LocateError, MADE_UP, RecordedChange, Snapshot};
 
 #[derive(Clone, Debug)]
 enum Step {

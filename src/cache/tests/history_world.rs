@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cache::testing::{delta, object, pods};
-use crate::cache::{
+use crate::testing::{delta, object, pods};
+use crate::{
     DeltaFifo, Gathering, HistoryLimits, Partition, PartitionId, SavedPartition, SavedVersion, Snapshot, Store,
 };
 use informer_hub_types::clock::{self, Instant};

@@ -8,8 +8,8 @@ use arc_swap::ArcSwap;
 use proptest::prelude::*;
 
 use super::query::origin;
-use crate::cache::testing::{delta, object_with, pods, properties};
-use crate::cache::{DeltaFifo, IndexError, IndexFn, IndexReader, Indexer, Indexers, Lister, PartitionId, Store};
+use crate::testing::{delta, object_with, pods, properties};
+use crate::{DeltaFifo, IndexError, IndexFn, IndexReader, Indexer, Indexers, Lister, PartitionId, Store};
 use informer_hub_types::{
     Change, ClusterName, ClusterSelector, DeltaKind, Freshness, InformerHealth, LabelSelector, Object, ObjectKey,
     ResourceVersion, SharedStr, StoredObject,
@@ -449,7 +449,7 @@ impl Fixture {
             assert_eq!(snapshot.index_failures(name), computed.failures, "failures of {name}");
             assert_eq!(snapshot.index_values(name).map(|(_, count)| usize::from(count == 0)).sum::<usize>(), 0);
         }
-        let answer = snapshot.answer(&crate::cache::Query::by_index("parts", "p"));
+        let answer = snapshot.answer(&crate::Query::by_index("parts", "p"));
         assert!(answer.is_err() || answer.unwrap().coverage.iter().all(|part| part.freshness == Freshness::Missing));
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::cache::testing::{delta, object, object_with, origin, pods};
-use crate::cache::{DeltaFifo, IndexError, IndexFn, Indexer, Indexers, ObjectError, Query, QueryError, Store};
+use crate::testing::{delta, object, object_with, origin, pods};
+use crate::{DeltaFifo, IndexError, IndexFn, Indexer, Indexers, ObjectError, Query, QueryError, Store};
 use informer_hub_types::{
     Change, ClusterName, DeltaKind, InformerHealth, LabelSelector, Object, ObjectKey, ResourceVersion, SharedStr,
     StoredObject,

@@ -1,7 +1,7 @@
 //! Tests of a listener queue: notifications, and merging for a slow subscriber.
 
-use crate::cache::testing::{Informer, delta, notification_lines, object_with};
-use crate::cache::{InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
+use crate::testing::{Informer, delta, notification_lines, object_with};
+use crate::{InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
 use informer_hub_types::{Change, DeltaKind};
 
 const NEVER: usize = usize::MAX;

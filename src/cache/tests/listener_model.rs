@@ -7,8 +7,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES};
-use crate::cache::testing::{Informer, notification_lines, object_with, properties};
-use crate::cache::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
+use crate::testing::{Informer, notification_lines, object_with, properties};
+use crate::{Applied, InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter};
 use informer_hub_types::{Change, Delta, DeltaKind, LabelSelector, Notification, ResourceVersion, StoredObject};
 
 /// Returns the effects of one operation on a store with these objects.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::query::{fill, origin};
-use crate::cache::testing::{object, object_with, pods};
-use crate::cache::{IndexFn, IndexReader, Indexer, Indexers, Lister, Query, Store};
+use crate::testing::{object, object_with, pods};
+use crate::{IndexFn, IndexReader, Indexer, Indexers, Lister, Query, Store};
 use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Gvr, LabelSelector, Object, ObjectKey, ResourceVersion, Scope,
     StoredObject,

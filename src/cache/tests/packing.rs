@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cache::testing::{origin, pods};
-use crate::cache::{Packing, Popped, Store, Uncompressed, pack_all};
+use crate::testing::{origin, pods};
+use crate::{Packing, Popped, Store, Uncompressed, pack_all};
 use informer_hub_types::{
     Delta, DeltaKind, Dictionary, Gvr, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject,
     StoredObjectParts, Uid,

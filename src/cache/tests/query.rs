@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::cache::posting::tests::SHOWN;
-use crate::cache::testing::{delta, object_with, pods};
-use crate::cache::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
+use crate::posting::tests::SHOWN;
+use crate::testing::{delta, object_with, pods};
+use crate::{Answer, DeltaFifo, IndexReader, Query, QueryError, Store};
 use informer_hub_types::{
     Change, ClusterName, ClusterSelector, DeltaKind, Dynamic, Freshness, InformerHealth, Origin, Phase, Scope,
     StoredObject,

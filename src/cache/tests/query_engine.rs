@@ -7,8 +7,8 @@ use std::thread;
 use serde_json::json;
 
 use super::query::{fill, found, origin};
-use crate::cache::testing::{object_with, pods};
-use crate::cache::{Answer, Bounds, Group, Query, QueryError, RunningQuery, ScanThread, Snapshot, Store};
+use crate::testing::{object_with, pods};
+use crate::{Answer, Bounds, Group, Query, QueryError, RunningQuery, ScanThread, Snapshot, Store};
 use informer_hub_query::{Column, Direction, Expr, Literal, Output, Question, Test};
 use informer_hub_types::{ClusterName, FieldPath, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
 

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::query::{found, origin};
-use crate::cache::testing::{pods, properties};
-use crate::cache::{DeclaredIndex, DeltaFifo, IndexFn, Indexers, Query, Snapshot, Store};
+use crate::testing::{pods, properties};
+use crate::{DeclaredIndex, DeltaFifo, IndexFn, Indexers, Query, Snapshot, Store};
 use informer_hub_codec::{Decoder, Projection, WatchItem};
 use informer_hub_query::{Expr, Literal, Test};
 use informer_hub_types::{Change, Delta, DeltaKind, FieldPath, InformerHealth, ResourceVersion, SharedStr};
@@ -174,7 +174,7 @@ fn index_declared_late_is_used_after_the_next_complete_list() {
     };
     let health = InformerHealth::new();
     let id = store.open(origin("c1", &[], None), std::sync::Arc::clone(&health), Vec::new());
-    let object = std::sync::Arc::new(crate::cache::testing::object_with("ns", "a", "u", 1, &[], &[]));
+    let object = std::sync::Arc::new(crate::testing::object_with("ns", "a", "u", 1, &[], &[]));
     let mut fifo = DeltaFifo::new(usize::MAX);
     fifo.push(Change::Delta(Delta { kind: DeltaKind::Added, object: std::sync::Arc::clone(&object) }));
     store.apply(id, fifo.pop(usize::MAX)).unwrap();
@@ -182,7 +182,7 @@ fn index_declared_late_is_used_after_the_next_complete_list() {
     assert_eq!(store.open(origin("c1", &[], None), health, declared), id);
     assert!(plan(&store), "the object was decoded without it");
     let keep = [object.key().clone()].into_iter().collect();
-    let end = crate::cache::Popped::ReplaceEnd { keep, version: ResourceVersion::new("2") };
+    let end = crate::Popped::ReplaceEnd { keep, version: ResourceVersion::new("2") };
     store.apply(id, vec![end]).unwrap();
     assert!(!plan(&store));
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::query::{ask, covered, fill, found, origin};
-use crate::cache::testing::{object_with, pods, properties};
-use crate::cache::{Query, Store};
+use crate::testing::{object_with, pods, properties};
+use crate::{Query, Store};
 use informer_hub_types::{ClusterName, ClusterSelector};
 
 const CLUSTERS: [&str; 3] = ["c1", "c2", "c3"];

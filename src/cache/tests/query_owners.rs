@@ -5,9 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::query::{fill, found, origin};
-use crate::cache::{
-    Indexers, OWNER_INDEX, OwnerChain, OwnerChainError, Query, Snapshot, Store, owner_chain, owner_index,
-};
+use crate::{Indexers, OWNER_INDEX, OwnerChain, OwnerChainError, Query, Snapshot, Store, owner_chain, owner_index};
 use informer_hub_types::{
     ApiResource, ClusterName, Gvr, Labels, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject,
     StoredObjectParts, Uid,
@@ -120,7 +118,7 @@ fn owner_chain_is_limited_in_length() {
 
 #[test]
 fn children_are_found_with_and_without_the_owner_index() {
-    let mut store = Store::new(crate::cache::testing::pods());
+    let mut store = Store::new(crate::testing::pods());
     let of = |uid: &str| vec![owner("ReplicaSet", "apps/v1", "web", uid)];
     let objects =
         vec![object("shop", "a", "1", &of("r1")), object("shop", "b", "2", &of("r2")), object("shop", "c", "3", &[])];

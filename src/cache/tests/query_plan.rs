@@ -1,8 +1,8 @@
 //! Tests of query planning.
 
 use super::query::{fill, origin};
-use crate::cache::testing::{object_with, pods};
-use crate::cache::{Indexers, OWNER_INDEX, Query, QueryError, Store, owner_index};
+use crate::testing::{object_with, pods};
+use crate::{Indexers, OWNER_INDEX, Query, QueryError, Store, owner_index};
 use informer_hub_query::{Expr, Literal, Test, TextTest};
 use informer_hub_types::Uid;
 

@@ -11,8 +11,8 @@ use serde_json::Value;
 use smol_str::SmolStr;
 
 use super::query::origin;
-use crate::cache::testing::{delta, pods, properties};
-use crate::cache::{
+use crate::testing::{delta, pods, properties};
+use crate::{
     Answer, DeltaFifo, IndexFn, Indexers, OWNER_INDEX, PartitionId, Query, QueryError, RunningQuery, Snapshot, Store,
     owner_index, pack_all,
 };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::Consumer;
-use crate::cache::stage::Stage;
-use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, properties};
-use crate::cache::{ListenerOptions, ListenerQueue, PartitionId, Snapshot, Store};
+use crate::stage::Stage;
+use crate::testing::{Informer, change, delta, lines, object, object_with, origin, properties};
+use crate::{ListenerOptions, ListenerQueue, PartitionId, Snapshot, Store};
 use informer_hub_types::{
     Change, DeltaKind, InformerHealth, Labels, MemoryStep, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts,
     Uid,

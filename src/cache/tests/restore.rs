@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::cache::testing::{change, notification_lines, object_with, origin, pods};
-use crate::cache::{DeltaFifo, Gathering, ListenerOptions, ListenerQueue, PartitionId, SavedPartition, Store};
+use crate::testing::{change, notification_lines, object_with, origin, pods};
+use crate::{DeltaFifo, Gathering, ListenerOptions, ListenerQueue, PartitionId, SavedPartition, Store};
 use informer_hub_types::{InformerHealth, ResourceVersion};
 
 fn saved(names: &[&str], readers: &[&str]) -> SavedPartition {

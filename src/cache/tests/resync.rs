@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::cache::ResyncSchedule;
-use crate::cache::testing::properties;
+use crate::ResyncSchedule;
+use crate::testing::properties;
 use informer_hub_types::clock::{self, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::cache::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
-use crate::cache::{Applied, DeltaFifo, PartitionId, Popped, Store};
+use crate::testing::{Informer, change, delta, lines, object, object_with, origin, pods};
+use crate::{Applied, DeltaFifo, PartitionId, Popped, Store};
 use informer_hub_types::{
     ApiResource, Change, ClusterLabels, ClusterName, Delta, DeltaKind, Gvr, InformerHealth, Labels, ObjectKey, Origin,
     ResourceVersion, StoredObject, StoredObjectParts, Uid,

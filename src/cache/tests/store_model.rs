@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::NAMES;
-use crate::cache::testing::{delta, list_keeping, object_with, origin, pods, properties};
-use crate::cache::{DeltaFifo, PartitionId, Snapshot, Store};
+use crate::testing::{delta, list_keeping, object_with, origin, pods, properties};
+use crate::{DeltaFifo, PartitionId, Snapshot, Store};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey};
 
 #[derive(Clone, Debug)]

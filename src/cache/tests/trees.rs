@@ -7,10 +7,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use smol_str::SmolStr;
 
-use crate::cache::objects::{Change, Objects};
-use crate::cache::posting::{Location, PartitionId};
-use crate::cache::testing::{object_with, properties};
-use crate::cache::values::Values;
+use crate::objects::{Change, Objects};
+use crate::posting::{Location, PartitionId};
+use crate::testing::{object_with, properties};
+use crate::values::Values;
 use informer_hub_types::{LabelNeeds, ObjectKey, SharedStr, StoredObject};
 
 #[derive(Clone, Debug)]
@@ -204,7 +204,7 @@ proptest! {
             prop_assert_eq!(found, model.iter().map(|(text, at)| (text.clone(), at.len())).collect::<BTreeMap<_, _>>());
             for value in 0..400 {
                 let text = format!("value-{value}");
-                let found = values.get(&text).map(crate::cache::posting::Posting::len);
+                let found = values.get(&text).map(crate::posting::Posting::len);
                 prop_assert_eq!(found, model.get(text.as_str()).map(BTreeSet::len));
                 prop_assert_eq!(values.known(&text).map(SharedStr::as_str), found.map(|_| text.as_str()));
             }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashbrown::HashSet;
 use proptest::prelude::*;
 
-use crate::cache::testing::{delta, object, origin, pods, properties};
-use crate::cache::{Applied, DeltaFifo, Gathering, PartitionId, SavedPartition, Store};
+use crate::testing::{delta, object, origin, pods, properties};
+use crate::{Applied, DeltaFifo, Gathering, PartitionId, SavedPartition, Store};
 use informer_hub_types::{Change, DeltaKind, InformerHealth, ObjectKey, ResourceVersion, Uid};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -211,7 +211,7 @@ proptest! {
 #[test]
 fn watermark_stays_behind_queued_earlier_events() {
     let mut fifo = DeltaFifo::new(usize::MAX);
-    for change in ["[", "]1", "+a@2", "+b@3", "~a@4"].map(crate::cache::testing::change) {
+    for change in ["[", "]1", "+a@2", "+b@3", "~a@4"].map(crate::testing::change) {
         fifo.push(change);
     }
     assert_eq!(fifo.watermark(), None, "the end of the list is still queued");
@@ -236,13 +236,13 @@ fn deletion_ahead_of_the_watermark_clears_the_resume_version() {
             resume.and_then(|version| version.as_number())
         };
         for change in list {
-            fifo.push(crate::cache::testing::change(change));
+            fifo.push(crate::testing::change(change));
         }
         while !fifo.is_empty() {
             apply(&mut fifo, 9);
         }
         for change in ["~a@3", "~b@4", "-a@5"] {
-            fifo.push(crate::cache::testing::change(change));
+            fifo.push(crate::testing::change(change));
         }
         fifo.push(Change::Progress(version(5)));
         assert_eq!(apply(&mut fifo, 1), None, "a watch from before 3 would add `a` again");
@@ -256,7 +256,7 @@ fn staged_relist_keeps_the_resume_version() {
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut step = |changes: &[&str]| {
         for change in changes {
-            fifo.push(crate::cache::testing::change(change));
+            fifo.push(crate::testing::change(change));
         }
         let batch = fifo.pop(usize::MAX);
         store.apply_up_to(id, batch, fifo.watermark().cloned());
@@ -279,7 +279,7 @@ fn partly_staged_relist_with_published_earlier_events_clears_the_resume_version(
     let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
     let mut step = |changes: &[&str], max: usize| {
         for change in changes {
-            fifo.push(crate::cache::testing::change(change));
+            fifo.push(crate::testing::change(change));
         }
         let batch = fifo.pop(max);
         store.apply_up_to(id, batch, fifo.watermark().cloned());

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::cache::testing::{delta, object_with};
+use crate::testing::{delta, object_with};
 use informer_hub_types::{Change, DeltaKind, Notification, Object, ObjectKey, ResourceVersion};
 
 pub(super) const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::world::{Consumer, NAMES, Reader, World};
-use crate::cache::testing::{Informer, properties};
-use crate::cache::{
+use crate::testing::{Informer, properties};
+use crate::{
     InitialObjects, ListenerOptions, ListenerQueue, ObjectFilter, Outbox, ProcessError, Progress, Snapshot, Store,
 };
 use informer_hub_types::{Change, Delta, DeltaKind, InformerHealth};

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use super::{Inner, Leaf, Node, Tree};
 
 /// An entry: its leaf and position.
-pub(in crate::cache) type Entry<'t, L> = (&'t L, usize);
+pub(crate) type Entry<'t, L> = (&'t L, usize);
 
 /// An entry that is in one tree or in both. In both does not imply equal contents.
-pub(in crate::cache) enum Difference<'t, L> {
+pub(crate) enum Difference<'t, L> {
     Left(Entry<'t, L>),
     Right(Entry<'t, L>),
     Both(Entry<'t, L>, Entry<'t, L>),
@@ -29,7 +29,7 @@ impl<L: Leaf> Node<L> {
 
 impl<L: Leaf> Tree<L> {
     /// Returns whether both are the same tree, not written since one was cloned from the other.
-    pub(in crate::cache) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.root, &other.root) {
             (Some(one), Some(other)) => one.is(other),
             (None, None) => true,
@@ -38,7 +38,7 @@ impl<L: Leaf> Tree<L> {
     }
 
     /// Returns the entries that may differ, in order. `compare` orders two entries.
-    pub(in crate::cache) fn differences<'t, C>(&'t self, right: &'t Self, compare: C) -> Differences<'t, L, C>
+    pub(crate) fn differences<'t, C>(&'t self, right: &'t Self, compare: C) -> Differences<'t, L, C>
     where
         C: Fn(Entry<'t, L>, Entry<'t, L>) -> Ordering,
     {
@@ -113,7 +113,7 @@ impl<'t, L: Leaf> Cursor<'t, L> {
 }
 
 /// Iterator of [`Tree::differences`].
-pub(in crate::cache) struct Differences<'t, L: Leaf, C> {
+pub(crate) struct Differences<'t, L: Leaf, C> {
     left: Cursor<'t, L>,
     right: Cursor<'t, L>,
     compare: C,

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use super::{Inner, Leaf, Node};
 
 /// Adjacent entries: a leaf and a range of positions.
-pub(in crate::cache) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
+pub(crate) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
 
 /// Iterator over leaves.
-pub(in crate::cache) struct Runs<'t, L: Leaf> {
+pub(crate) struct Runs<'t, L: Leaf> {
     /// Path to the next leaf: nodes with the index of the child.
     pub(super) above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     pub(super) next: Option<(&'t L, usize)>,

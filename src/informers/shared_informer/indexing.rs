@@ -48,7 +48,7 @@ impl<K: 'static> SharedInformer<K> {
                 Err(AddIndexersError::Removed { names: removed, .. }) => {
                     names.into_iter().filter(|name| !removed.iter().any(|gone| name == gone)).collect()
                 }
-                Err(AddIndexersError::Conflict(_) | AddIndexersError::Stopped) => Vec::new(),
+                Err(_) => Vec::new(),
             };
             let after_stop = inner.keep_indexers(there);
             join_all(after_stop.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;

@@ -8,10 +8,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::{CacheFiles, Claim, Commit, UNUSED_RETENTION, inspect, load};
-use crate::cache::testing::{cases, delta, object_with, origin, pods, replayed, seeds};
+use crate::cache::testing::{delta, object_with, origin, pods};
 use crate::cache::{DeltaFifo, HistoryLimits, Partition, PartitionId, Snapshot, Store, pack_all};
 use informer_hub_disk::Disk;
 use informer_hub_sim::SimDisk;
+use informer_hub_testing::{cases, replayed, seeds};
 use informer_hub_types::clock;
 use informer_hub_types::{
     Change, ClusterLabels, Delta, DeltaKind, Dictionary, InformerHealth, PackedTotals, ResourceVersion, StoredObject,

@@ -245,7 +245,7 @@ fn is_fleet(path: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(crate::cache::testing::properties(4))]
+    #![proptest_config(informer_hub_testing::properties(4))]
 
     #[test]
     fn reader_gets_the_answers_of_a_hub_with_the_visible_objects(
