@@ -11,8 +11,12 @@ help: ## List the targets
 build: ## Build the optimised binary quickly: target/release/informer-hub
 	$(CARGO) build --release --locked --package informer-hub
 
+# Has the linker keep one of equal functions, if it can (lld, the default of rustc on x86-64 Linux). Saves a tenth.
+FOLD = $(shell d=$$(mktemp -d) && echo 'fn main() {}' | \
+	rustc --crate-name fold -Clink-arg=-Wl,--icf=all -o $$d/fold - 2>$$d/log && echo -Clink-arg=-Wl,--icf=all; rm -r $$d)
+
 dist: ## Build the release binary with LTO and without symbols: target/dist/informer-hub
-	$(CARGO) build --profile dist --locked --package informer-hub
+	$(CARGO) rustc --profile dist --locked --package informer-hub --bin informer-hub -- $(FOLD)
 
 test: ## Run unit, simulation and documentation tests; needs only loopback, no Kubernetes
 	$(CARGO) test

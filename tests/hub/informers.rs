@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::fleet::{Fleet, PATIENCE, config, eventually, pods, quick, small};
+use crate::fleet::{Fleet, PATIENCE, cluster_config, config, eventually, pods, quick, small};
 
 /// Log of a handler's calls: `+a` added (`!a` initial), `~a` updated, `=a` same version, `-a` deleted (`†a` tombstone).
 #[derive(Clone, Default)]
@@ -196,6 +196,24 @@ async fn sync_wait_reports_each_unsynced_type_with_its_reason() {
     assert!(!node_informer.has_synced());
     fleet.clusters["c0"].forbid(&World::nodes(), false);
     synced(&factory).await;
+    factory.shutdown().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sync_wait_names_why_a_cluster_cannot_be_reached() {
+    let fleet = fleet([3]).await;
+    let lost = cluster_config("lost", "no address");
+    let (labels, connector) = (lost.labels.clone(), fleet.hub.connector(&lost));
+    let add = AddCluster { name: lost.name, labels, connector };
+    fleet.hub.registry().send(add).await.unwrap().unwrap();
+    let factory = SharedInformerFactory::new(fleet.hub.system());
+    let informer = factory.informer::<Pod>().unwrap();
+    factory.start().await.unwrap();
+    let state = || informer.sync_state().into_iter().find(|it| it.cluster.as_str() == "lost");
+    eventually("the reason", async || state().is_some_and(|it| it.error.is_some())).await;
+    let error = informer.wait_for_sync(Duration::from_micros(20_500)).await.unwrap_err().to_string();
+    assert!(error.starts_with("not synced after 20ms: lost/pods is pending (") && error.ends_with(')'), "{error}");
     factory.shutdown().await;
     fleet.end().await;
 }

@@ -28,13 +28,18 @@ pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabe
 
 /// Error of a wait for sync that timed out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not synced after {waited:?}: {}", waiting.join("; "))]
+#[error("not synced after {:?}: {}", in_millis(*waited), waiting.join("; "))]
 #[non_exhaustive]
 pub struct NotSynced {
     /// Duration of the wait.
     pub waited: Duration,
     /// One line per missing informer: cluster, resource, state, last error.
     pub waiting: Vec<String>,
+}
+
+/// Returns a duration without what is below a millisecond.
+fn in_millis(duration: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Informers to wait for.
@@ -199,17 +204,25 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
     let view = view.load();
     let is_reached = !view.is_unreachable();
     let mine = view.informers.iter().filter(|informer| is_selected(of, cluster, labels, informer));
-    mine.map(|informer| informer_sync(cluster, informer, is_reached)).collect()
+    mine.map(|informer| informer_sync(cluster, informer, (is_reached, view.error.as_ref()))).collect()
 }
 
-fn informer_sync(cluster: &ClusterName, informer: &InformerView, is_reached: bool) -> InformerSync {
+/// Returns the sync state of an informer. `error` is that of its cluster.
+fn informer_sync(
+    cluster: &ClusterName,
+    informer: &InformerView,
+    (is_reached, error): (bool, Option<&String>),
+) -> InformerSync {
+    let synced = informer.health.has_synced();
+    let own = informer.health.error().map(|error| error.to_string());
     InformerSync {
         cluster: cluster.clone(),
-        synced: informer.health.has_synced(),
+        synced,
         settled: informer.is_settled() || !is_reached,
         phase: informer.health.phase(),
         version: informer.health.version().map(|version| version.as_ref().clone()),
-        error: informer.health.error().map(|error| error.to_string()),
+        // An informer of a cluster that was never reached has no error of its own.
+        error: own.or_else(|| error.filter(|_| !synced).cloned()),
         text: informer.wanted().text(),
     }
 }
