@@ -84,11 +84,7 @@ pub(super) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
 /// Writes an integer.
 #[inline]
 pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
-    if let Ok(digit @ 0..=9) = u8::try_from(number) {
-        out.push(b'0' + digit);
-    } else {
-        append(out, format_args!("{number}"));
-    }
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Writes a floating point number.
@@ -114,13 +110,28 @@ pub(super) fn double(out: &mut Vec<u8>, number: f64) -> Result<(), ConvertError>
 pub(super) fn time(out: &mut Vec<u8>, seconds: i64, micros: Option<i64>) {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
-    let sign = if year < 0 { "-" } else { "" };
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    append(out, format_args!("\"{sign}{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}", year.abs()));
+    if (0..10_000).contains(&year) {
+        let mut text = *b"\"0000-00-00T00:00:00";
+        let parts = [year / 100, year % 100, month, day, hour, minute, second];
+        for (at, part) in [1, 3, 6, 9, 12, 15, 18].into_iter().zip(parts) {
+            text[at..at + 2].copy_from_slice(&two_digits(part));
+        }
+        out.extend_from_slice(&text);
+    } else {
+        let sign = if year < 0 { "-" } else { "" };
+        append(out, format_args!("\"{sign}{:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}", year.abs()));
+    }
     if let Some(micros) = micros {
         append(out, format_args!(".{micros:06}"));
     }
     out.extend_from_slice(b"Z\"");
+}
+
+/// Returns the digits of a number below 100.
+fn two_digits(number: i64) -> [u8; 2] {
+    let digit = |number: i64| b'0' + u8::try_from(number.rem_euclid(10)).unwrap_or(0);
+    [digit(number / 10), digit(number)]
 }
 
 /// Returns the date of a number of days since 1970, in the Gregorian calendar (Howard Hinnant's `civil_from_days`).
@@ -248,7 +259,12 @@ mod tests {
         assert_eq!(at(1_732_436_483, None), "\"2024-11-24T08:21:23Z\"");
         assert_eq!(at(-62_135_596_799, Some(42)), "\"0001-01-01T00:00:01.000042Z\"");
         assert_eq!(at(951_782_400, None), "\"2000-02-29T00:00:00Z\"");
+        assert_eq!(at(253_402_300_799, None), "\"9999-12-31T23:59:59Z\"");
+        assert_eq!(at(253_402_300_800, None), "\"10000-01-01T00:00:00Z\"");
+        assert_eq!(at(-62_167_219_201, None), "\"-0001-12-31T23:59:59Z\"");
         let _ = (at(i64::MAX, None), at(i64::MIN, None));
+        let whole = |number| written(|out| integer(out, number));
+        assert_eq!([whole(0), whole(-7), whole(i64::MIN)], ["0", "-7", "-9223372036854775808"]);
         let lasts = |nanos| written(|out| duration(out, nanos));
         assert_eq!([lasts(0), lasts(1500), lasts(-1_500_000)], ["\"0s\"", "\"1.5µs\"", "\"-1.5ms\""]);
         assert_eq!([lasts(3_600_000_000_000), lasts(90_500_000_000)], ["\"1h0m0s\"", "\"1m30.5s\""]);
