@@ -156,6 +156,18 @@ async fn custom_resource_is_defined_migrated_deleted_and_redefined() {
     create_gear(&gears(&client, "v1", Some("shop")), "v1", "c").await;
     notified.expect(["+v1/c"]).await;
 
+    // A default is added to the schemas. The objects get it, without an event of the apiserver.
+    let with_default = |mut version: Value| {
+        version["schema"]["openAPIV3Schema"]["properties"] = json!({ "spec": {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            "properties": { "color": { "type": "string", "default": "red" } },
+        } });
+        version
+    };
+    let versions = [version("v1beta1", true), version("v1", false)].map(with_default);
+    merge(&definitions, GEARS, json!({ "spec": { "versions": versions } })).await;
+    notified.expect(["~v1/a", "~v1/b", "~v1/c"]).await;
+
     // The definition is deleted, and nothing is requested any more.
     definitions.delete(GEARS, &DeleteParams::default()).await.unwrap();
     notified.expect(["-v1/a", "-v1/b", "-v1/c"]).await;
