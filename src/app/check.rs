@@ -38,8 +38,8 @@ pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     ];
     for (table, mut names) in tables {
         names.sort_unstable();
-        if let Some([name, _]) = names.array_windows().find(|[one, other]| one == other) {
-            return Err(StartError::Duplicate { table: table.to_owned(), name: (*name).to_owned() });
+        if let Some(name) = names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]) {
+            return Err(StartError::Duplicate { table: table.to_owned(), name: name.to_owned() });
         }
     }
     for sink in &config.sinks {

@@ -32,6 +32,7 @@ impl Snapshot {
     /// Returns the objects of a partition after `key` by key that have a value at a path. `None` if no index of the path
     /// covers the partition.
     #[doc(hidden)]
+    #[must_use]
     pub fn indexed_after<'s>(
         &'s self,
         id: PartitionId,

@@ -177,6 +177,7 @@ impl<K> IndexReader<K> {
 impl Snapshot {
     /// Returns whether there is an index of a path, over all objects or those of some partition.
     #[doc(hidden)]
+    #[must_use]
     pub fn has_index_of(&self, path: &FieldPath) -> bool {
         let declares = |partition: &Partition| partition.indexes_of(path).next().is_some();
         self.indices.computed_of(path).is_some() || self.partitions().any(|(_, partition)| declares(partition))

@@ -25,6 +25,7 @@ impl Partition {
 
     /// Returns all objects including staged changes, by key.
     #[cfg(any(test, feature = "testing"))]
+    #[must_use]
     pub fn newest_objects(&self) -> Vec<Arc<StoredObject>> {
         let mut all: std::collections::BTreeMap<_, _> =
             self.iter().map(|it| (it.key().clone(), Arc::clone(it))).collect();

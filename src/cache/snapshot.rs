@@ -301,6 +301,7 @@ impl Snapshot {
 
     /// Returns the partitions of a cluster, in the order they were opened.
     #[doc(hidden)]
+    #[must_use]
     pub fn partitions_of(&self, cluster: &ClusterName) -> &[PartitionId] {
         self.clusters.get(cluster).map_or(&[], |ids| ids)
     }

@@ -13,10 +13,12 @@ use informer_hub_types::{
     Notification, Object, ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid,
 };
 
+#[must_use]
 pub fn object(namespace: &str, name: &str, uid: &str, version: u64) -> StoredObject {
     object_with(namespace, name, uid, version, &[], &[])
 }
 
+#[must_use]
 pub fn object_with(
     namespace: &str,
     name: &str,
@@ -40,10 +42,12 @@ pub fn delta(kind: DeltaKind, object: StoredObject) -> Delta {
     Delta { kind, object: Arc::new(object) }
 }
 
+#[must_use]
 pub fn pods() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
+#[must_use]
 pub fn origin(cluster: &str) -> Arc<Origin> {
     Arc::new(Origin {
         cluster: ClusterName::new(cluster).unwrap(),
@@ -56,6 +60,7 @@ pub fn origin(cluster: &str) -> Arc<Origin> {
 /// Parses one step of a reflector. `+a@1`, `~a@2` and `-a@3` are the watch events ADDED, MODIFIED and DELETED. `*a@4`
 /// is a listed object, `=a@4` a resync. `[` starts a list, `&a` lists `a` without an object that could be decoded, `]9`
 /// ends it. The UID is `u`, or `v` in `+a:v@1`.
+#[must_use]
 pub fn change(text: &str) -> Change {
     let (sign, rest) = text.split_at(1);
     let kind = match sign {
@@ -89,6 +94,7 @@ pub fn push_all(fifo: &mut DeltaFifo, script: &str) {
 
 /// Formats the deltas of each key as a line, in the notation of [`change`]; a list end with its kept names, e.g. `]9 a
 /// b`.
+#[must_use]
 pub fn popped_lines(batch: &[Popped]) -> Vec<String> {
     let line = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.iter().map(delta_text).collect::<Vec<_>>().join(" "),
@@ -122,12 +128,20 @@ pub struct Informer {
     pub id: PartitionId,
 }
 
+impl Default for Informer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Informer {
+    #[must_use]
     pub fn new() -> Self {
         Self::with_limit(usize::MAX)
     }
 
     /// Creates an informer whose queue has a limit in bytes.
+    #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         let mut store = Store::new(pods());
         let id = store.open(origin("c"), InformerHealth::new(), Vec::new());
@@ -159,16 +173,19 @@ impl Informer {
         *self = Self { controller: Controller::new(store, id, DeltaFifo::new(usize::MAX)), id };
     }
 
+    #[must_use]
     pub fn partition(&self) -> Partition {
         self.controller.partition().expect("it stays open")
     }
 
     /// Returns the visible objects, e.g. `a@1 b@2`.
+    #[must_use]
     pub fn contents(&self) -> String {
         contents_of(self.partition().iter())
     }
 
     /// As [`Self::contents`], including staged changes.
+    #[must_use]
     pub fn newest_contents(&self) -> String {
         contents_of(self.partition().newest_objects().iter())
     }
@@ -180,6 +197,7 @@ fn contents_of<'o>(objects: impl Iterator<Item = &'o Arc<StoredObject>>) -> Stri
 }
 
 /// Formats notifications in the notation of [`lines`], initial ones as `!a@1`.
+#[must_use]
 pub fn notification_lines(notifications: &[Notification]) -> Vec<String> {
     let text = |object: &Object| format!("{}@{}", object.name(), object.resource_version());
     notifications
@@ -197,6 +215,7 @@ pub fn notification_lines(notifications: &[Notification]) -> Vec<String> {
 }
 
 /// Formats changes, e.g. `+a@1`, `a@1>2`, `-a@2`, `†a@2` (tombstone), `=a@2` (resync), `synced`.
+#[must_use]
 pub fn lines(applied: &[Applied]) -> Vec<String> {
     let version = |object: &StoredObject| object.resource_version().to_string();
     applied

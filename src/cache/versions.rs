@@ -49,6 +49,7 @@ impl Snapshot {
 
     /// Returns the versions of a cluster that are saved with its objects.
     #[doc(hidden)]
+    #[must_use]
     pub fn cluster_versions(&self, cluster: &ClusterName) -> ClusterVersions {
         self.cluster_marks(cluster).versions()
     }

@@ -20,6 +20,7 @@ pub type KeyRanges = Arc<[ObjectKey]>;
 impl Partition {
     /// Returns the ranges of the visible objects; `None` if all are.
     #[doc(hidden)]
+    #[must_use]
     pub fn visible_ranges(&self, visible: &Visible) -> Option<KeyRanges> {
         let of = |namespace: &SmolStr| ObjectKey::new(namespace, "");
         let mut ranges: Vec<_> = match visible {
@@ -37,12 +38,14 @@ impl Partition {
 
     /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
     #[doc(hidden)]
+    #[must_use]
     pub fn namespaces(&self) -> &[SmolStr] {
         self.objects.namespaces()
     }
 
     /// Returns the number of objects in some ranges, without visiting them.
     #[doc(hidden)]
+    #[must_use]
     pub fn len_in(&self, ranges: &[ObjectKey]) -> usize {
         let len = |range: &ObjectKey| self.objects.len_between(Bound::Included(range), end_of(range).as_ref());
         ranges.iter().map(len).sum()
@@ -51,6 +54,7 @@ impl Partition {
 
 /// Returns whether a key is in one of some ranges.
 #[doc(hidden)]
+#[must_use]
 pub fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
     let next = ranges.partition_point(|range| range <= key);
     next.checked_sub(1).is_some_and(|at| key.as_str().starts_with(ranges[at].as_str()))

@@ -76,7 +76,9 @@ impl Fleet for TestFleet {
     fn clusters(&self) -> Vec<ClusterInfo> {
         let mut clusters = self.clusters.clone();
         if self.is_down.load(Relaxed) {
-            clusters.iter_mut().for_each(|cluster| (cluster.version, cluster.is_reachable) = (None, false));
+            for cluster in &mut clusters {
+                (cluster.version, cluster.is_reachable) = (None, false);
+            }
         }
         clusters
     }

@@ -239,6 +239,7 @@ impl Query {
 
     /// Returns whether the objects of an informer may be in the answer.
     #[doc(hidden)]
+    #[must_use]
     pub fn selects(&self, origin: &Origin) -> bool {
         self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
@@ -258,6 +259,7 @@ impl Query {
     /// Sets the number of objects per piece.
     #[cfg(test)]
     #[doc(hidden)]
+    #[must_use]
     pub fn in_pieces(mut self, objects: usize) -> Self {
         self.piece = NonZeroUsize::new(objects);
         self
