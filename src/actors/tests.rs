@@ -13,4 +13,20 @@ mod supervision;
 #[cfg(target_os = "linux")]
 mod thread_pools;
 
+use crate::actors::cache::messages::OpenPartition;
+use crate::cache::DeclaredIndex;
+use crate::cache::testing::origin;
+use informer_hub_types::InformerHealth;
+
 pub(in crate::actors) use crash::{Crash, CrashIn, Victim};
+
+/// Returns the request to open the partition of a new informer with declared indices.
+fn partition_of<const N: usize>(indexes: [&str; N]) -> OpenPartition {
+    OpenPartition {
+        origin: origin("c"),
+        health: InformerHealth::new(),
+        indexes: indexes.into_iter().map(DeclaredIndex::from).collect(),
+        settings: 0,
+        converted_by: None,
+    }
+}

@@ -452,8 +452,7 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
 #[cfg(test)]
 impl DeltaFifo {
     /// Asserts the invariants of the module's documentation.
-    #[doc(hidden)]
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         let keys: Vec<_> = self
             .queue
             .iter()

@@ -105,8 +105,7 @@ impl Partition {
 
     /// Returns whether the partition stores new objects without bodies. Older bodies may still be there.
     #[must_use]
-    #[doc(hidden)]
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.bare
     }
 
@@ -177,8 +176,7 @@ impl Partition {
     /// Returns whether the partition's informer declares an index. Computed indices belong to the store: see
     /// [`Snapshot::has_index`].
     #[must_use]
-    #[doc(hidden)]
-    pub fn declares(&self, index: &str) -> bool {
+    pub(crate) fn declares(&self, index: &str) -> bool {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
@@ -351,8 +349,7 @@ impl Snapshot {
     /// Returns whether an index covers a partition: its informer declares it, or it is computed, which covers every
     /// object.
     #[must_use]
-    #[doc(hidden)]
-    pub fn has_index(&self, partition: &Partition, index: &str) -> bool {
+    pub(crate) fn has_index(&self, partition: &Partition, index: &str) -> bool {
         self.indices.is_computed(index) || partition.declares(index)
     }
 

@@ -8,13 +8,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::actors::cache::messages::{AddIndexers, Apply, Ask, OpenPartition, OpenedPartition, RemoveIndexer};
+use crate::actors::cache::messages::{AddIndexers, Apply, Ask, OpenedPartition, RemoveIndexer};
 use crate::actors::tests::fleet::PATIENCE;
-use crate::actors::tests::{Crash, Victim};
+use crate::actors::tests::{Crash, Victim, partition_of};
 use crate::actors::{CacheActor, Env, ThreadPools, Tuning};
-use crate::cache::testing::{delta, object_with, origin, pods};
+use crate::cache::testing::{delta, object_with, pods};
 use crate::cache::{AddIndexersError, DeltaFifo, IndexFn, Indexers, Query, QueryError};
-use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, View};
+use informer_hub_types::{Change, DeltaKind, Threads, View};
 
 /// Runs a test on a cache whose runtime for long work has ended.
 fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
@@ -31,14 +31,7 @@ fn with_a_cache_without_threads(test: impl AsyncFnOnce(Addr<CacheActor>)) {
 fn index_query_with_many_matches_does_not_run_in_the_cache_actor() {
     // Long work fails with `Stopped`; work that the cache does itself succeeds.
     with_a_cache_without_threads(async |cache| {
-        let open = OpenPartition {
-            origin: origin("c"),
-            health: InformerHealth::new(),
-            indexes: ["by-node".into(), "by-app".into()].into(),
-            settings: 0,
-            converted_by: None,
-        };
-        let opened = cache.send(open).await.unwrap();
+        let opened = cache.send(partition_of(["by-node", "by-app"])).await.unwrap();
         let mut fifo = DeltaFifo::new(usize::MAX);
         for number in 0..1_001 {
             let app = if number == 0 { "one" } else { "other" };
@@ -104,14 +97,7 @@ fn with_a_cache<F: Future<Output = ()>>(test: impl FnOnce(Env, Addr<CacheActor>,
         let arbiter = Arbiter::new();
         let env = Env::new(ThreadPools::of(&handle), vec![arbiter.handle()], Tuning::default());
         let cache = env.caches.of(&pods(), &View::default());
-        let open = OpenPartition {
-            origin: origin("c"),
-            health: InformerHealth::new(),
-            indexes: Arc::default(),
-            settings: 0,
-            converted_by: None,
-        };
-        let opened = cache.send(open).await.unwrap();
+        let opened = cache.send(partition_of([])).await.unwrap();
         put(&cache, &opened, 0..10, 1).await;
         test(env, cache, opened).await;
         arbiter.stop();

@@ -8,13 +8,14 @@ use parking_lot::{Condvar, Mutex};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use crate::actors::cache::messages::{Apply, Ask, OpenPartition, OpenedPartition};
+use crate::actors::cache::messages::{Apply, Ask, OpenedPartition};
 use crate::actors::runtime::capacity::SCANS_WAITING;
 use crate::actors::tests::fleet::PATIENCE;
+use crate::actors::tests::partition_of;
 use crate::actors::{CacheActor, Env, ThreadPools, Tuning};
-use crate::cache::testing::{delta, object_with, origin, pods};
+use crate::cache::testing::{delta, object_with, pods};
 use crate::cache::{Answer, Bounds, DeltaFifo, OWNER_INDEX, PinnedSnapshots, Query, QueryError};
-use informer_hub_types::{Change, DeltaKind, InformerHealth, Threads, Uid, View};
+use informer_hub_types::{Change, DeltaKind, Threads, Uid, View};
 
 /// Occupies the only blocking thread until opened.
 #[derive(Clone, Default)]
@@ -69,14 +70,7 @@ fn with_a_busy_cache<F: Future<Output = ()>>(run: impl FnOnce(TestCache) -> F) {
         let pools = ThreadPools { readers: handle.clone(), ..others };
         let env = Env::new(pools, vec![Arbiter::current()], tuning);
         let cache = env.caches.of(&pods(), &View::default());
-        let open = OpenPartition {
-            origin: origin("c"),
-            health: InformerHealth::new(),
-            indexes: Arc::default(),
-            settings: 0,
-            converted_by: None,
-        };
-        let opened = cache.send(open).await.unwrap();
+        let opened = cache.send(partition_of([])).await.unwrap();
         let test = TestCache { cache, opened, gate: gate.clone() };
         test.put(0..2_000, 1).await;
         let closed = gate.clone();

@@ -258,9 +258,7 @@ impl Query {
 
     /// Sets the number of objects per piece.
     #[cfg(test)]
-    #[doc(hidden)]
-    #[must_use]
-    pub fn in_pieces(mut self, objects: usize) -> Self {
+    pub(crate) fn in_pieces(mut self, objects: usize) -> Self {
         self.piece = NonZeroUsize::new(objects);
         self
     }

@@ -32,7 +32,7 @@ pub(super) enum WatchedNames {
 pub(super) enum NameChange {
     /// All names, each with `metadata.generation`, or zero.
     All(BTreeMap<SmolStr, u64>),
-    /// An object was added or modified, with the same.
+    /// An object was added or modified; its name and generation.
     Added(SmolStr, u64),
     /// An object was deleted.
     Removed(SmolStr),
