@@ -261,13 +261,20 @@ mod tests {
         token(input, 0).is_ok_and(|(byte, _)| byte == b'-' || byte.is_ascii_digit())
     }
 
+    /// Returns whether the byte at `at` is one of a `\u` escape that the end of the input cuts off. serde_json reports
+    /// such an input as incomplete, whatever the bytes behind the `\u` are.
+    fn is_in_cut_escape(input: &[u8], at: usize) -> bool {
+        (input.len().saturating_sub(3)..=at).any(|digits| input[..digits].ends_with(br"\u"))
+    }
+
     fn agrees(input: &[u8]) {
         let text = String::from_utf8_lossy(input);
         match (value(input, 0), oracle(input)) {
             (Ok(end), Ok(expected)) => assert_eq!(end, expected, "{text}"),
             (Err(at), Err(eof)) => {
                 assert!(at <= input.len(), "{text}");
-                assert!(!eof || at == input.len(), "{text}: serde_json waits for more, and this stops at {at}");
+                let same = !eof || at == input.len() || is_in_cut_escape(input, at);
+                assert!(same, "{text}: serde_json waits for more, and this stops at {at}");
             }
             (Ok(_), Err(_)) if is_number(input) => {}
             (mine, theirs) => panic!("{text}: {mine:?} where serde_json says {theirs:?}"),
@@ -294,12 +301,14 @@ mod tests {
             ("[1}", 2),
             (r#""\u00"#, 5),
             (r#""\u00x""#, 5),
+            (r#""\u"]}"#, 3),
             (r#""\x""#, 2),
             ("\"a\nb\"", 2),
             ("\"1234567\u{1}9\"", 8),
             ("]", 0),
         ] {
             assert_eq!(value(text.as_bytes(), 0), Err(at), "{text}");
+            agrees(text.as_bytes());
         }
     }
 
