@@ -1,6 +1,6 @@
 //! The configuration: read from a TOML file by [`Config::from_file`], or built as a value.
 
-pub use informer_hub_config::fleet::{Conflict, Holder, Problem};
+pub use informer_hub_config::inventory::{Conflict, Holder, Problem};
 pub use informer_hub_config::{
     AccessReviewConfig, AuditConfig, AuditLevel, AuditOutputConfig, AuditRuleConfig, AuthConfig, AuthorizationConfig,
     BatchConfig, BodyConfig, ByteSize, ClientCertConfig, ClusterAccess, ClusterConfig, ClusterSourceConfig,

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 
 use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::store::Checkpoints;
-use crate::actors::memory::budget::Budget;
+use crate::actors::memory::members::Budget;
 use crate::actors::runtime::capacity::Tuning;
 use crate::actors::runtime::supervision::ActorCount;
 use crate::actors::runtime::thread_pools::ThreadPools;

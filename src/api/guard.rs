@@ -7,8 +7,8 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 
-use super::access::{Access, Credentials, ReaderSettings, TokenError, TokenFrom};
 use super::audit::Auditor;
+use super::authentication::{Access, Credentials, ReaderSettings, TokenError, TokenFrom};
 use super::hosts::Hosts;
 use super::tls::{TlsError, TlsFiles};
 use informer_hub_access::ReviewTokens;

@@ -8,7 +8,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde_json::json;
 
-use super::answer::{JSON, error_response, status_response};
+use super::error_answer::{JSON, error_response, status_response};
 use super::openapi;
 use informer_hub_kubeapi::{Reason, Status};
 use informer_hub_types::{MAX_QUOTED, shortened};

@@ -10,8 +10,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use super::access::MayRead;
-use super::answer::error_response;
+use super::authentication::MayRead;
+use super::error_answer::error_response;
 use super::rights::reader_of;
 use informer_hub_telemetry::metrics::{Format, Scraper};
 

@@ -1,4 +1,4 @@
-//! HTTP API for operators: probes, status, metrics, reloads, dead letters.
+//! The HTTP port: the Kubernetes API of the cached clusters, `/v1` for queries, events and operators, probes, metrics.
 //!
 //! [`Guard`] authenticates requests and limits their cost; handlers run only for allowed requests.
 
@@ -19,11 +19,12 @@ use tokio::net::TcpListener;
 use informer_hub_telemetry::metrics::Scraper;
 use informer_hub_types::printable;
 
-mod access;
-mod answer;
 mod audit;
+mod authentication;
 mod connection_slots;
+mod connections;
 mod dead_letters;
+mod error_answer;
 mod events;
 mod extensions;
 mod guard;
@@ -37,19 +38,18 @@ mod openapi;
 mod query;
 mod reload;
 mod rights;
-mod serve;
 #[cfg(test)]
 mod tests;
 mod tls;
 mod usage;
 mod v1;
 
-pub use access::{
+pub use audit::Auditor;
+pub use authentication::{
     Access, IdentityFrom, OidcSource, PreparedReaders, ReadSecret, ReaderEntry, ReaderSettings, TokenError, TokenFrom,
 };
-use answer::error_response;
-pub use audit::Auditor;
 pub use dead_letters::{AskLetters, LetterResult};
+use error_answer::error_response;
 pub use guard::{Guard, GuardError, Limits, Protection};
 pub use kubernetes::{
     CacheInfo, ClusterInfo, FetchError, FindFleet, Fleet, ReadApi, ReadApiOptions, ReadCounts, ReaderInUse,
@@ -121,7 +121,7 @@ pub async fn serve(
     services: Services,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    serve::serve(listener, router(services), guard, stop).await;
+    connections::serve(listener, router(services), guard, stop).await;
 }
 
 /// Returns the routes of all services.

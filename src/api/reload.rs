@@ -10,7 +10,7 @@ use axum::routing::post;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::{DEADLINE, answer};
+use super::{DEADLINE, error_answer};
 
 /// Result of a reload: the changes, or an error text.
 pub type Reloaded = Result<Value, String>;
@@ -25,11 +25,11 @@ pub(super) fn routes(ask: AskReload) -> Router {
 async fn reload(State(ask): State<AskReload>) -> Response {
     match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Some(Ok(changes))) => Json(changes).into_response(),
-        Ok(Some(Err(problem))) => answer::error_response(StatusCode::UNPROCESSABLE_ENTITY, problem),
-        Ok(None) => answer::error_response(StatusCode::CONFLICT, "there is no configuration file to reload"),
+        Ok(Some(Err(problem))) => error_answer::error_response(StatusCode::UNPROCESSABLE_ENTITY, problem),
+        Ok(None) => error_answer::error_response(StatusCode::CONFLICT, "there is no configuration file to reload"),
         Err(_) => {
             let problem = format!("the reload takes longer than {DEADLINE:?} and continues; /v1/status has the result");
-            answer::error_response(StatusCode::GATEWAY_TIMEOUT, problem)
+            error_answer::error_response(StatusCode::GATEWAY_TIMEOUT, problem)
         }
     }
 }

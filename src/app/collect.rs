@@ -13,8 +13,9 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use super::fleet_status::{FleetCluster, FleetStatus};
 use super::host::host_name;
+use crate::actors::messages::RegistryError;
 use crate::actors::messages::{AddCluster, RemoveCluster, ReviewClusterInformers, SetClusterLabels};
-use crate::actors::{Env, RegistryActor, RegistryError};
+use crate::actors::{Env, RegistryActor};
 use informer_hub_config::{FleetConfig, FleetRole, NEW_LOG};
 use informer_hub_roles::{
     Backend, Collector, CollectorParams, CollectorStatus, ConnectorWrap, Credentials, FixedLimits, Host, NatsBackend,

@@ -2,7 +2,8 @@
 
 use actix::MailboxError;
 
-use crate::actors::{RegistryError, SystemError};
+use crate::actors::SystemError;
+use crate::actors::messages::RegistryError;
 use crate::state::StateError;
 use informer_hub_journal::JournalError;
 

@@ -11,8 +11,8 @@ use kube::Resource;
 use serde::Serialize;
 
 use super::exporter::MetricsExporter;
+use super::journal_readers::RunningSink;
 use super::metrics::Metrics;
-use super::readers::RunningSink;
 use super::reload::{Reloader, RunningHub};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
@@ -116,7 +116,8 @@ impl Hub {
         while sources.is_waiting() {
             if !matches!(tokio::time::timeout(left(), changed.changed()).await, Ok(Ok(()))) {
                 let waiting = sources.status().into_iter().filter(|source| source.state == ClusterSourceState::Waiting);
-                let waiting = waiting.map(|source| format!("cluster_sources.{}: has not reported yet", source.name));
+                let waiting =
+                    waiting.map(|source| format!("cluster source {} has not reported its clusters yet", source.name));
                 return Err(NotSynced { waited: timeout, waiting: waiting.collect() });
             }
         }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::service;
+use super::port_protection;
 use crate::api;
 use informer_hub_config::{Config, ConfigErrors, Probes, WrongKubeconfig};
 use informer_hub_sink::webhook::{
@@ -67,7 +67,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
         check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
     };
     probes.server_tls =
-        |tls| api::check_tls(&service::tls_files(tls)).map_err(|error| (error.key(), error.to_string()));
+        |tls| api::check_tls(&port_protection::tls_files(tls)).map_err(|error| (error.key(), error.to_string()));
     probes.token = |text| informer_hub_access::check_token(text).map_err(|error| error.to_string());
     probes.template =
         |text, content_type| Template::compile(text, content_type).map(drop).map_err(|error| error.to_string());

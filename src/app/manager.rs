@@ -79,7 +79,7 @@ fn notify_service_manager(words: &[NotifyState<'_>]) {
     static WARNING: Once = Once::new();
     if let Err(error) = sd_notify::notify(words) {
         WARNING.call_once(|| {
-            tracing::warn!(%error, "cannot notify the service manager: its socket refuses the message");
+            tracing::warn!(%error, "cannot notify the service manager (systemd)");
         });
     }
 }

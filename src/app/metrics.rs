@@ -14,7 +14,7 @@ use super::credentials::{CredentialWatch, Owner, Summary};
 use super::election::{ElectionStatus, Role};
 use super::elections::ElectionSet;
 use super::fleet_status::{FleetStatus, SharedFleetStatus};
-use super::readers::RunningSinks;
+use super::journal_readers::RunningSinks;
 use super::reload::ReloadStatus;
 use super::sources::{ClusterSourceState, ClusterSourceStatus, Sources};
 use crate::actors::{ClusterSeen, ClusterState, FleetView, ListenerSeen, StateStatus};

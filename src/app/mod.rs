@@ -13,6 +13,7 @@ mod delivered;
 mod deliverers;
 mod durable;
 mod election;
+mod election_lifecycle;
 mod elections;
 mod error;
 mod exporter;
@@ -21,6 +22,7 @@ mod fetch;
 mod fleet_status;
 mod host;
 mod hub;
+mod journal_readers;
 mod lease_store;
 #[cfg(feature = "cli")]
 mod load;
@@ -30,23 +32,21 @@ mod metrics;
 #[cfg(feature = "cli")]
 mod port;
 #[cfg(feature = "cli")]
+mod port_protection;
+#[cfg(feature = "cli")]
 mod read_api;
 #[cfg(feature = "cli")]
 mod reader_status;
-mod readers;
 mod ready;
 mod reconciler;
 mod reload;
-mod replica;
 mod report;
 #[cfg(feature = "cli")]
 mod reviews;
 #[cfg(feature = "cli")]
 mod run;
 #[cfg(feature = "fleet")]
-mod serve;
-#[cfg(feature = "cli")]
-mod service;
+mod serving_replica;
 mod sinks;
 mod sources;
 mod start;
@@ -75,6 +75,8 @@ pub use hub::{Hub, MemoryLimitError, ShutdownReport};
 pub use load::{ConfigSource, load};
 #[cfg(feature = "cli")]
 pub(crate) use port::Port;
+#[cfg(feature = "cli")]
+pub(crate) use port_protection::{check_issuer, protection};
 #[cfg(all(feature = "cli", feature = "internals"))]
 pub use read_api::LocalReadApi;
 #[cfg(feature = "cli")]
@@ -84,9 +86,7 @@ pub use report::{HubReport, Reporter, SinkReport};
 #[cfg(feature = "cli")]
 pub use run::{Ended, run};
 #[cfg(feature = "fleet")]
-pub use serve::Serve;
-#[cfg(feature = "cli")]
-pub(crate) use service::{check_issuer, protection};
+pub use serving_replica::Serve;
 pub use sources::{ClusterSourceState, ClusterSourceStatus};
 pub(crate) use sources::{WatchedResource, management_cluster, read_folder, read_objects, watched_resources};
 pub use start::HubBuilder;

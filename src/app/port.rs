@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 
 use super::hub::Hub;
 use super::metrics::Metrics;
+use super::port_protection::readers;
 use super::read_api::{StartedFleet, end_reads, history_limits, read_api};
 use super::reader_status::reader_status;
 use super::report::{HubReport, Reporter};
 use super::reviews::ClusterReviews;
-use super::service::readers;
 use super::sources::ClusterSourceState;
 use super::start::HubBuilder;
 use crate::api::{

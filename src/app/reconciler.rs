@@ -13,7 +13,7 @@ use futures::future::join_all;
 
 use super::delivered::{acknowledged, keep_unread};
 use super::elections::{ElectionSet, Group};
-use super::readers::RunningSinks;
+use super::journal_readers::RunningSinks;
 use crate::actors::messages::FindSubscription;
 use crate::actors::sinks::sink::Sink;
 use crate::actors::{AcceptedVersions, Env, RegistryActor, Subscription, SubscriptionId};

@@ -16,10 +16,10 @@ use super::hub::{Hub, ShutdownReport};
 use super::load::ConfigSource;
 use super::manager;
 use super::port::Port;
+use super::port_protection;
 use super::read_api::StartedFleet;
 use super::ready::watch_first_lists;
 use super::report::HubReport;
-use super::service;
 use crate::api::{self, AskReload, Guard, Protection};
 use informer_hub_config::Config;
 use informer_hub_telemetry::metrics::Export;
@@ -58,8 +58,8 @@ pub async fn run(
     progress: impl FnMut(&HubReport) + Send + 'static,
 ) -> anyhow::Result<Ended> {
     let fleet = StartedFleet::default();
-    let audit = service::auditor(&config)?;
-    let protection = Protection { audit, ..service::protection(&config, &fleet) };
+    let audit = port_protection::auditor(&config)?;
+    let protection = Protection { audit, ..port_protection::protection(&config, &fleet) };
     let guard = Guard::new(protection).context("cannot start the hub")?;
     let listener = api::bind(config.hub.listen).await?;
     let address = listener.local_addr().context("cannot read the address of the port")?;

@@ -16,10 +16,10 @@ use super::election::Election;
 use super::elections::{ElectionSet, Elections};
 use super::error::StartError;
 use super::hub::Hub;
-use super::readers::{Reader, RunningSinks};
+use super::journal_readers::{Reader, RunningSinks};
 use super::reload::{Dials, RunningHub};
 #[cfg(feature = "fleet")]
-use super::serve::{Serve, Serving};
+use super::serving_replica::{Serve, Serving};
 use super::sources::Sources;
 use super::state::{LoadedState, OpenState};
 use crate::actors::messages::{EnableCheckpoints, InformerFor, ResourceRequest, SetMemoryLimit, Start};

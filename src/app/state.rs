@@ -15,8 +15,8 @@ use crate::actors::messages::InformerFor;
 use crate::actors::{CheckpointStore, DeliveredVersions, Env, RestorePlan, StateStatus};
 use crate::cache::{Partition, PartitionId, Snapshot};
 use crate::state::caches::{self, Loaded, LoadedCache};
-use crate::state::fleet::{self, SourcedCluster};
 use crate::state::short_names::{self, ShortNames};
+use crate::state::sourced_clusters::{self, SourcedCluster};
 use crate::state::{StateDir, StateError};
 use informer_hub_codec::Decoded;
 use informer_hub_codec::Decoder;
@@ -46,9 +46,9 @@ impl OpenState {
             let dir = StateDir::open(disk, &root)?;
             for name in dir.unwanted(readers.iter().map(String::as_str))? {
                 tracing::warn!(
-                    reader = name,
-                    "the state directory has the journal of a sink or subscriber that is not configured: its events are \
-                                             not delivered; `informer-hub state prune` deletes it while no hub runs"
+                    name,
+                    "the state directory has the journal of a sink or subscriber that is not configured; its events are \
+                                             not delivered. To delete it, stop the hub and run `informer-hub state prune`"
                 );
             }
             Ok::<_, StateError>(Self(Arc::new(dir)))
@@ -75,7 +75,7 @@ impl OpenState {
     pub(super) async fn read_sourced_clusters(&self, threads: &Threads) -> Vec<SourcedCluster> {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
-        let reading = threads.spawn_blocking(move || fleet::read(&*disk, &file));
+        let reading = threads.spawn_blocking(move || sourced_clusters::read(&*disk, &file));
         match reading.await {
             Ok(Ok(clusters)) => clusters,
             Ok(Err(error)) => {
@@ -91,12 +91,12 @@ impl OpenState {
     pub(super) async fn write_sourced_clusters(&self, clusters: Vec<SourcedCluster>, threads: &Threads) -> bool {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
-        let writing = threads.spawn_blocking(move || fleet::write(&*disk, &file, clusters));
+        let writing = threads.spawn_blocking(move || sourced_clusters::write(&*disk, &file, clusters));
         match writing.await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "cannot save the clusters of cluster sources; a restart may list some again");
+                tracing::error!(%file, %error, "cannot save the clusters that cluster sources have found; after a restart, the hub may list the objects of some again");
                 false
             }
             Err(_) => false,
@@ -106,10 +106,10 @@ impl OpenState {
     /// Writes the clusters of sources again if the file was deleted. Blocks.
     pub(super) fn rewrite_sourced_clusters(&self, clusters: Vec<SourcedCluster>) {
         let file = self.0.fleet();
-        match fleet::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
+        match sourced_clusters::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
             Ok(false) => {}
             Ok(true) => {
-                tracing::error!(file = %file.display(), "the saved clusters of cluster sources were deleted while the hub runs; writing the file again");
+                tracing::error!(file = %file.display(), "the file with the clusters of cluster sources was deleted while the hub was running; wrote it again");
             }
             // The checkpoint of the caches logs the same fault as an error, once.
             Err(error) => {

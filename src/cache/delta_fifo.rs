@@ -6,8 +6,9 @@
 //!   does since 1.36. A list after the first one is published in one step.
 //! - *One place per key.* client-go's `RealFIFO` keeps the watch order between objects too. Here all deltas of a key
 //!   are popped together, because merging them bounds the queue.
-//! - *It is bounded.* Up to half of the byte limit every delta is kept. Above that, deltas of one key merge into the
-//!   newest state. Above the limit, [`DeltaFifo::is_full`] makes the caller wait.
+//! - *It is bounded.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas
+//!   are kept up to half of the byte limit; above that, those of one key merge into the newest state. Above the limit,
+//!   [`DeltaFifo::is_full`] makes the caller wait. The store drops old versions, a listener's queue repeated batches.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
 //! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. Keys are
 //!   queued by their first change, so a later change of one may be popped before an earlier one of another. The

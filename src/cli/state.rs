@@ -10,7 +10,7 @@ use comfy_table::{Cell, Table};
 
 use super::print::{Format, answer, number, say, table};
 use crate::state::caches::CacheReport;
-use crate::state::fleet::SourcedCluster;
+use crate::state::sourced_clusters::SourcedCluster;
 use crate::state::{self, Access, ReaderReport, StateDir, StateReport};
 use informer_hub_disk::RealDisk;
 use informer_hub_journal::inspect::JournalReport;

@@ -2,7 +2,7 @@
 
 use informer_hub_types::{ApiResource, Gvr};
 
-/// Returns the resource of CRDs. Only names are read, so any served version will do.
+/// Returns the resource of CRDs. Only names and generations are read, so any served version will do.
 #[must_use]
 pub fn definitions() -> ApiResource {
     signal("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")

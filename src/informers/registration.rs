@@ -97,8 +97,8 @@ impl HandlerRegistration {
 
     /// Returns whether the informer has synced in every cluster and the handler has returned from each initial object.
     ///
-    /// Without clusters, it has synced once the informer has been started. A call that panicked counts as returned: it is lost and counted. client-go's handler never syncs then. A removed
-    /// handler has not synced.
+    /// Without clusters, it has synced once the informer has been started. A call that panicked counts as returned: it is
+    /// lost and counted. client-go's handler never syncs then. A removed handler has not synced.
     ///
     /// # Errors
     /// If the hub has ended.

@@ -14,11 +14,11 @@
 pub mod caches;
 mod dir;
 mod error;
-pub mod fleet;
 mod lock;
 mod locked_dir;
 mod report;
 pub mod short_names;
+pub mod sourced_clusters;
 
 pub use dir::{Access, StateDir};
 pub use error::StateError;

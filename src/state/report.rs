@@ -3,8 +3,8 @@
 use super::caches::{self, CacheReport};
 use super::dir::{Access, StateDir};
 use super::error::StateError;
-use super::fleet::{self, FleetReport};
 use super::short_names;
+use super::sourced_clusters::{self, FleetReport};
 use informer_hub_journal::JournalError;
 use informer_hub_journal::inspect::{self, JournalReport};
 
@@ -85,7 +85,7 @@ pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateRe
     let root = state.caches();
     let caches =
         caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
-    let fleet = fleet::inspect(disk, &state.fleet());
+    let fleet = sourced_clusters::inspect(disk, &state.fleet());
     let unread = |error| format!("cannot read the file, resources configured by short names are listed again: {error}");
     let names_damage = short_names::read(disk, &state.names()).err().map(unread);
     Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet, names_damage })

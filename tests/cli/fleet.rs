@@ -9,7 +9,10 @@ async fn fleet_reports_what_it_needs() {
     let dir = Workdir::with(CLUSTERS);
     let outcome = dir.run(&["fleet", "status", "-c", "hub.toml"]).await;
     assert_eq!(outcome.code, 2, "{outcome:?}");
-    assert!(outcome.err.contains("hub.toml has no [fleet]; name the file of a collector"), "{outcome:?}");
+    assert!(
+        outcome.err.contains("hub.toml has no table [fleet]; give the configuration file of a collector"),
+        "{outcome:?}"
+    );
     let outcome = dir.run(&["fleet", "move", "a", "-c", "hub.toml"]).await;
     assert!(outcome.code == 2 && outcome.err.contains("<COLLECTOR"), "{outcome:?}");
     let outcome = dir.run(&["fleet", "move", "a", "hub-0", "--auto", "-c", "hub.toml"]).await;

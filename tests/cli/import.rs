@@ -42,7 +42,7 @@ async fn import_finds_the_kubeconfig_like_kubectl() {
     for (file, text) in [
         ("none", "there is no kubeconfig none; give its FILE"),
         ("other", "no context in other; give the FILE of a kubeconfig, whose contexts `kubectl"),
-        ("broken", "cannot use kubeconfig broken: not a kubeconfig in YAML at line 1 column 11"),
+        ("broken", "cannot use kubeconfig broken: not a valid kubeconfig: error at line 1, column 11"),
         (".", "cannot use kubeconfig .: Is a directory"),
     ] {
         let outcome = dir.run(&["import-kubeconfig", file]).await;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use informer_hub::Query;
+use informer_hub::actors::messages::RegistryError;
 use informer_hub::actors::messages::{
     AddCluster, InformerFor, Release, RemoveCluster, ResourceRequest, Shutdown, Unsubscribe, User, WaitForCacheSync,
 };
-use informer_hub::actors::{ListenerStatus, RegistryError, Subscribe, Subscriber};
+use informer_hub::actors::{ListenerStatus, Subscribe, Subscriber};
 use informer_hub_sim::oracle::{Oracle, Replica};
 use informer_hub_sim::{Churn, Fault, FaultScript, GroundTruth, Rule, SimCluster, SimConfig, Streaming, When, World};
 use informer_hub_source::{Access, KubeConnector};

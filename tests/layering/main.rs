@@ -257,6 +257,7 @@ fn an_import_against_the_layers_is_found_however_it_is_written() {
         "fn f() -> crate::actors::X {}",
         "use super::actors::X;",
         "/* c */ use crate::actors::*;",
+        "    #[rtype(result = \"Option<crate::actors::X>\")]\n    struct S;",
         "const S: &str = \"\\\"\"; const C: char = '\"'; use crate::actors::X; // \"",
     ] {
         let found = imports_of("budget/mod.rs", text);

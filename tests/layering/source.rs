@@ -162,8 +162,14 @@ pub(crate) fn words_before_colons(code: &str) -> impl Iterator<Item = &str> {
 /// The production part of a text, without comments and strings.
 pub(crate) fn code(text: &str) -> String {
     let production: String =
-        text.lines().take_while(|line| !is_test_mark(line)).flat_map(|line| [line, "\n"]).collect();
+        text.lines().take_while(|line| !is_test_mark(line)).flat_map(|line| [message_result(line), "\n"]).collect();
     blanked(&production)
+}
+
+/// Returns the type in a `#[rtype(result = "…")]`, which names paths inside a string; other lines as they are.
+fn message_result(line: &str) -> &str {
+    let inner = line.trim_start().strip_prefix("#[rtype(result = \"");
+    inner.and_then(|inner| inner.strip_suffix("\")]")).unwrap_or(line)
 }
 
 /// A text without its comments and the insides of its strings.

@@ -41,7 +41,7 @@ async fn every_mistake_is_printed_with_its_line() {
     for (key, line, says) in [
         ("hub.shutdown_deadlin:", 3, "did you mean \"shutdown_deadline\""),
         ("clusters.k.context", 9, "it has blue"),
-        ("clusters.b.kubeconfig", 11, "not a kubeconfig in YAML at line 1"),
+        ("clusters.b.kubeconfig", 11, "not a valid kubeconfig: error at line 1"),
         ("clusters.n.kubeconfig", 13, "no such file"),
         ("clusters.s.ca_file", 16, "holds no PEM certificate"),
         ("clusters.s.token.file", 17, "secret is empty"),

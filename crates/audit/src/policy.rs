@@ -38,15 +38,15 @@ impl Pattern {
 pub struct PolicyRule {
     /// Level of the requests that match.
     pub level: Level,
-    /// Names of users.
+    /// Patterns of user names.
     pub readers: Vec<Pattern>,
-    /// Groups of users.
+    /// Patterns of groups of users.
     pub groups: Vec<Pattern>,
-    /// Verbs that the rule matches; empty for all.
+    /// Verbs.
     pub verbs: Vec<SmolStr>,
     /// Resources. A request that is about no resource does not match.
     pub resources: Vec<Exclusion>,
-    /// Paths, without percent-encoding.
+    /// Patterns of paths, without percent-encoding.
     pub paths: Vec<Pattern>,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Lines that wait for the writer. Its lock is never held while the output is written.
+/// Queue of lines that wait for the writer. The queue's lock is never held while the output is written.
 #[derive(Debug)]
 pub(crate) struct Queue {
     limit: usize,
@@ -29,7 +29,7 @@ struct State {
     has_ended: bool,
 }
 
-/// Lines for one call of the output.
+/// Lines that are written to the output in one call.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,

@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::KEPT_CAPACITY;
-use super::conversion::Protobuf;
 use super::error::{SourceError, malformed};
 use super::event::{Skipped, WatchItem};
 use super::paths::Paths;
 use super::projection::Projection;
+use super::protobuf_state::Protobuf;
 use super::scan::{self, Scanned};
 use super::status::{bounded, classify_status};
 use super::transform::Transform;

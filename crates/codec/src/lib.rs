@@ -11,7 +11,6 @@
 //! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
-mod conversion;
 mod decode;
 mod error;
 mod event;
@@ -23,6 +22,7 @@ mod paths;
 mod projection;
 mod protobuf;
 mod protobuf_list;
+mod protobuf_state;
 pub mod scan;
 mod skim;
 mod status;

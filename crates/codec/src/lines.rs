@@ -68,8 +68,9 @@ impl LineSplitter {
             self.skipping = Some(length);
         }
         if self.skipping.is_some() {
-            if length > self.limit.saturating_mul(MAX_SKIPPED_LIMITS) {
-                return Err(malformed(format!("watch: line too long, {length} bytes without a newline")));
+            let longest = self.limit.saturating_mul(MAX_SKIPPED_LIMITS);
+            if length > longest {
+                return Err(malformed(format!("watch: no newline in {length} bytes; a line has at most {longest}")));
             }
             self.skipping = (!ends).then_some(length);
             return Ok(());

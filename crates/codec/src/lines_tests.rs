@@ -59,7 +59,7 @@ fn line_limit_and_skip_limit_are_exact() {
     for pieces in [[x(65), String::new()], [x(60), x(5)], [x(60), x(5) + "\n"]] {
         let pieces: Vec<_> = pieces.iter().map(String::as_bytes).collect();
         let error = lines(&pieces, 16).unwrap_err();
-        assert_eq!(error.message, "watch: line too long, 65 bytes without a newline");
+        assert_eq!(error.message, "watch: no newline in 65 bytes; a line has at most 64");
     }
 }
 

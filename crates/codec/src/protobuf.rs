@@ -1,9 +1,9 @@
 //! Decoder of objects and watch events in Kubernetes protobuf: converts an object to JSON, then decodes that.
 
-use super::conversion::Items;
 use super::decode::{Decoded, Decoder};
 use super::error::{ErrorClass, SourceError, malformed};
 use super::event::{Skipped, WatchItem};
+use super::protobuf_state::Items;
 use super::status::{bounded, classify_status};
 use informer_hub_protobuf::{ConvertError, Envelope, Schema, TypeMeta, WatchEvent};
 use informer_hub_types::{EncodingInUse, JsonReason};

@@ -1,11 +1,11 @@
 //! Splitter of a list body in Kubernetes protobuf into items, without buffering the whole body.
 
 use super::MAX_OBJECT_BYTES;
-use super::conversion::Items;
 use super::decode::{Decoded, Decoder};
 use super::error::{ErrorClass, SourceError, malformed};
 use super::input::Input;
 use super::list::ListStep;
+use super::protobuf_state::Items;
 use informer_hub_protobuf::{ConvertError, Envelope, MAGIC, Reader, Value, varint};
 use informer_hub_types::ResourceVersion;
 
@@ -227,11 +227,11 @@ impl ProtobufListSplitter {
                 let Some((value, used)) = read(used)? else { return Ok(None) };
                 let is_number = tag % 8 == 0;
                 if is_number && number <= 2 {
-                    return Err(malformed("list: a field of another wire type"));
+                    return Err(wrong_type(number));
                 }
                 Ok(Some(Start { number, length: if is_number { 0 } else { value }, used }))
             }
-            1 | 5 if number <= 2 => Err(malformed("list: a field of another wire type")),
+            1 | 5 if number <= 2 => Err(wrong_type(number)),
             1 => fixed(8),
             5 => fixed(4),
             _ => Err(malformed("list: a group or an unknown wire type")),
@@ -276,6 +276,10 @@ impl ListMeta {
         }
         Ok(metadata)
     }
+}
+
+fn wrong_type(number: u64) -> SourceError {
+    malformed(format!("list: field {number} has an unexpected wire type"))
 }
 
 fn invalid(error: &ConvertError) -> SourceError {

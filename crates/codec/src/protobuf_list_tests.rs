@@ -91,7 +91,7 @@ fn something_else_than_a_list_is_malformed() {
     assert_eq!(lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]), "list: a field is longer than the list");
     assert!(lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]).contains("varint"));
     assert_eq!(lies(&[0x13, 0x14]), "list: a group or an unknown wire type");
-    assert_eq!(lies(&[0x10, 1]), "list: a field of another wire type");
+    assert_eq!(lies(&[0x10, 1]), "list: field 2 has an unexpected wire type");
     assert_eq!(lies(&[0x00, 1]), "list: a field number out of range");
 }
 

@@ -110,7 +110,7 @@ pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> Fleet
     }
     let name = table.text("name").unwrap_or_default();
     if !name.is_empty() && !is_name(&name) {
-        table.mistake("name", format!("{name:?} is not a name for a fleet; use 1 to 63 of A-Z a-z 0-9 _ -"));
+        table.mistake("name", format!("{name:?} is not a valid fleet name; use 1 to 63 characters out of A-Z, a-z, 0-9, '_' and '-', the first a letter or a digit"));
     }
     let roles = table.choices("roles", "role", ROLES);
     if roles.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key("roles")) {

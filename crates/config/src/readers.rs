@@ -39,7 +39,7 @@ pub(super) fn readers(table: Table<'_>, clusters: KnownClusters<'_>, issuers: Is
     let mut found: Vec<ReaderConfig> = Vec::new();
     for (name, path, value) in table.entries() {
         if let Err(wrong) = check_name("reader name", &name) {
-            checker.mistake(&path, format!("is not a name for a reader; use {}", wrong.rule));
+            checker.mistake(&path, format!("is not a valid reader name; use {}", wrong.rule));
         }
         let mut table = Table::new(checker, path.clone(), value);
         let identity = identity(&mut table);

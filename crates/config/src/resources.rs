@@ -161,7 +161,7 @@ fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, Field
     for (name, path, value) in indexes.entries() {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.is_empty() || !name.chars().all(legal) {
-            checker.mistake(&path, "is not a name for an index; use A-Z a-z 0-9 - _ .");
+            checker.mistake(&path, "is not a valid index name; use A-Z, a-z, 0-9, '-', '_' and '.'");
         }
         let Some(text) = text(checker, &path, &value) else { continue };
         match text.parse::<FieldPath>() {

@@ -65,7 +65,7 @@ pub(super) fn sinks(
     let mut outputs: Vec<_> = audit.and_then(audit_output).into_iter().collect();
     for (name, path, value) in table.entries() {
         if let Err(wrong) = check_name("sink name", &name) {
-            checker.mistake(&path, format!("is not a name for a sink; use {}", wrong.rule));
+            checker.mistake(&path, format!("is not a valid sink name; use {}", wrong.rule));
         }
         let mut table = Table::new(checker, path.clone(), value);
         let (transport, body) = transport(&mut table);

@@ -322,7 +322,7 @@ pub(super) fn sources(table: Table<'_>) -> Vec<ClusterSourceConfig> {
     let mut found = Vec::new();
     for (name, path, value) in table.entries() {
         if let Err(wrong) = check_name("cluster source", &name) {
-            checker.mistake(&path, format!("is not a name for a source of clusters; use {}", wrong.rule));
+            checker.mistake(&path, format!("is not a valid name of a cluster source; use {}", wrong.rule));
         }
         found.extend(read_source(name, Table::new(checker, path, value)));
     }

@@ -1,4 +1,4 @@
-//! Ownership of a shard.
+//! Entry that says which collector owns a shard. `roles/collect/contender` claims, renews and releases it.
 
 use informer_hub_types::Shard;
 

@@ -33,7 +33,9 @@ pub struct Subjects {
 
 /// Error for an unusable fleet name; the operator's configuration is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("fleet name {0:?} is not valid: 1 to 63 of A-Z a-z 0-9 _ -, starting with a letter or a digit")]
+#[error(
+    "fleet name {0:?} is not valid; use 1 to 63 characters out of A-Z, a-z, 0-9, '_' and '-', the first a letter or a digit"
+)]
 pub struct InvalidFleetName(
     /// The unusable name.
     pub String,

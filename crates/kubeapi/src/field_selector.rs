@@ -1,4 +1,4 @@
-//! `fieldSelector`: conditions on fields, in apimachinery's grammar.
+//! Parser of `fieldSelector`: conditions on fields, in apimachinery's grammar. `api/kubernetes/selection` evaluates them.
 
 use std::fmt;
 

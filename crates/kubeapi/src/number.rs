@@ -1,11 +1,13 @@
 //! Floats as Go writes them.
 
-/// Returns a float in the shortest form of Go's `%g`: with an exponent below -4 or above 5.
+/// Returns a float in the shortest form of Go's `%g`: in exponent notation if its decimal exponent is below -4 or above 5,
+/// otherwise in plain decimals.
 pub(crate) fn go_float(number: f64) -> String {
     exponential(number, -4, 6, 2)
 }
 
-/// Returns a float as Go's JSON encoder writes it: with an exponent below -6 or above 20.
+/// Returns a float as Go's JSON encoder writes it: in exponent notation if its decimal exponent is below -6 or above 20,
+/// otherwise in plain decimals.
 pub(crate) fn json_float(number: f64) -> String {
     exponential(number, -6, 21, 1)
 }

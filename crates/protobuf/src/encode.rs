@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::error::EncodeError;
-use super::json::Json;
+use super::json_in::Json;
 use super::schema::{FieldInfo, Label, MessageId, Rule, Schema, Shape};
 use super::wire::{Field, Reader, Value};
 use super::wire_out::{self as write, close, tag};

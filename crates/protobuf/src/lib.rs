@@ -17,7 +17,7 @@ mod encode;
 mod envelope;
 mod error;
 mod form;
-mod json;
+mod json_in;
 mod omit;
 mod schema;
 mod text;

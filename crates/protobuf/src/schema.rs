@@ -169,7 +169,7 @@ impl Schema {
     }
 }
 
-/// Reads the text; `None` if it is invalid.
+/// Parses the text of a schema; `None` if it is invalid.
 fn parse(text: &'static str) -> Option<Schema> {
     let mut lines = text.lines();
     let version = lines.next()?.strip_prefix("kubernetes ")?;

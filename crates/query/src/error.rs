@@ -60,7 +60,7 @@ pub enum ParseProblem {
     #[error("the parenthesis is not closed")]
     OpenParenthesis,
     /// An invalid escape sequence in a quoted text.
-    #[error(r#"a backslash is allowed only before \ " ' n r t"#)]
+    #[error(r#"invalid escape sequence (allowed: \\ \" \' \n \r \t)"#)]
     Escape,
     /// An invalid path.
     #[error("not a path: {0}")]

@@ -207,7 +207,7 @@ impl<O: ClusterObserver> Watching<O> {
             is_behind
         };
         if is_behind || self.is_silent(stored).await {
-            tracing::debug!("the watch of the clusters is behind, opening another");
+            tracing::debug!("the watch of cluster owners and documents lacks stored changes; opening another one");
             self.state.reread.notify_one();
         }
     }

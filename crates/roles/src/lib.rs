@@ -36,12 +36,12 @@ mod cluster_buckets;
 mod cluster_watch;
 mod collect;
 mod listed;
+mod log_partition;
 #[cfg(feature = "nats")]
 mod nats;
 mod progress;
 mod restore;
 mod roster_store;
-mod selection;
 mod serve;
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated;

@@ -1,4 +1,5 @@
-//! Retry decision for failed batches, and the circuit breaker for failing receivers.
+//! When a failed batch is tried again, and the circuit breaker for failing receivers. What a failure means for the
+//! events is in `machine/outcome`.
 
 use std::time::Duration;
 
@@ -111,7 +112,7 @@ impl Circuit {
         self.is_open() && self.failing == FailingLanes::Several
     }
 
-    /// Whether the receiver's pause has not ended.
+    /// Returns whether a pause that the receiver asked for still lasts.
     #[must_use]
     pub fn is_paused(&self, now: Instant) -> bool {
         self.hold_until.is_some_and(|until| now < until)

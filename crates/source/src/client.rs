@@ -453,9 +453,9 @@ fn kubeconfig_problem(error: &KubeconfigError) -> String {
     let place = text.split_once("line ").and_then(|(_, rest)| {
         let (line, rest) = rest.split_once(" column ")?;
         let column = rest.split(|c: char| !c.is_ascii_digit()).next().filter(|digits| !digits.is_empty())?;
-        line.bytes().all(|b| b.is_ascii_digit()).then(|| format!(" at line {line} column {column}"))
+        line.bytes().all(|b| b.is_ascii_digit()).then(|| format!(": error at line {line}, column {column}"))
     });
-    format!("not a kubeconfig in YAML{}", place.unwrap_or_default())
+    format!("not a valid kubeconfig{}", place.unwrap_or_default())
 }
 
 fn from_parts(server: &str, ca_file: Option<PathBuf>, token: Option<Token>) -> Result<Config, ClientError> {

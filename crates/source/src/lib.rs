@@ -14,10 +14,10 @@ mod discovery;
 mod exchange;
 mod exec;
 mod kube;
+mod preflight;
 mod pump;
 mod reloading_client;
 mod request;
-mod review;
 mod tls;
 mod token_file;
 mod transport;
@@ -32,7 +32,7 @@ pub use discovery::{DiscoveryError, resolve};
 pub use exec::end_plugins;
 pub use informer_hub_dial::{Dial, Stream};
 pub use kube::{KubeSource, KubeSourceOptions};
-pub use review::{
+pub use preflight::{
     AccessVerdict, Estimate, Identity, check_access, check_access_to, estimate, list_objects, server_version,
     supports_streaming_lists, whoami,
 };

@@ -18,8 +18,8 @@ use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 
 use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, verifier};
-use informer_hub_types::HttpVersions;
 use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{HttpVersions, with_causes};
 
 /// How long the roots of a CA file are used before the file is read again.
 const CA_AGE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(super) enum TlsError {
     #[error("the {0} is not base64")]
     Base64(&'static str),
     /// A part of the client certificate is missing.
-    #[error("the client certificate and its key must be set together")]
+    #[error("only one of client certificate and client key is set: set both or neither")]
     Incomplete,
     /// The client certificate or its key is not PEM.
     #[error("the client certificate and its key must be PEM: {0}")]
@@ -186,7 +186,10 @@ impl CaFile {
         if current.1 + CA_AGE <= clock::now() {
             match Self::load(&self.path) {
                 Ok(fresh) => current.0 = fresh,
-                Err(error) => tracing::warn!(%error, "cannot reload the CA of a cluster; keeping the last one"),
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(error, "cannot reload the CA file of a cluster; still using what it had before");
+                }
             }
             current.1 = clock::now();
         }

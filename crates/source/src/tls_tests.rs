@@ -92,7 +92,7 @@ async fn client_certificate_of_a_kubeconfig_is_sent() {
     assert_eq!(try_get(inline(&server, &cluster, &user)).await, Ok(()));
     assert!(try_get(inline(&server, &cluster, "")).await.is_err());
     let error = try_get(inline(&server, &cluster, &format!("client-certificate-data: {cert}"))).await.unwrap_err();
-    assert!(error.contains("must be set together"), "{error}");
+    assert!(error.contains("set both or neither"), "{error}");
     let swapped = format!("client-certificate-data: {key}, client-key-data: {cert}");
     let error = try_get(inline(&server, &cluster, &swapped)).await.unwrap_err();
     assert!(error.contains("must be PEM"), "{error}");

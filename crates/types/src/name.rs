@@ -41,7 +41,7 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
     if starts_well && text.len() <= 63 && text.chars().all(legal) {
         return Ok(());
     }
-    let rule = "1 to 63 of A-Z a-z 0-9 . _ -, starting with a letter or a digit";
+    let rule = "1 to 63 characters out of A-Z, a-z, 0-9, '.', '_' and '-', the first a letter or a digit";
     Err(InvalidName { what, text: text.to_owned(), rule })
 }
 

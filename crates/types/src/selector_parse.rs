@@ -220,7 +220,9 @@ fn label_key_problem(key: &str) -> Option<&'static str> {
         return Some("is not a label key: it has more than one slash");
     }
     if !is_name(name) {
-        return Some("is not a label key: a name is 1 to 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends");
+        return Some(
+            "is not a label key: a name is 1 to 63 characters out of A-Z, a-z, 0-9, '-', '_' and '.', the first and the last a letter or a digit",
+        );
     }
     let is_prefix = |p: &str| p.len() <= MAX_PREFIX && p.split('.').all(is_dns_label);
     if prefix.is_some_and(|p| !is_prefix(p)) {

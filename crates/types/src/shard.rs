@@ -74,7 +74,7 @@ impl ShardName {
         if is_dns_label(text) {
             return Ok(Self(text.into()));
         }
-        let rule = "1 to 63 of a-z 0-9 -, a letter or a digit at both ends";
+        let rule = "1 to 63 characters out of a-z, 0-9 and '-', the first and the last a letter or a digit";
         Err(InvalidName { what: "shard name", text: text.to_owned(), rule })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
 //! asked for its resources; [`Pace`] decides when. If they may not be watched, the cluster is polled. The names of
-//! definitions also show which resources were deleted.
+//! definitions also show which resources were deleted, and a changed generation that a schema has changed, after which
+//! informers list again (`cluster/relist`).
 
 mod name_watch;
 

@@ -18,7 +18,7 @@ use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
 use crate::actors::cache::write_half::Lease;
 use crate::actors::control::messages::{AddListener, RemoveListener, StopInformer, WatchMode};
 use crate::actors::env::Env;
-use crate::actors::memory::budget::{Inboxes, Member, Membership};
+use crate::actors::memory::members::{Inboxes, Member, Membership};
 use crate::actors::pipeline::fifo::FifoActor;
 use crate::actors::pipeline::listener::ListenerActor;
 use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Stop};

@@ -3,7 +3,7 @@
 use crate::actors::checkpoint::store::CheckpointStore;
 use crate::actors::status::hub::DiscoveryStatus;
 use crate::actors::status::hub::HubStatus;
-use crate::actors::status::sync::SyncView;
+use crate::actors::status::sync::{NotSynced, SyncView};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
@@ -127,10 +127,28 @@ pub struct Resolved {
     pub resource: ApiResource,
 }
 
+/// Error of a registry request; the caller can fix it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// A cluster with this name exists.
+    #[error("a cluster named {0} already exists: remove it first or use another name")]
+    DuplicateCluster(ClusterName),
+    /// No cluster has this name.
+    #[error("there is no cluster named {0}")]
+    UnknownCluster(ClusterName),
+    /// The removal of a cluster with this name is not complete.
+    #[error("cluster {0} is being removed: wait for the answer of RemoveCluster, then add it again")]
+    BeingRemoved(ClusterName),
+    /// The hub accepts no more requests.
+    #[error("the hub is shutting down")]
+    ShuttingDown,
+}
+
 /// Adds a cluster at run time; all matching requests and subscriptions apply to it. Answered when it starts, after its
 /// saved partitions are restored.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
+#[rtype(result = "Result<(), RegistryError>")]
 pub struct AddCluster {
     /// Name of the cluster.
     pub name: ClusterName,
@@ -144,13 +162,13 @@ pub struct AddCluster {
 ///
 /// Subscribers receive no deletions: the objects still exist and are only no longer watched.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
+#[rtype(result = "Result<(), RegistryError>")]
 pub struct RemoveCluster(pub ClusterName);
 
 /// Replaces a cluster's labels. Its informers continue with their objects, list again, and report changes. Answered
 /// when requests and subscriptions that select by labels are updated.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
+#[rtype(result = "Result<(), RegistryError>")]
 pub struct SetClusterLabels {
     /// Name of the cluster.
     pub name: ClusterName,
@@ -161,7 +179,7 @@ pub struct SetClusterLabels {
 /// Starts and stops informers of a cluster, so that those run that its connection
 /// [watches](informer_hub_reflector::Connection::watches). Answered when the others have stopped.
 #[derive(Clone, Debug, Message)]
-#[rtype(result = "Result<(), crate::actors::control::registry::RegistryError>")]
+#[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
 
 /// [`ReviewClusterInformers`] as sent by the registry to the cluster actor.
@@ -182,7 +200,7 @@ pub struct Start;
 /// Waits until every informer has synced or the timeout has elapsed. Like client-go's `WaitForCacheSync`, but reports
 /// what is missing.
 #[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "Result<(), crate::actors::status::sync::NotSynced>")]
+#[rtype(result = "Result<(), NotSynced>")]
 pub struct WaitForCacheSync {
     /// Maximum time to wait.
     pub timeout: Duration,

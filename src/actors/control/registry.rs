@@ -48,24 +48,6 @@ const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Dura
 /// Delay before a cluster actor that died too often is restarted.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
-/// Error of a registry request; the caller can fix it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// A cluster with this name exists.
-    #[error("a cluster named {0} already exists: remove it first or use another name")]
-    DuplicateCluster(ClusterName),
-    /// No cluster has this name.
-    #[error("there is no cluster named {0}")]
-    UnknownCluster(ClusterName),
-    /// The removal of a cluster with this name is not complete.
-    #[error("cluster {0} is being removed: wait for the answer of RemoveCluster, then add it again")]
-    BeingRemoved(ClusterName),
-    /// The hub accepts no more requests.
-    #[error("the hub is shutting down")]
-    ShuttingDown,
-}
-
 struct Cluster {
     labels: ClusterLabels,
     connector: Arc<dyn Connector>,

@@ -1,4 +1,4 @@
 //! Memory state shared by informers and the governor ([`super::control`]): registered informers and headroom.
 
-pub(in crate::actors) mod budget;
 pub(in crate::actors) mod headroom;
+pub(in crate::actors) mod members;

@@ -124,7 +124,7 @@ impl ListenerActor {
             act.busy = false;
             act.inbox.done(act.lease);
             act.note(&delivered, count);
-            if delivered == Delivered::Gone {
+            if matches!(delivered, Delivered::Gone(_)) {
                 act.subscription.unsubscribe();
                 return ctx.stop();
             }
@@ -135,6 +135,7 @@ impl ListenerActor {
     fn note(&self, delivered: &Delivered, count: u64) {
         let health = &self.inbox.health;
         let Origin { cluster, resource, .. } = &*self.origin;
+        let subscription = &self.subscription.name;
         match delivered {
             Delivered::All => {
                 health.delivered.fetch_add(count, Relaxed);
@@ -143,10 +144,20 @@ impl ListenerActor {
                 let lost = *lost as u64;
                 health.lost.fetch_add(lost, Relaxed);
                 health.delivered.fetch_add(count - lost, Relaxed);
-                tracing::warn!(%cluster, resource = %resource.gvr, lost, error, "subscriber failed to process notifications");
+                tracing::warn!(%cluster, resource = %resource.gvr, subscription, lost, error, "subscriber failed to process notifications");
             }
-            Delivered::Gone => {
-                tracing::info!(%cluster, resource = %resource.gvr, "subscriber has ended; unsubscribed it");
+            Delivered::Gone(0) => {
+                tracing::info!(%cluster, resource = %resource.gvr, subscription, "subscriber has ended; unsubscribed it");
+            }
+            Delivered::Gone(lost) => {
+                health.lost.fetch_add(*lost as u64, Relaxed);
+                tracing::warn!(
+                    %cluster,
+                    resource = %resource.gvr,
+                    subscription,
+                    lost,
+                    "subscriber ended while it had notifications; unsubscribed it"
+                );
             }
         }
     }

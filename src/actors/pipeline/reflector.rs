@@ -12,7 +12,7 @@ use actix::prelude::*;
 use futures::StreamExt;
 use tracing::Span;
 
-use crate::actors::memory::budget::Budget;
+use crate::actors::memory::members::Budget;
 use crate::actors::pipeline::messages::{Enqueue, Stop};
 use crate::actors::runtime::capacity::{ENQUEUE_BATCH, MAILBOX};
 use crate::actors::runtime::recovery::RecoverySignal;

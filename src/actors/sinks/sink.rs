@@ -219,7 +219,7 @@ impl SinkActor {
             let mut store = self.store.lock();
             let kept = store.push_letters(&letters);
             debug_assert!(kept.is_ok(), "in-memory letters always fit");
-            self.params.machine.health.dead_letters_forgotten.fetch_add(store.take_forgotten(), Relaxed);
+            self.params.machine.note_forgotten(store.take_forgotten());
             self.params.machine.health.note_letters(store.state().letters);
         }
         self.answer_drains(now);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::store::StateStatus;
 use crate::actors::env::Env;
-use crate::actors::memory::budget::MemoryStatus;
+use crate::actors::memory::members::MemoryStatus;
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView, PatternStatus};
 use crate::actors::status::sync::SyncView;
 use informer_hub_reflector::Connection;

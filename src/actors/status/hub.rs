@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::actors::cache::actor::CacheDirectory;
 use crate::actors::checkpoint::store::StateStatus;
-use crate::actors::memory::budget::{InformerMemory, MemoryStatus};
+use crate::actors::memory::members::{InformerMemory, MemoryStatus};
 use crate::actors::subscribe::inbox::ListenerHealth;
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{Connection, Server};

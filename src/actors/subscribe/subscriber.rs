@@ -19,8 +19,8 @@ pub(in crate::actors) enum Delivered {
     All,
     /// The subscriber failed on this many notifications, which are lost; the others were handled.
     Lost(usize, &'static str),
-    /// The subscriber has ended.
-    Gone,
+    /// The subscriber has ended. It was sent this many notifications that it has not handled.
+    Gone(usize),
 }
 
 /// Receiver of notifications. Each informer delivers one batch at a time.
@@ -99,10 +99,13 @@ impl<K: 'static> Deliver for Batches<K> {
         let count = batch.len();
         let batch = Notifications(batch.into_iter().map(Notification::cast).collect());
         async move {
+            if !recipient.connected() {
+                return Delivered::Gone(0);
+            }
             match recipient.send(batch).await {
                 Ok(()) => Delivered::All,
                 Err(_) if recipient.connected() => Delivered::Lost(count, "the handler failed"),
-                Err(_) => Delivered::Gone,
+                Err(_) => Delivered::Gone(count),
             }
         }
         .boxed()
@@ -117,10 +120,10 @@ impl<K: 'static> Deliver for SingleNotifications<K> {
         async move {
             let mut lost = 0;
             for notification in batch {
+                if !recipient.connected() {
+                    return Delivered::Gone(lost);
+                }
                 if recipient.send(notification.cast()).await.is_err() {
-                    if !recipient.connected() {
-                        return Delivered::Gone;
-                    }
                     lost += 1;
                 }
             }
@@ -156,5 +159,45 @@ impl<K: 'static, F: FnMut(&Notification<K>) + Send + 'static> Deliver for Closur
             Err(_) => Delivered::Lost(count, "the runtime is shutting down"),
         })
         .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use informer_hub_types::Dynamic;
+
+    struct Panics;
+
+    impl Actor for Panics {
+        type Context = actix::Context<Self>;
+    }
+
+    impl Handler<Notifications<Dynamic>> for Panics {
+        type Result = ();
+
+        fn handle(&mut self, _: Notifications<Dynamic>, _: &mut Self::Context) {
+            panic!("on purpose");
+        }
+    }
+
+    impl Handler<Notification<Dynamic>> for Panics {
+        type Result = ();
+
+        fn handle(&mut self, _: Notification<Dynamic>, _: &mut Self::Context) {
+            panic!("on purpose");
+        }
+    }
+
+    #[actix::test]
+    async fn notifications_of_a_panicked_actor_are_lost_and_it_is_gone() {
+        let origin = crate::cache::testing::origin("eu");
+        let batch = || vec![Notification::Synced(Arc::clone(&origin)), Notification::Synced(Arc::clone(&origin))];
+        let threads = Threads::current();
+        let batches = Subscriber::<Dynamic>::from(Panics.start());
+        assert_eq!(batches.deliver.deliver(batch(), None, &threads).await, Delivered::Gone(2));
+        assert_eq!(batches.deliver.deliver(batch(), None, &threads).await, Delivered::Gone(0));
+        let single = Subscriber::from(Panics.start().recipient::<Notification<Dynamic>>());
+        assert_eq!(single.deliver.deliver(batch(), None, &threads).await, Delivered::Gone(1));
     }
 }

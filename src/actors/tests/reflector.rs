@@ -80,7 +80,7 @@ fn reflector_is_stale_while_no_watch_is_open() {
             watch_errors: Arc::default(),
             outcomes: Swallow.start().recipient(),
             handlers: informer_hub_types::Threads::current(),
-            budget: crate::actors::memory::budget::Budget::new(),
+            budget: crate::actors::memory::members::Budget::new(),
             resume: None,
             recovery: crate::actors::runtime::recovery::RecoverySignal::new(),
             rewinds: Rewinds::default(),

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 pub(in crate::api) use self::body::audited;
 pub(in crate::api) use self::record::Record;
-use super::access::Access;
+use super::authentication::Access;
 use super::extensions::PeerAddress;
 use informer_hub_audit::{AuditCounts, AuditLog, Policy};
 use informer_hub_types::clock;
@@ -78,7 +78,7 @@ impl Auditor {
         match closing.await {
             Ok(0) => {}
             Ok(lost) => tracing::warn!(lost, "the last events of the audit log are not written"),
-            Err(error) => tracing::warn!(%error, "cannot close the audit log"),
+            Err(error) => tracing::warn!(%error, "cannot close the audit log; its last events may be missing"),
         }
     }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::Auditor;
 use super::target::Target;
-use crate::api::access::{Access, Denied};
+use crate::api::authentication::{Access, Denied};
 use crate::api::extensions::{PeerAddress, Streaming};
 use crate::api::notes::{Notes, Read};
 use informer_hub_access::{Reader, ReaderOrigin};

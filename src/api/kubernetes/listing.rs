@@ -22,7 +22,7 @@ const CHUNK: usize = 128 << 10;
 /// Most bytes of items in protobuf that are kept, so that they are not encoded again.
 const MAX_KEPT: usize = 2 << 20;
 
-/// Members of a list beside its items.
+/// Fields of a list response other than `items`.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) kind: String,

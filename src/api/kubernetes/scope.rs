@@ -1,4 +1,5 @@
-//! The cache and the clusters that a request addresses.
+//! The cache and the clusters that a request addresses, and whether its reader may address them: else 404 or 403.
+//! [`crate::api::rights`] decides which objects are visible there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

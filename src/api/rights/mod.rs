@@ -1,23 +1,24 @@
-//! Rights of readers: the one place that decides what a request may see.
+//! Rights of readers: which clusters, resources and objects a request may see. Paths below `/clusters/` apply them in
+//! `kubernetes/scope`, all others in `v1/sight`.
 //!
 //! The port has authenticated the request before, and has added its [`Reader`]. A request without one sees nothing.
 //! Objects are filtered by [`Visibility`], which a request gets once per resource.
 
-mod check;
 mod review;
 mod seen_labels;
 mod status;
+mod stream_check;
 
 use std::fmt;
 use std::sync::Arc;
 
 use axum::http::request::Parts;
 
-pub(in crate::api) use check::RightsCheck;
 use informer_hub_access::{Reader, ReviewCache, ReviewMeter, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub(in crate::api) use review::{Extent, Place, Reviewer};
 pub(in crate::api) use seen_labels::SeenLabels;
+pub(in crate::api) use stream_check::RightsCheck;
 
 /// Returns a reader with the rights that it has now; `None` if it is not known any more.
 pub type CurrentReader = Arc<dyn Fn(&Reader) -> Option<Reader> + Send + Sync>;

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use smol_str::SmolStr;
 
 use super::Rights;
-use super::check::RightsCheck;
+use super::stream_check::RightsCheck;
 use informer_hub_access::{
     Reader, ReaderOrigin, Review, ReviewError, Reviewed, ReviewedCluster, User, Verb, Visibility,
 };

@@ -104,7 +104,7 @@ async fn answer_that_is_read_very_slowly_breaks_off() {
     for (pause, part, is_whole) in [(59, 128 << 10, false), (1, 128 << 10, true), (1, 4 << 10, false)] {
         let part = Bytes::from(vec![b'x'; part]);
         let parts = futures::stream::iter(vec![Ok::<_, std::convert::Infallible>(part); 200]);
-        let mut body = serve::with_pace(Body::from_stream(parts), grace).into_data_stream();
+        let mut body = connections::with_pace(Body::from_stream(parts), grace).into_data_stream();
         let mut taken = 0;
         let end = loop {
             match body.next().await {

@@ -1,4 +1,4 @@
-//! View of the reader of one request.
+//! What the reader of one request below `/v1` may see: clusters, resources and namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 

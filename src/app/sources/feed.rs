@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::status::ClusterSourceState;
 use crate::app::error::ReloadError;
-use informer_hub_config::fleet::SourceReport;
+use informer_hub_config::inventory::SourceReport;
 
 /// Hub side of a [`SourceFeed`].
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {

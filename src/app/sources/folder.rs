@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::feed::SourceFeed;
 use super::status::ClusterSourceState;
-use informer_hub_config::fleet::{Problem, SourceReport, report_from_file, stem};
+use informer_hub_config::inventory::{Problem, SourceReport, report_from_file, stem};
 use informer_hub_config::{ClusterSourceConfig, Contexts};
 use informer_hub_disk::FileState;
 use informer_hub_types::{Threads, clock};
@@ -236,7 +236,7 @@ current-context: blue
         std::fs::create_dir(bed.dir.path().join("more.yaml")).unwrap();
         assert_eq!(bed.names(), ["prod-eu", "staging"]);
         assert_eq!(bed.problems().len(), 1, "{:?}", bed.problems());
-        assert!(bed.problems()[0].starts_with("file notes.yaml: is not a kubeconfig in YAML"), "{:?}", bed.problems());
+        assert!(bed.problems()[0].starts_with("file notes.yaml: is not a valid kubeconfig"), "{:?}", bed.problems());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::actors::{ClusterState, Env, FleetView, SeparateRegistry, Subscribe, S
 use crate::app::convert;
 use crate::cache::Snapshot;
 use informer_hub_codec::Projection;
-use informer_hub_config::fleet::{
+use informer_hub_config::inventory::{
     PROFILE_SECRETS_SELECTOR, SourceReport, name_for, report_from_profiles, report_from_secrets,
 };
 use informer_hub_config::{ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Management};

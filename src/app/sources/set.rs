@@ -10,8 +10,8 @@ use super::feed::{SourceFeed, SourceHost};
 use super::folder;
 use super::management::{self, WatchParams};
 use super::status::{ClusterSourceState, ClusterSourceStatus, MAX_SHOWN};
-use crate::state::fleet::SourcedCluster;
-use informer_hub_config::fleet::{Conflict, FoundCluster, Holder, Roster, SourceReport, merge};
+use crate::state::sourced_clusters::SourcedCluster;
+use informer_hub_config::inventory::{Conflict, FoundCluster, Holder, Roster, SourceReport, merge};
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
 use informer_hub_types::{ClusterName, Threads, WatchCell, Watcher, clock};
 
@@ -155,7 +155,7 @@ impl Sources {
                 source = feed.name,
                 object = problem.object,
                 error = problem.problem,
-                "cannot make a cluster from an object of a source"
+                "cannot use an object of a cluster source as a cluster"
             );
         }
         if report.over > before.over {

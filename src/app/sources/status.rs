@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use informer_hub_config::fleet::{Conflict, Problem};
+use informer_hub_config::inventory::{Conflict, Problem};
 use informer_hub_types::CredentialStatus;
 
 /// Problems and conflicts shown for each source; further ones are only counted.

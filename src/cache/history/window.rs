@@ -117,7 +117,8 @@ impl Window {
         self.head
     }
 
-    /// Returns the bytes that the entries may keep in memory.
+    /// Returns the bytes of the entries' objects: an upper bound of the memory that the entries keep, since the store shares
+    /// most objects.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.1
     }

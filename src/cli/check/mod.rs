@@ -25,7 +25,7 @@ use super::print::{self, Format, bytes};
 use super::reviews;
 use super::{interruptible, runtime};
 use crate::app;
-use informer_hub_config::fleet::{Holder, Roster, SourceReport, merge};
+use informer_hub_config::inventory::{Holder, Roster, SourceReport, merge};
 use informer_hub_config::{
     ClusterAccess, ClusterConfig, ClusterSourceConfig, Config, FleetConfig, FleetRole, HubConfig, HumanDuration,
 };

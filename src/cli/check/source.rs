@@ -9,7 +9,7 @@ use super::report::{Level, SourceCheck};
 use crate::actors::messages::ResourceRequest;
 use crate::app::{self, WatchedResource};
 use crate::cli::rbac::{Advice, RightsTarget};
-use informer_hub_config::fleet::{self, Problem};
+use informer_hub_config::inventory::{Problem, SourceReport};
 use informer_hub_config::{ClusterSourceConfig, ClusterSourceKind, Management};
 use informer_hub_reflector::ErrorClass;
 use informer_hub_source as source;
@@ -20,7 +20,7 @@ const MAX_OBJECTS: usize = 20_000;
 
 /// Fills a report and returns the clusters of the source. If the future is dropped, the report holds what was found up
 /// to then. `file` is the configuration file.
-pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceCheck) -> fleet::SourceReport {
+pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceCheck) -> SourceReport {
     let found = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {
             let found = app::read_folder(source.clone(), path.clone(), *contexts, &Threads::current()).await;
@@ -32,12 +32,12 @@ pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mu
                     problem,
                     "create it and make it readable for the hub, which polls it every 2 s",
                 );
-                fleet::SourceReport::default()
+                SourceReport::default()
             })
         }
         _ => match source.kind.management() {
             Some(management) => of_management(source, management, file, report).await,
-            None => fleet::SourceReport::default(),
+            None => SourceReport::default(),
         },
     };
     let found = found.limited(source.max_clusters, &std::collections::BTreeSet::new());
@@ -58,7 +58,7 @@ async fn of_management(
     management: &Management,
     file: &Path,
     report: &mut SourceCheck,
-) -> fleet::SourceReport {
+) -> SourceReport {
     let cluster = app::management_cluster(source, management);
     let access = app::access(&cluster);
     if tokio::task::spawn_blocking(move || source::skips_tls_verification(&access)).await.unwrap_or(false) {
@@ -73,7 +73,7 @@ async fn of_management(
                 problem,
                 "correct the named fault; no request was sent to the management cluster",
             );
-            return fleet::SourceReport::default();
+            return SourceReport::default();
         }
     };
     match source::server_version(&client).await {
@@ -82,7 +82,7 @@ async fn of_management(
         Err(error) if error.class == ErrorClass::Forbidden => report.reached = true,
         Err(error) => {
             report.find(Level::Error, error.message, super::cluster::advice_for(error.class));
-            return fleet::SourceReport::default();
+            return SourceReport::default();
         }
     }
     let identity = source::whoami(&client).await.ok();
@@ -92,7 +92,7 @@ async fn of_management(
     for watching in app::watched_resources(source) {
         let (rights, report) = (rights.as_str(), &mut *report);
         let mut check = ResourceCheck { client: &client, watching: &watching, management, rights, report };
-        let Some(objects) = check.run().await else { return fleet::SourceReport::default() };
+        let Some(objects) = check.run().await else { return SourceReport::default() };
         all.push(objects);
     }
     app::read_objects(source, all)

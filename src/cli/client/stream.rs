@@ -23,7 +23,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_ERROR: usize = 1 << 20;
 
 /// Tokens that a hub may accept.
-const KINDS: &str = "one of its [hub.auth] or [readers], or, if it has [oidc] or token reviews, one that kubectl uses";
+const KINDS: &str = "a token of [hub.auth] or [readers] in the hub's configuration; if it has [oidc] or token reviews, a token \
+                     that kubectl uses works too";
 
 /// A request.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +148,7 @@ impl Client {
         let address = shown(&self.url);
         match &self.token {
             Some(_) => format!("the hub at {address} refuses this token; use {KINDS}"),
-            None => format!("the hub at {address} requires a token; give --token-file, or set {TOKEN}: {KINDS}"),
+            None => format!("the hub at {address} requires a token; give --token-file or set {TOKEN}: {KINDS}"),
         }
     }
 

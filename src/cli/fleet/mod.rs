@@ -126,7 +126,9 @@ impl FleetArgs {
         let config = crate::app::load(&self.config)?;
         let file = self.config.display();
         let Some(config) = config.fleet else {
-            return Err(super::Misuse::error(format!("{file} has no [fleet]; name the file of a collector")));
+            return Err(super::Misuse::error(format!(
+                "{file} has no table [fleet]; give the configuration file of a collector with --config"
+            )));
         };
         let opened = crate::app::nats_params(&config).open_roster().await;
         let roster = opened.with_context(|| format!("cannot reach fleet {}", config.name))?;

@@ -146,7 +146,7 @@ impl FleetOverview {
             }
             several => {
                 let names = first_names(&names(several));
-                anyhow::bail!("{name:?} is the beginning of several collectors: {names}; give more of the name")
+                anyhow::bail!("{name:?} matches the names of several collectors: {names}; give more of the name")
             }
         }
     }

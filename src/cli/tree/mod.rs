@@ -152,7 +152,8 @@ async fn object(
     let request = Request { path, query, accept: "application/json", ..Request::default() };
     let (body, warnings) = client.whole(&request, LONGEST).await?;
     Warnings::default().print(warnings);
-    serde_json::from_slice(&body).with_context(|| format!("the server at {} sends no object", client.address()))
+    serde_json::from_slice(&body)
+        .with_context(|| format!("the answer of the server at {} is not valid JSON; check --url", client.address()))
 }
 
 fn columns() -> Vec<Column> {

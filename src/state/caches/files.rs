@@ -10,13 +10,13 @@ use super::file_name::{FileName, directory, salt};
 use super::load::{self, FilesRead};
 use super::moves::Moves;
 use super::objects::Dictionaries;
-use super::plan::{Plan, Step, floor_of, key_of, make, put_end, write_objects, write_plan};
+use super::plan_writer::{Plan, Step, floor_of, key_of, make, put_end, write_objects, write_plan};
 use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 use informer_hub_types::{ApiResource, Dictionary, View};
 
-mod planning;
+mod decide;
 mod removed_clusters;
 
 pub use removed_clusters::{PartitionLocation, ReaddedPartitions};

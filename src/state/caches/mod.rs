@@ -14,7 +14,7 @@ mod inspect;
 mod load;
 mod moves;
 mod objects;
-mod plan;
+mod plan_writer;
 mod restore;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@ use super::codec::PartitionHeader;
 use super::file_name::{FileName, directory};
 use super::files::{CacheFiles, SavedOpenPartition};
 use super::load::{self, Read};
-use super::plan::{hash_labels, key_of};
+use super::plan_writer::{hash_labels, key_of};
 use crate::cache::{Packing, PartitionId, SavedVersion, Store};
 use informer_hub_disk::Disk;
 use informer_hub_types::{ApiResource, PackedTotals, ResourceVersion, StoredObject, View};

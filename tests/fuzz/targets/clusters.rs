@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use informer_hub_config::fleet::{
+use informer_hub_config::inventory::{
     SourceReport, report_from_argocd, report_from_cluster_api, report_from_file, report_from_profiles,
 };
 use informer_hub_config::{ClusterAccess, ClusterSourceConfig, ClusterSourceKind, Config, Contexts};

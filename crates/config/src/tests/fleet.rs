@@ -102,7 +102,7 @@ fn values_are_checked() {
     only(&with("nats", "nats = [\"nats://a,nats://b\"]"), 6, "has several addresses");
     only(&with("nats", "nats = [\"nats://u:p@a\"]"), 6, "do not belong in the address; use fleet.credentials");
     only(&with("nats", "nats = []"), 6, "fleet.nats: is empty; write an address");
-    only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a name for a fleet");
+    only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a valid fleet name");
     only(&with("roles", "roles = [\"colect\"]"), 8, "there is no role \"colect\"; did you mean \"collect\"?");
     only(&with("roles", "roles = []"), 8, "fleet.roles: is empty");
     only(

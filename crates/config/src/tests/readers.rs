@@ -51,7 +51,7 @@ fn identity_is_checked() {
     only_after("[readers.sre]\nallow = []\n", 1, "readers.sre: has no identity; write token = { file = ");
     only_after("[readers.sre]\ntokn = { env = \"T\" }\n", 2, "did you mean \"token\"?");
     only_after("[readers.sre]\ntoken = \"hunter2\"\n", 2, "a secret does not belong in the configuration");
-    only_after("[readers.\"a b\"]\ntoken = { env = \"T\" }\n", 1, "is not a name for a reader");
+    only_after("[readers.\"a b\"]\ntoken = { env = \"T\" }\n", 1, "is not a valid reader name");
 }
 
 #[test]

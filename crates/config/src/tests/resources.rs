@@ -57,7 +57,7 @@ fn resource_values_are_checked() {
     only_in_resource("drop = [\"metadata.uid\"]\n", 1, "identifies the object and cannot be dropped");
     only_in_resource("metadata_only = true\nindexes = { a = \"spec.b\" }\n", 2, "indexes.a: ");
     only_in_resource("metadata_only = true\nkeep = [\"spec\"]\n", 2, "is not in metadata, and metadata_only");
-    only_in_resource("indexes = { \"a b\" = \"spec.b\" }\n", 1, "indexes.\"a b\": is not a name for an index");
+    only_in_resource("indexes = { \"a b\" = \"spec.b\" }\n", 1, "indexes.\"a b\": is not a valid index name");
     only_in_resource("indexes = { a = 1 }\n", 1, "indexes.a: expected a text in quotes, found a number");
     only_in_resource("namespace = \"a\"\n", 1, "unknown key; did you mean \"namespaces\"?");
 }

@@ -34,7 +34,7 @@ fn sinks_are_checked() {
     only_in_sink("concurrency = 1.5\n", 1, "expected a whole number from 1 to 256, found 1.5");
     only_in_sink("filter = \" \"\n", 1, "is empty");
     only_in_sink("batches = {}\n", 1, "unknown key; did you mean \"batch\"?");
-    only(&format!("{BASE}{}", SINK.replace("sinks.audit", "sinks.\"a b\"")), 5, "is not a name for a sink");
+    only(&format!("{BASE}{}", SINK.replace("sinks.audit", "sinks.\"a b\"")), 5, "is not a valid sink name");
 }
 
 #[test]

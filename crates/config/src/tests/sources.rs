@@ -63,7 +63,7 @@ fn cluster_sources_are_checked() {
         3,
         "there is no version \"v1\"",
     );
-    only(&format!("{BASE}[cluster_sources.\"a b\"]\n{FOLDER}"), 5, "is not a name for a source of clusters");
+    only(&format!("{BASE}[cluster_sources.\"a b\"]\n{FOLDER}"), 5, "is not a valid name of a cluster source");
     only(&format!("[resources.pods]\n[cluster_source.a]\n{FOLDER}"), 2, "did you mean \"cluster_sources\"?");
 }
 

@@ -1,4 +1,5 @@
-//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves.
+//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves. It is a
+//! wish: the collectors claim and release shards (`roles/collect/contender`).
 //!
 //! # Contract
 //! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of balance.

@@ -36,7 +36,7 @@ impl Documents {
 
     /// Returns the document about a cluster, and its revision.
     pub async fn get(&self, shard: &Shard) -> Result<Option<(u64, ClusterDocument)>, NatsError> {
-        let what = format!("document of {shard}");
+        let what = format!("collector's document about cluster {shard}");
         let entry = self.store.entry(shard_key(&self.subjects, shard)).await;
         let entry = entry.map_err(NatsError::request(format!("read the {what}")))?;
         let Some(entry) = entry.filter(|entry| entry.operation == Operation::Put) else { return Ok(None) };
@@ -62,7 +62,7 @@ impl Documents {
         document: &ClusterDocument,
         seen: Option<u64>,
     ) -> Result<Option<u64>, NatsError> {
-        let action = format!("write the document of {shard}");
+        let action = format!("write the collector's document about cluster {shard}");
         let value = document.encode().map_err(NatsError::request(action.clone()))?;
         write_entry(&self.store, shard_key(&self.subjects, shard), value, seen, action).await
     }

@@ -78,7 +78,7 @@ pub enum NatsError {
         source: crate::DecodeError,
     },
     /// A stored object exceeds the caller's limit.
-    #[error("object {object:?} has {size} bytes, more than the limit of {limit}")]
+    #[error("NATS: checkpoint {object:?} has {size} bytes, more than the limit of {limit} bytes")]
     TooLarge {
         /// Name of the object.
         object: String,

@@ -119,7 +119,7 @@ impl Owners {
     }
 
     async fn write(&self, own: Ownership, revision: Option<u64>) -> Result<Option<Ownership>, NatsError> {
-        let action = format!("write the owner of {}", own.shard);
+        let action = format!("record which collector owns {}", own.shard);
         let key = shard_key(&self.subjects, &own.shard);
         let Some(written) = write_entry(&self.store, key, encode(&own).into(), revision, action).await? else {
             return Ok(None);

@@ -13,7 +13,7 @@ use super::Shared;
 use super::knowledge::Knowledge;
 use super::session::Session;
 use super::source::CollectingSource;
-use crate::selection;
+use crate::log_partition;
 
 /// Wraps the connector of a cluster. Each informer writes under the session of its shard.
 pub(super) struct CollectingConnector {
@@ -132,8 +132,8 @@ impl Connection for CollectingConnection {
             // For the discovery of resources, which each collector of the cluster needs.
             return inner;
         };
-        let partition = selection::partition(&self.owned.cluster, resource, scope, options);
-        let decoder = selection::decoder(resource, options);
+        let partition = log_partition::partition(&self.owned.cluster, resource, scope, options);
+        let decoder = log_partition::decoder(resource, options);
         Arc::new(CollectingSource::new(inner, session, partition, decoder))
     }
 }

@@ -16,12 +16,12 @@ mod answer_clock;
 mod balance;
 mod checkpoints;
 mod connector;
+mod contender;
 mod directory;
 mod documents;
 mod knowledge;
 mod list;
 mod log;
-mod ownership;
 mod recording;
 #[cfg(test)]
 mod recording_tests;
@@ -46,8 +46,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::appender::Appender;
 use super::backend::Backend;
+use contender::Contender;
 use directory::Directory;
-use ownership::Contender;
 use status::Ownerships;
 
 pub use status::{CollectorStatus, ShardOwner};

@@ -71,7 +71,7 @@ impl Ownerships {
         let mut known = self.0.lock();
         known.answered = true;
         if known.errors.remove(shard).is_some() && known.errors.is_empty() {
-            tracing::info!("the services of the fleet answer again");
+            tracing::info!("the owners of all clusters can be read and renewed again");
         }
     }
 
@@ -79,9 +79,9 @@ impl Ownerships {
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
-            tracing::warn!(cluster = %shard, %error, "cannot read or renew the owner of the cluster, trying again");
+            tracing::warn!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; trying again");
         } else if !known.errors.contains_key(shard) {
-            tracing::debug!(cluster = %shard, %error, "cannot read or renew the owner of the cluster, trying again");
+            tracing::debug!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; trying again");
         }
         known.errors.insert(shard.clone(), error.to_string());
     }

@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use super::Shared;
 use super::feed::{Feed, Known};
 use super::source::ServingSource;
-use crate::selection;
+use crate::log_partition;
 
 /// Time for which a lookup waits for the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -144,8 +144,8 @@ impl Connection for ServingConnection {
         let Served { shared, cluster, feeds } = &self.served;
         let shard = shared.params.shards.shard_of(cluster, resource, scope.namespace.as_deref());
         let feed = feeds.iter().find(|feed| feed.shard == shard).unwrap_or(&feeds[0]);
-        let partition = selection::partition(cluster, resource, scope, options);
-        let decoder = selection::decoder(resource, options);
+        let partition = log_partition::partition(cluster, resource, scope, options);
+        let decoder = log_partition::decoder(resource, options);
         Arc::new(ServingSource::new(Arc::clone(shared), Arc::clone(feed), partition, decoder))
     }
 }

@@ -155,7 +155,7 @@ impl Queues {
         if before + size > QUEUE_BYTES || subscriber.sender.try_send(entry).is_err() {
             self.bytes.fetch_sub(size, Relaxed);
             subscribers.remove(&partition);
-            tracing::debug!(%partition, "the queue of the partition is full, it reads the log");
+            tracing::debug!(%partition, "too many log entries wait in queues; this partition reads the log and subscribes again");
         }
     }
 

@@ -159,7 +159,10 @@ impl Served {
             let restored = restored.map_err(|error| self.unrestored(error))?;
             match (&restored.state.resume, version) {
                 (Some(at), VersionMatch::NotOlderThan(asked)) if restored.state.complete && asked.newer_than(at) => {
-                    return Err(self.failed(ErrorClass::TooLarge, &format!("has version {at}, before {asked}")));
+                    return Err(self.failed(
+                        ErrorClass::TooLarge,
+                        &format!("it has version {at}, older than the requested version {asked}"),
+                    ));
                 }
                 (Some(_), _) if restored.state.complete => return Ok((restored, covered)),
                 _ => {}

@@ -229,7 +229,7 @@ impl<T> Durable<T> {
             Done::Committed { events, given_up, forgotten, left, state } => {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
-                params.health.dead_letters_forgotten.fetch_add(forgotten, Relaxed);
+                params.note_forgotten(forgotten);
                 // If replayed dead letters were appended in between, the events must be read from the journal.
                 let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
                 self.appended(state.end, state.pending);

@@ -13,7 +13,7 @@
 mod convert;
 mod durable;
 mod isolate;
-mod settle;
+mod outcome;
 mod standby;
 
 use std::any::Any;
@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use rand::rngs::StdRng;
 
 use durable::Durable;
-pub use settle::BrokenAttempt;
+pub use outcome::BrokenAttempt;
 use standby::HeldDeletions;
 pub use standby::{Coverage, SourceVersions, resource_key};
 
@@ -59,6 +59,16 @@ pub struct MachineParams {
     pub rate_limit: Option<RateLimit>,
     /// Counters of the sink.
     pub health: Arc<SinkHealth>,
+}
+
+impl MachineParams {
+    /// Notes dead letters that were dropped since their limit is reached.
+    pub fn note_forgotten(&self, count: u64) {
+        if count > 0 {
+            self.health.dead_letters_forgotten.fetch_add(count, Relaxed);
+            tracing::warn!(sink = %self.name, count, "dead_letter_limit is reached; dropped the oldest dead letters");
+        }
+    }
 }
 
 /// Request of a machine to its driver. `T` identifies a sender to answer.
@@ -349,7 +359,7 @@ impl<T> Machine<T> {
 
     /// Whether the receiver refused all recent attempts.
     fn is_refusing_everything(&self) -> bool {
-        self.refused_in_a_row > settle::PATIENCE
+        self.refused_in_a_row > outcome::PATIENCE
     }
 
     /// Whether events, acknowledgements or letters are not written yet. Always `false` without a journal.

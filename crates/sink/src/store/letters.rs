@@ -196,7 +196,6 @@ fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<u64, StoreError> {
     let read = letters.read(from, LETTERS_AT_ONCE, usize::MAX).map_err(StoreError::Disk)?;
     let numbers: Vec<u64> = read.records.iter().map(|(number, _)| *number).chain(read.damaged).collect();
     let count = numbers.len();
-    tracing::warn!(count, "dead letter limit reached, dropping the oldest dead letters");
     letters.ack(numbers);
     letters.release(letters.next_seq());
     letters.sync().map_err(StoreError::Disk)?;

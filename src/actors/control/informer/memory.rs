@@ -11,7 +11,7 @@ use actix::prelude::*;
 
 use crate::actors::cache::messages::{ClosePartition, OpenPartition, SetMemoryStep};
 use crate::actors::control::informer::{CHILDREN, InformerActor, finish_by};
-use crate::actors::memory::budget::MemoryStepChanged;
+use crate::actors::memory::members::MemoryStepChanged;
 use crate::actors::pipeline::messages::{Process, Stop};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::detach;

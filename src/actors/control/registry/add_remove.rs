@@ -8,9 +8,9 @@ use crate::actors::checkpoint::restore_plan::RestorePlan;
 use crate::actors::checkpoint::store::SharedCheckpointStore;
 use crate::actors::control::checkpoint::{self, Reopened};
 use crate::actors::control::messages::{
-    AddCluster, RemoveCluster, ReviewClusterInformers, ReviewInformers, StopCluster, StopInformer,
+    AddCluster, RegistryError, RemoveCluster, ReviewClusterInformers, ReviewInformers, StopCluster, StopInformer,
 };
-use crate::actors::control::registry::{INTENSITY, RegistryActor, RegistryError};
+use crate::actors::control::registry::{INTENSITY, RegistryActor};
 use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::Supervision;
 use crate::actors::runtime::waiters::Waiters;

@@ -3,8 +3,8 @@
 use actix::prelude::*;
 use futures::future::join_all;
 
-use crate::actors::control::messages::{Detach, SetClusterLabels, SetLabels};
-use crate::actors::control::registry::{RegistryActor, RegistryError};
+use crate::actors::control::messages::{Detach, RegistryError, SetClusterLabels, SetLabels};
+use crate::actors::control::registry::RegistryActor;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::requests::ReleaseInformers;
 use informer_hub_types::ClusterSelector;

@@ -2,7 +2,7 @@
 
 use actix::prelude::*;
 
-use crate::actors::control::governor::GovernorActor;
+use crate::actors::control::memory_governor::GovernorActor;
 use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::control::registry::RegistryActor;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};

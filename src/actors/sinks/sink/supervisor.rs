@@ -80,8 +80,14 @@ impl OpenStore {
                     ?recovery,
                     "found damaged records; they are skipped and counted as lost"
                 );
+            } else if recovery.pending > 0 && what == "journal" {
+                tracing::info!(
+                    sink = name,
+                    pending = recovery.pending,
+                    "resuming with the pending events of the journal"
+                );
             } else if recovery.pending > 0 {
-                tracing::info!(sink = name, what, pending = recovery.pending, "resuming with pending events");
+                tracing::info!(sink = name, kept = recovery.pending, "found dead letters of an earlier run");
             }
         }
         Ok((Self { store, durability: Some(durability) }, uncheckpointed))
@@ -196,7 +202,7 @@ impl Deliver for Sink {
                 // IDs.
                 tokio::task::yield_now().await;
             }
-            Delivered::Gone
+            Delivered::Gone(0)
         }
         .boxed()
     }

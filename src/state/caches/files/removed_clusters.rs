@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::claim::{Claim, saved};
 use super::super::codec::PartitionHeader;
 use super::super::load::{self, Read};
-use super::super::plan::key_of;
+use super::super::plan_writer::key_of;
 use super::{ASSUMED_OBJECT, CacheFiles, SavedOpenPartition};
 use crate::cache::{Partition, SavedPartition};
 use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};

@@ -25,7 +25,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, Shard, rng};
 
 use super::{Host, ShardOwner, Shared, Zone};
 use crate::BackendError;
-use crate::selection::fingerprint;
+use crate::log_partition::fingerprint;
 use choice::Moves;
 use view::RosterView;
 

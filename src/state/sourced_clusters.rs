@@ -1,4 +1,4 @@
-//! Clusters found by cluster sources, saved across restarts. Their caches are restored, and changes during the downtime
+//! `fleet.json`: clusters found by cluster sources, saved across restarts. Their caches are restored, and changes during the downtime
 //! are delivered, before a source has answered. Credentials and addresses are not saved.
 
 use std::io;

@@ -250,7 +250,7 @@ fn kubeconfig_from_a_secret_runs_no_command_and_reads_no_file() {
 fn kubeconfig_problem_does_not_quote_the_kubeconfig() {
     let of = |text: &str| problem(&capi(&[capi_secret("blue-kubeconfig", text)]));
     assert!(
-        of("users: [hunter2").contains("data.value: is not a kubeconfig in YAML at line"),
+        of("users: [hunter2").contains("data.value: is not a valid kubeconfig: error at line"),
         "{}",
         of("users: [hunter2")
     );

@@ -29,9 +29,9 @@ use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::answer::{denial, is_kubernetes, to_json_error, too_many_requests};
 use super::audit::{Record, audited};
 use super::connection_slots::{Busy, ConnectionSlots, Slot, StreamSlot};
+use super::error_answer::{denial, is_kubernetes, to_json_error, too_many_requests};
 use super::extensions::{Finite, PeerAddress, Streaming};
 use super::guard::{Guard, Limits};
 use super::usage::{Bandwidth, Delayed, Limit, paced};

@@ -1,4 +1,4 @@
-//! Error responses of the API: one JSON object, `{"error": "…"}`.
+//! Error answers of the API: one JSON object, `{"error": "…"}`.
 
 use axum::body::to_bytes;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};

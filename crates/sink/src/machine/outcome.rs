@@ -1,4 +1,5 @@
-//! Application of attempt outcomes to the queue: acknowledge, retry as `retry` decides, set aside, or give up.
+//! What the outcome of an attempt means for its events: acknowledge, retry at the time that [`crate::retry`] decides,
+//! halve, set aside, or give up.
 //!
 //! # Refused content
 //! A receiver that refuses content (400, 413, 422) may reject one event, or may have a bug that a new deployment fixes

@@ -6,7 +6,7 @@ use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 
-use crate::api::answer::denial;
+use crate::api::error_answer::denial;
 use informer_hub_access::{InvalidJwt, RefusedToken};
 
 /// Reason for denying a request.

@@ -1,4 +1,4 @@
-//! The fleet: the set of clusters from tables and cluster sources, and the formats that sources read. No I/O: the caller
+//! Inventory: the set of clusters from tables and cluster sources, and the formats that sources read. No I/O: the caller
 //! passes in the content of Secrets, ClusterProfiles and files.
 //!
 //! # Trust
@@ -16,10 +16,10 @@ mod cluster_api;
 mod credentials;
 mod folder;
 mod kubeconfig;
+mod merge;
 mod name;
 mod object;
 mod profile;
-mod roster;
 mod secrets;
 mod source_report;
 
@@ -30,8 +30,8 @@ pub use argocd::{ARGOCD_SELECTOR, report_from_argocd};
 pub use cluster_api::{CLUSTER_API_SELECTOR, report_from_cluster_api};
 pub use credentials::Credentials;
 pub use folder::{report_from_file, stem};
+pub use merge::{Conflict, Holder, Roster, merge};
 pub use name::name_for;
 pub use profile::{PROFILE_SECRETS_SELECTOR, report_from_profiles};
-pub use roster::{Conflict, Holder, Roster, merge};
 pub use secrets::report_from_secrets;
 pub use source_report::{FoundCluster, Problem, SourceReport};

@@ -93,8 +93,8 @@ impl Kubeconfig {
     /// Parses a kubeconfig. Errors do not quote the text.
     pub(super) fn read(text: &str) -> Result<Self, String> {
         let read: Self = serde_saphyr::from_str(text).map_err(|error| {
-            let place = error.location().map(|at| format!(" at line {} column {}", at.line(), at.column()));
-            format!("is not a kubeconfig in YAML{}", place.unwrap_or_default())
+            let place = error.location().map(|at| format!(": error at line {}, column {}", at.line(), at.column()));
+            format!("is not a valid kubeconfig{}", place.unwrap_or_default())
         })?;
         if read.contexts.as_deref().unwrap_or_default().is_empty() {
             return Err("is a kubeconfig without contexts".to_owned());

@@ -31,7 +31,7 @@ use self::known::KnownReaders;
 pub use self::known::PreparedReaders;
 pub use self::settings::{IdentityFrom, OidcSource, ReaderEntry, ReaderSettings};
 pub use self::token_from::{ReadSecret, TokenError, TokenFrom};
-use super::answer::is_kubernetes;
+use super::error_answer::is_kubernetes;
 use super::hosts::Hosts;
 use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};

@@ -1,4 +1,4 @@
-//! Checks of a cluster before anything is watched: version, permissions, streaming support, number of objects.
+//! Checks of a cluster before it is watched: version, permissions, streaming support, number of objects.
 //!
 //! They serve commands such as `check`; the hub itself does not need them. Each has a deadline and a bounded answer. Call
 //! them on the client's runtime.

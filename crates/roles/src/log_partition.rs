@@ -1,4 +1,5 @@
-//! Partition of an informer: the same one in each process that is configured alike.
+//! The partition of the fleet's log that has the objects of an informer: the same one in each process that is configured
+//! alike; and the decoder of its objects.
 
 use std::collections::BTreeMap;
 

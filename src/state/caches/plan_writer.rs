@@ -1,4 +1,5 @@
-//! Plan of a checkpoint of one resource: which partitions are appended, rewritten or dropped in its files.
+//! Plan of a checkpoint of one resource, and its records in the files: partitions that are appended, rewritten or dropped.
+//! `files/decide` makes the plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

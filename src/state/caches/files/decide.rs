@@ -1,10 +1,10 @@
-//! Plans of checkpoints: which partitions changed, and whether all files are rewritten.
+//! Decides what a checkpoint saves: which partitions have changed, and whether all files are rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::codec::{PartitionKey, SavedFleet};
-use super::super::plan::{Plan, Step, hash_labels, header_of, is_unchanged, key_of};
+use super::super::plan_writer::{Plan, Step, hash_labels, header_of, is_unchanged, key_of};
 use super::{ASSUMED_OBJECT, CacheFiles, Commit, MIN_REWRITE};
 use crate::cache::{Partition, Snapshot};
 

@@ -1,4 +1,4 @@
-//! Ownership of one shard of a cluster: contends for it, holds it, gives it up.
+//! Decides whether this collector owns one shard of a cluster: contends for it, holds it, gives it up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -240,7 +240,7 @@ impl Contender {
                 () = tokio::time::sleep(self.shared.params.renewal) => {}
             }
             if let Some(epoch) = session.newer_epoch() {
-                tracing::warn!(cluster = %self.shard, epoch, "the log of the cluster has a newer epoch");
+                tracing::warn!(cluster = %self.shard, epoch, "the log has entries of a newer owner of the cluster; this collector stops collecting it");
                 return (own, Held::Lost);
             }
             if session.is_unreadable() {

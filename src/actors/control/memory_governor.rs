@@ -1,6 +1,7 @@
-//! Memory governor: compares memory use with the limit several times a second and sets the informers' memory steps.
+//! Memory governor: compares memory use with the limit several times a second and sets the informers' memory steps, as
+//! [`crate::budget`] decides.
 //!
-//! [`crate::budget`] decides; this actor provides the timer and applies the decisions. A step is stored in the
+//! This actor provides the timer and applies the decisions. A step is stored in the
 //! informer's health before the informer is notified. So a restarted informer begins with it, and a restarted governor
 //! finds it.
 #![expect(
@@ -18,8 +19,8 @@ use actix::prelude::*;
 
 use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::env::Env;
-use crate::actors::memory::budget::MemoryStepChanged;
-use crate::actors::memory::budget::{Member, MemoryStatus};
+use crate::actors::memory::members::MemoryStepChanged;
+use crate::actors::memory::members::{Member, MemoryStatus};
 use crate::actors::runtime::capacity::CONTROL_MAILBOX;
 use crate::actors::runtime::supervision::ExitGuard;
 use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};

@@ -1,4 +1,5 @@
-//! Readers: sinks and durable subscriptions, before and after their start, and their subscriptions to resources.
+//! Readers of journals: sinks and durable subscriptions, before and after their start, and their subscriptions to
+//! resources.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
