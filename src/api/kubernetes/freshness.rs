@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cache::Partition;
 use informer_hub_access::Visibility;
-use informer_hub_types::{ClusterName, Freshness, MemoryStep, first_names, printable};
+use informer_hub_types::{ClusterName, Freshness, first_names, printable};
 
 /// Longest text of a warning; kubectl prints each on one line.
 const MAX_TEXT: usize = 1024;
@@ -40,7 +40,7 @@ impl Coverage {
                 self.stale.insert(origin.cluster.clone(), "since the start".to_owned());
             }
         }
-        let parts = [partition.part(), (partition.memory() != MemoryStep::Full).then(|| WITHOUT_BODIES.to_owned())];
+        let parts = [partition.part(), (!partition.memory().keeps_bodies()).then(|| WITHOUT_BODIES.to_owned())];
         let parts: Vec<_> = parts.into_iter().flatten().collect();
         if !parts.is_empty() {
             let text = parts.join(", ");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::api::kubernetes::{WITHOUT_BODIES, Warnings};
 use crate::cache::Answer;
 use informer_hub_access::Visibility;
-use informer_hub_types::{ApiResource, Freshness, MemoryStep};
+use informer_hub_types::{ApiResource, Freshness};
 
 /// Returns the members of a JSON answer that stand before its items.
 pub(super) fn members(
@@ -56,7 +56,7 @@ fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
             Freshness::StaleSince { since } => stale.push(json!({ "cluster": part.cluster, "since": since })),
             Freshness::Missing => missing.push(&part.cluster),
         }
-        if part.memory >= MemoryStep::Heads {
+        if !part.memory.keeps_bodies() {
             bodiless.push(&part.cluster);
         }
         if let Some(kept) = &part.part {
@@ -88,7 +88,7 @@ pub(super) fn warn(answer: &Answer, visibility: &Visibility, headers: &mut Heade
             Freshness::StaleSince { since } => warnings.stale(&part.cluster, format!("since {since}")),
             Freshness::Missing => warnings.add_missing(&part.cluster),
         }
-        let bodiless = (part.memory >= MemoryStep::Heads).then(|| WITHOUT_BODIES.to_owned());
+        let bodiless = (!part.memory.keeps_bodies()).then(|| WITHOUT_BODIES.to_owned());
         let kept: Vec<_> = part.part.clone().into_iter().chain(bodiless).collect();
         if !kept.is_empty() {
             warnings.partial(&part.cluster, kept.join(", "));

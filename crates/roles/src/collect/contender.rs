@@ -227,9 +227,8 @@ impl Contender {
     /// Watches the shard and renews the ownership until it ends.
     async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
         tracing::info!(cluster = %self.shard, epoch = own.epoch, "collecting the cluster");
-        let (shared, cluster) = (Arc::clone(&self.shared), self.shard.cluster.clone());
-        let wrap = move |inner| Arc::new(CollectingConnector { inner, shared, cluster }) as Arc<dyn Connector>;
-        if let Err(error) = self.host.start(&self.shard, Box::new(wrap)).await {
+        let mut watching = self.start().await;
+        if let Err(error) = &watching {
             tracing::error!(cluster = %self.shard, error, "cannot watch the cluster, trying again");
         }
         loop {
@@ -238,6 +237,9 @@ impl Contender {
                 () = self.end.cancelled() => return (own, Held::Ended),
                 next = session.handed_over() => return (own, Held::Moved(next)),
                 () = tokio::time::sleep(self.shared.params.renewal) => {}
+            }
+            if watching.is_err() {
+                watching = self.start().await;
             }
             if let Some(epoch) = session.newer_epoch() {
                 tracing::warn!(cluster = %self.shard, epoch, "the log has entries of a newer owner of the cluster; this collector stops collecting it");
@@ -261,6 +263,13 @@ impl Contender {
                 Err(error) => self.note_failure(&error),
             }
         }
+    }
+
+    /// Has the hub watch the shard.
+    async fn start(&self) -> Result<(), String> {
+        let (shared, cluster) = (Arc::clone(&self.shared), self.shard.cluster.clone());
+        let wrap = move |inner| Arc::new(CollectingConnector { inner, shared, cluster }) as Arc<dyn Connector>;
+        self.host.start(&self.shard, Box::new(wrap)).await
     }
 
     async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, crate::BackendError> {

@@ -81,8 +81,14 @@ impl Drop for Process {
     }
 }
 
+/// Probability that the hub refuses to watch a shard.
+const FAILED_STARTS: f64 = 0.1;
+
 impl Host for Hub {
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>> {
+        if rng::unit() < FAILED_STARTS {
+            return Box::pin(async { Err("the cluster is being removed".to_owned()) });
+        }
         let connector = wrap(Arc::new(ClusterConnector(Arc::clone(&self.clusters[shard]))));
         let (caches, name, resource_of) = (Arc::clone(&self.caches), shard.clone(), resource(shard));
         self.caches.lock().objects.insert(name.clone(), Objects::new());

@@ -296,3 +296,19 @@ async fn default_pages_of_kubectl_have_more_rows() {
         assert_eq!((found, has_more), (expected, expected < 1200), "{agent}, {accept}, {limit}");
     }
 }
+
+#[tokio::test]
+async fn only_an_informer_that_keeps_no_bodies_adds_a_warning() {
+    let bench = Bench::with_pods();
+    let warnings = async |step: MemoryStep| {
+        let partition = bench.partitions[&("a".to_owned(), pods().gvr)];
+        let snapshot = bench.fleet.stores.lock()[&pods().gvr].published().load_full();
+        snapshot.partition(partition).unwrap().health().memory.set_step(step, None);
+        let response = bench.send(Request::get("/clusters/a/api/v1/pods").body(Body::empty()).unwrap()).await;
+        response.headers().get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings(MemoryStep::Full).await, Vec::<String>::new());
+    assert_eq!(warnings(MemoryStep::Packed).await, Vec::<String>::new());
+    let found = warnings(MemoryStep::Heads).await;
+    assert!(found.len() == 1 && found[0].contains(super::super::freshness::WITHOUT_BODIES), "{found:?}");
+}
