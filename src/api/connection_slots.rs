@@ -36,7 +36,7 @@ pub(super) struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    /// Position in the line and the time of becoming idle; `None` while a request is being answered.
+    /// Position among the idle connections and the time of becoming idle; `None` while a request is being answered.
     idle: Option<(u64, Instant)>,
     /// Requests being answered, with their streams. HTTP/2 has several at once.
     requests: usize,
@@ -47,7 +47,7 @@ struct SlotState {
 
 /// State of a stream.
 struct Stream {
-    /// Since when a part waits for the client.
+    /// Since when a part of the response waits for the client; `None` if none waits.
     waits_since: Option<Instant>,
     /// Drops what the stream holds.
     abandon: Box<dyn FnOnce() + Send>,
@@ -163,7 +163,7 @@ impl Slot {
         idle.or_else(unread).unwrap_or_else(clock::now)
     }
 
-    /// Ends a stream that has waited since then. Returns whether other requests are being answered.
+    /// Ends the stream whose client has not read since `since`. Returns whether other requests are being answered.
     fn abandon_stream(&self, since: Instant) -> bool {
         let mut state = self.state.lock();
         let overdue = state.streams.iter().find(|(_, stream)| stream.waits_since == Some(since));

@@ -51,7 +51,8 @@ const PEEK_PAUSE: Duration = Duration::from_millis(5);
 /// Time between pings of an HTTP/2 connection, and the wait for the answer.
 const PING: Duration = Duration::from_secs(30);
 
-/// Bytes a second that a client reads of an answer at least, after [`Limits::taking`]. A list holds a snapshot until its end.
+/// Minimum rate at which a client must read an answer, in bytes per second, once [`Limits::taking`] has passed. A list
+/// holds a snapshot until its end.
 const LEAST_RATE: usize = 64 << 10;
 
 /// State shared by all connections.
@@ -109,7 +110,7 @@ async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &Connectio
     }
 }
 
-/// Waits until there are fewer than `most` connections.
+/// Waits until there are fewer than `most` connections, and evicts an idle connection if there is one.
 async fn make_room(tasks: &mut JoinSet<()>, slots: &ConnectionSlots, most: usize) {
     while tasks.len() >= most {
         let evicted = slots.evict();
@@ -169,7 +170,7 @@ async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
         if read == 0 || first[..read] != PREFACE[..read] || read == PREFACE.len() {
             return Ok(first[..read] == *PREFACE);
         }
-        // A part of the preface. The rest is not signalled while the first bytes are unread.
+        // Only a part of the preface has arrived. The socket does not signal the rest while the first bytes are unread.
         tokio::time::sleep(PEEK_PAUSE).await;
     }
 }
@@ -226,7 +227,7 @@ async fn serve_http(stream: PortStream, server: ServerState, slot: Arc<Slot>, cl
 }
 
 async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request: Request<Incoming>) -> Response<Body> {
-    // Both end also if the client gives the request up.
+    // `busy` and `record` are dropped also if the client abandons the request.
     let busy = slot.busy();
     let audit = server.guard.audit.as_ref();
     let mut record = audit.map(|audit| audit.begin(&request, client.peer, &server.guard.access));

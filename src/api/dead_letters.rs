@@ -39,7 +39,7 @@ pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, Le
 /// Default and maximum number of dead letters in one response.
 const PAGE_LIMITS: (usize, usize) = (100, 1000);
 
-/// Pages read for one response of a reader that sees only some of them.
+/// Maximum number of pages read for one response to a reader that sees only some of the dead letters.
 const MAX_READS: usize = 10;
 
 #[derive(Debug, Deserialize)]
@@ -94,7 +94,7 @@ impl Letters {
             Some(about) => visible.get(&about.resource.gvr).is_some_and(|visibility| {
                 visibility.sees(&about.cluster, &labels(&about.cluster), about.namespace.as_deref())
             }),
-            // Of a resource that the hub does not know any more, only unrestricted readers see letters.
+            // Only unrestricted readers see letters of a resource that the hub does not know any more.
             None => reader.sees_everything() && !is_of_secret(letter),
         });
     }
@@ -160,7 +160,7 @@ async fn list(
         }
         from = last.map_or(from, |last| last + 1);
     }
-    // Few of very many letters are visible.
+    // The reader sees too few of the letters to fill the response, so the client has to ask for more.
     Json(json!({ "letters": shown, "next": from })).into_response()
 }
 
@@ -209,7 +209,7 @@ async fn purge(
 /// Changes the letters that a filter selects. It may select any, so the reader must see everything.
 async fn change(letters: &Letters, reader: Option<Extension<Reader>>, sink: &str, request: LetterRequest) -> Response {
     if !reader.is_some_and(|Extension(reader)| reader.sees_everything()) {
-        let problem = "this reader does not see all dead letters, so it may not replay or purge them";
+        let problem = "only a reader that sees everything may replay or purge dead letters";
         return error_response(StatusCode::FORBIDDEN, problem);
     }
     match ask_sink(&letters.ask, sink, request).await {

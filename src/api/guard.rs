@@ -34,7 +34,8 @@ pub struct Protection {
     pub readers: ReaderSettings,
     /// Asks the clusters about service accounts.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
-    /// Whether a credential is required even if there is none, because readers were removed while the port is open.
+    /// Whether a credential is required even if none is configured, because readers were removed while the port is
+    /// open.
     pub closed: bool,
     /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,
@@ -51,8 +52,8 @@ pub struct Protection {
 /// Limits of requests and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of connections. A further connection replaces the one that has been idle longest. It waits if all
-    /// are being answered. Default 1024.
+    /// Maximum number of connections. A further connection replaces the one that has been idle longest. It waits if no
+    /// connection is idle. Default 1024.
     pub connections: usize,
     /// Timeout for a TLS handshake, for the head of a request, and for idle connections. Default 15 s.
     pub head: Duration,
@@ -171,7 +172,7 @@ impl Guard {
                     }
                     Err(error) => {
                         let error: &dyn std::error::Error = &error;
-                        tracing::warn!(error, "cannot use the changed files of hub.tls yet");
+                        tracing::warn!(error, "cannot use the changed files of hub.tls; the previous ones stay in use");
                     }
                 }
             }
@@ -184,7 +185,10 @@ impl Guard {
                 Ok(()) => tracing::info!("using the changed tokens of hub.auth and readers"),
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::warn!(error, "cannot use the changed tokens of hub.auth and readers yet");
+                    tracing::warn!(
+                        error,
+                        "cannot use the changed tokens of hub.auth and readers; the previous ones stay in use"
+                    );
                 }
             }
         }

@@ -41,7 +41,7 @@ impl Hosts {
         header.is_empty() || Authority::try_from(header.as_bytes()).is_ok_and(|authority| self.knows(&authority))
     }
 
-    /// Returns whether the host is accepted. The port does not matter.
+    /// Returns whether the host of `authority` is accepted, whatever its port.
     fn knows(&self, authority: &Authority) -> bool {
         let host = authority.host();
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -13,7 +13,7 @@ use super::openapi;
 use informer_hub_kubeapi::{Reason, Status};
 use informer_hub_types::{MAX_QUOTED, shortened};
 
-/// Paths of an apiserver, which the hub has below its roots only.
+/// First segments of the paths of an apiserver, which the hub serves only below its roots.
 const OF_APISERVERS: [&str; 4] = ["api", "apis", "openapi", "version"];
 
 /// Returns the routes. With `reads`, the port serves objects.
@@ -38,8 +38,8 @@ fn unknown(path: &str, reads: bool) -> Response {
         return error_response(StatusCode::NOT_FOUND, "the hub serves no objects: hub.read_api.enabled is false");
     }
     if !reads || !OF_APISERVERS.contains(&first) {
-        return error_response(StatusCode::NOT_FOUND, format!("there is no {shown}; / lists the paths"));
+        return error_response(StatusCode::NOT_FOUND, format!("there is no path {shown}; GET / lists the paths"));
     }
-    let text = format!("there is no {shown}: a cluster is at /clusters/<name>, and all are at /clusters/*");
+    let text = format!("there is no path {shown}: use /clusters/<name> for one cluster, /clusters/* for all");
     status_response(StatusCode::NOT_FOUND, &Status::new(404, Reason::NotFound, text))
 }

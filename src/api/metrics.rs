@@ -26,7 +26,7 @@ pub(super) fn routes(scraper: Scraper) -> Router {
 async fn metrics(State(scraper): State<Scraper>, parts: Parts) -> Response {
     let is_public = matches!(parts.extensions.get::<MayRead>(), Some(MayRead(false)));
     if !is_public && !reader_of(&parts).sees_everything() {
-        let problem = "the metrics are those of all clusters, and this reader does not see all of them";
+        let problem = "the metrics cover all clusters: use the credential of a reader that sees everything";
         return error_response(StatusCode::FORBIDDEN, problem);
     }
     let headers = &parts.headers;

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use informer_hub_types::{ClusterName, Gvr};
 
-/// Most clusters that are named.
+/// Maximum number of clusters named in an audit event.
 const MAX_CLUSTERS: usize = 32;
 
-/// Most resources that are kept. A stream of more has no resource that a rule could name.
+/// Maximum number of resources kept. A stream of more has no resource that a rule of the audit policy could name.
 const MAX_RESOURCES: usize = 64;
 
 /// Notes about one request, which are written to its event if there is an audit log.
@@ -30,7 +30,7 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Read {
     pub(in crate::api) clusters: BTreeSet<ClusterName>,
-    /// Clusters besides the named ones.
+    /// Number of clusters beyond the named ones.
     pub(in crate::api) more_clusters: usize,
     pub(in crate::api) resources: Vec<Gvr>,
     /// Namespace and name of the only object.
@@ -48,7 +48,7 @@ impl Notes {
         self.0.objects.store(objects, Relaxed);
     }
 
-    /// Notes that the request is for something that its reader may not see, which is answered as if it did not exist.
+    /// Notes that the reader may not see the requested objects, so that the answer is as if they did not exist.
     pub(in crate::api) fn withhold(&self) {
         self.0.is_withheld.store(true, Relaxed);
     }

@@ -80,7 +80,7 @@ impl TlsFiles {
                 let roots = Arc::new(roots(path)?);
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).allow_unauthenticated();
                 let verifier = verifier.build();
-                let wrong = |_| unusable("client_ca_file", path, "its certificates cannot be used as roots");
+                let wrong = |_| unusable("client_ca_file", path, "its certificates cannot be used as CA certificates");
                 builder.with_client_cert_verifier(verifier.map_err(wrong)?)
             }
         };

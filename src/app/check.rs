@@ -1,4 +1,5 @@
-//! Checks of a configuration before it is used. Those of a file are made when it is read; a program may build others.
+//! Checks of a configuration before it is used. A configuration file is checked when it is read; these checks are for
+//! configurations that a program builds.
 
 use super::durable::DurableSubscription;
 use super::error::{StartError, WITHOUT_FLEET};
@@ -12,7 +13,7 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     check_config(config)?;
     for (at, one) in durable.iter().enumerate() {
         let wrong = |problem: String| StartError::Subscription { name: one.name.clone(), problem };
-        check_name("name", &one.name).map_err(|error| wrong(format!("a name is {}", error.rule)))?;
+        check_name("name", &one.name).map_err(|error| wrong(format!("the name must be {}", error.rule)))?;
         if config.hub.state_dir.is_none() {
             return Err(wrong("a durable subscription needs a state directory; set hub.state_dir".to_owned()));
         }
@@ -24,7 +25,7 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     Ok(())
 }
 
-/// Checks what the reader of a file makes sure of, but a program may get wrong.
+/// Checks the rules that reading a file enforces and a program may violate.
 pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
         let problem = WITHOUT_FLEET.to_owned();

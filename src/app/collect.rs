@@ -87,7 +87,7 @@ impl Collecting {
         Self { collector: Collector::start(backend, params, hub, &env.io), host }
     }
 
-    /// Contends for a cluster.
+    /// Contends with the other collectors for the ownership of a cluster.
     pub(super) fn add(&self, cluster: AddCluster) {
         let name = cluster.name.clone();
         self.host.clusters.lock().insert(name.clone(), HostedCluster { add: cluster, watched: Arc::default() });
@@ -107,7 +107,7 @@ impl Collecting {
         self.host.clusters.lock().remove(cluster);
     }
 
-    /// Releases all clusters.
+    /// Releases all clusters, so that other collectors take them over.
     pub(super) async fn shutdown(&self) {
         self.collector.shutdown().await;
     }

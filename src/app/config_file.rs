@@ -109,7 +109,7 @@ impl ConfigFile {
             }
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::error!(error, "cannot apply the configuration");
+                tracing::error!(error, "cannot apply the configuration; the previous one stays in force");
                 Err(error)
             }
         }

@@ -1,4 +1,5 @@
-//! Progress of the leader's sinks, published in the lease for the standby replicas; in a fleet, of each sink in its own.
+//! Progress of the leader's sinks, published in the lease for the standby replicas. In a fleet, each sink has a lease
+//! with its own progress.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +17,13 @@ pub(super) struct Delivered {
     /// Acknowledged versions by sink. Other fields of later versions are ignored.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
-    /// Process for which a lease was released, in a fleet.
+    /// In a fleet, the process for which a lease was released; `None` if it was not released for another process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
 
 impl Delivered {
-    /// Parses a note. One that cannot be read covers nothing, so a standby repeats more.
+    /// Parses a note. An unreadable note covers nothing, so a standby delivers more events again.
     pub(super) fn parse(note: &str) -> Self {
         serde_json::from_str(note).unwrap_or_default()
     }
@@ -35,7 +36,8 @@ impl Delivered {
         self.sinks.values().filter_map(|clusters| clusters.get(cluster)?.get(&resource).copied()).min()
     }
 
-    /// Formats it within the size limit: sinks and clusters that have no room are left out, the last ones first.
+    /// Formats the progress as a note of at most `max_size` bytes. Sinks and clusters that do not fit are left out, the
+    /// last ones first. Also returns the number of entries left out.
     pub(super) fn note(&self, max_size: usize) -> (String, usize) {
         let next = self.next.clone();
         let (mut kept, mut left_out, mut size) = (Self { next, sinks: BTreeMap::new() }, 0, 128);
@@ -55,7 +57,7 @@ impl Delivered {
     }
 }
 
-/// Versions below everything undelivered.
+/// Returns the accepted versions, lowered where necessary to below the `lowest` undelivered version.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {
@@ -73,7 +75,7 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
-/// Adds the earlier versions of the resources that a holder has not read yet, so that its successor starts there.
+/// Adds the `earlier` versions of resources that this holder has not read yet, so that its successor starts at these.
 pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
         let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));

@@ -81,7 +81,7 @@ impl Deliverers {
                 let exchanged = self.exchange().await;
                 if let Err(error) = &exchanged {
                     // The elections warn if NATS does not answer.
-                    tracing::debug!(error, "cannot write or read the entries of deliverers; retrying");
+                    tracing::debug!(error, "cannot write or read the roster of deliverers; retrying");
                 }
                 let pause = if exchanged.is_ok() { self.interval } else { self.interval / 4 };
                 let pause = tokio::time::sleep(pause.mul_f64(0.75 + rng::unit() / 4.0));
@@ -120,7 +120,7 @@ impl Deliverers {
         }
         let removed = tokio::time::timeout(REMOVAL_TIMEOUT, self.entries.remove(&self.identity)).await;
         if let Err(error) = removed.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
-            tracing::debug!(error, "cannot remove the entry of this deliverer; it expires");
+            tracing::debug!(error, "cannot remove this deliverer from the roster; its entry expires");
         }
     }
 }

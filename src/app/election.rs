@@ -58,14 +58,14 @@ pub struct ElectionStatus {
     pub lease: String,
     /// Number of changes of the holder; in a fleet, of those of all sinks.
     pub transitions: u64,
-    /// Seconds since this replica last renewed the Lease; in a fleet, the one of its leases that it renewed first. Absent if
-    /// it never has.
+    /// Seconds since this replica last renewed the Lease; in a fleet, the one of its leases with the oldest renewal.
+    /// Absent before the first renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<u64>,
     /// Why the last request for the Lease failed; absent after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Sinks that this process delivers, in a fleet.
+    /// In a fleet, the sinks that this process delivers; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sinks: Option<Vec<String>>,
 }
@@ -82,25 +82,25 @@ pub(super) struct SharedElection {
     pub(super) fence: Arc<SendFence>,
     params: ElectionParams,
     identity: Arc<str>,
-    /// Name of the lease, for people.
+    /// Name of the lease, for logs and the status.
     place: String,
     /// Maximum size of a note, in bytes.
     pub(super) max_note: usize,
-    /// Whether the store has answered.
+    /// Whether the store has answered a request.
     answered: watch::Sender<bool>,
     state: Mutex<State>,
     /// Wakes the election before its next request is due.
     wake: Notify,
     /// Notified when this replica becomes leader or stops being it.
     pub(super) changed: Arc<Notify>,
-    /// Whether the election is over.
+    /// Cancelled when the election is over.
     over: CancellationToken,
 }
 
 struct State {
     elector: Elector,
     was_leader: bool,
-    /// Note of the last holder, or the own one.
+    /// Note of the last holder, or the one that this process publishes.
     note: Arc<str>,
     error: Option<String>,
     /// Delay before this process takes a lease that is free for all.
@@ -111,11 +111,11 @@ struct State {
 /// Handover of a lease to another process.
 struct HandingOver {
     to: String,
-    /// Whether the sinks have stopped to send.
+    /// Whether the sinks have stopped sending.
     is_drained: bool,
 }
 
-/// Connections of an election to others of its process.
+/// Objects that connect an election with the sinks and the other elections of its process.
 #[derive(Default)]
 pub(super) struct Connected {
     pub(super) fence: Arc<SendFence>,
@@ -148,7 +148,7 @@ impl Election {
         Self::over((store, place), &identity, (params, elector), Connected::default())
     }
 
-    /// Prepares an election over a store. `place` is the name of the lease, for people.
+    /// Prepares an election over a store. `place` is the name of the lease for logs and the status.
     pub(super) fn over(
         (store, place): (Arc<dyn LeaseStore>, String),
         identity: &str,
@@ -299,9 +299,12 @@ impl SharedElection {
         let has_resigned = {
             let State { elector, was_leader, .. } = &mut *self.state.lock();
             elector.resign(clock::since_boot());
-            // Not a loss to warn of.
+            // Giving up the lease on purpose is no loss to warn of.
             if std::mem::take(was_leader) {
-                tracing::info!(lease = self.place, identity = %self.identity, "releases the Lease");
+                tracing::info!(
+                    lease = self.place, identity = %self.identity,
+                    "releasing the Lease; no longer delivering events"
+                );
                 self.changed.notify_one();
             }
             elector.has_resigned()
@@ -310,13 +313,13 @@ impl SharedElection {
         has_resigned
     }
 
-    /// Competes for the lease again if it was released for another process.
+    /// Competes for the lease again after releasing it for another process. Returns whether that was the case.
     fn stands_by_again(&self) -> bool {
         let State { elector, handover, .. } = &mut *self.state.lock();
         let is_handed_over = handover.take().is_some();
         if is_handed_over {
             *elector = Elector::new(&self.identity, self.params, rng::rng());
-            // The receiver takes it first.
+            // Lets the receiving process take the lease first.
             elector.set_claim_delay(self.params.lease_duration);
             self.fence.set_draining(false);
         }
@@ -336,9 +339,9 @@ impl SharedElection {
         }
         let (lease, identity, error) = (&self.place, &self.identity, &state.error);
         if leads {
-            tracing::info!(lease, %identity, "holds the Lease: sinks deliver");
+            tracing::info!(lease, %identity, "acquired the Lease; delivering events");
         } else {
-            tracing::warn!(lease, %identity, error, "does not hold the Lease any more: sinks stand by");
+            tracing::warn!(lease, %identity, error, "lost the Lease; no longer delivering events");
         }
         self.changed.notify_one();
     }
@@ -349,7 +352,7 @@ impl SharedElection {
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
     }
 
-    /// Waits until the store has answered.
+    /// Waits until the store has answered a request.
     #[cfg(feature = "fleet")]
     pub(super) async fn first_answer(&self) {
         // The sender lives as long as `self`.
@@ -378,11 +381,11 @@ impl SharedElection {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Has the next reconciliations stop the sinks and release the lease for another process.
+    /// Begins a handover: the next reconciliations stop the sinks and release the lease for the process `to`.
     pub(super) fn hand_over(&self, to: &str) {
-        tracing::info!(lease = self.place, to, "handing the lease over");
+        tracing::info!(lease = self.place, to, "handing the Lease over to another process");
         self.state.lock().handover = Some(HandingOver { to: to.to_owned(), is_drained: false });
-        // Attempts in flight may end.
+        // Attempts in flight may complete.
         self.fence.set_draining(true);
     }
 
@@ -397,17 +400,17 @@ impl SharedElection {
         std::mem::replace(is_drained, true).then(|| to.clone())
     }
 
-    /// Whether the store has answered.
+    /// Whether the store has answered a request.
     pub(super) fn has_answered(&self) -> bool {
         *self.answered.borrow()
     }
 
-    /// Whether this replica does not take a free lease yet.
+    /// Whether this replica only observes: it does not take a free lease yet.
     pub(super) fn observes(&self) -> bool {
         self.state.lock().elector.observes()
     }
 
-    /// Takes the lease from now on when it is free.
+    /// Ends the observation: from now on this replica takes the lease when it is free.
     pub(super) fn contend(&self) {
         self.state.lock().elector.contend(clock::since_boot());
         self.wake.notify_one();

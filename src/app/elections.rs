@@ -186,7 +186,7 @@ impl ElectionSet {
         }
     }
 
-    /// Has an election for each of the sinks, and for no other one.
+    /// Starts and ends elections, so that exactly these sinks have one.
     pub(super) fn follow(&self, sinks: &BTreeSet<String>) {
         let Some(shares) = self.open_shares() else { return };
         let (mut elections, mut retiring) = (shares.elections.lock(), shares.retiring.lock());
@@ -250,7 +250,7 @@ impl ElectionSet {
         delivered
     }
 
-    /// Has a deliverer take the leases that are free, once its sinks are in step with their progress.
+    /// In a fleet, lets this process take free leases once `is_in_step` holds for their sinks.
     pub(super) fn contend(&self, groups: &[Group], is_in_step: impl Fn(&Group) -> bool) {
         let Some(shares) = self.open_shares() else { return };
         for group in groups.iter().filter(|group| group.shared.observes() && is_in_step(group)) {
@@ -301,7 +301,7 @@ impl ElectionSet {
         }
     }
 
-    /// Whether this process does not deliver a sink, and which one does, in a fleet.
+    /// Returns whether this process does not deliver a sink and, in a fleet, the process that holds its lease.
     pub(super) fn standby(&self, sink: &str) -> (bool, Option<String>) {
         let now = clock::since_boot();
         match &self.kind {
@@ -321,7 +321,8 @@ impl ElectionSet {
     }
 }
 
-/// Returns the name of the lease of a sink: keys of a bucket have no empty parts between dots.
+/// Returns the name of the lease of a sink. Dots are escaped, because keys of a bucket have no empty parts between
+/// dots.
 pub(crate) fn sink_lease(sink: &str) -> String {
     format!("sink.{}", sink.replace('.', "=2E"))
 }

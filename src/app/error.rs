@@ -65,7 +65,7 @@ pub enum StartError {
     #[error(transparent)]
     Cluster(#[from] RegistryError),
     /// An actor ended while the hub started.
-    #[error("an actor of the hub ended while it started")]
+    #[error("an actor of the hub ended while the hub started")]
     Died(#[from] MailboxError),
 }
 
@@ -77,7 +77,7 @@ pub enum ReloadError {
     #[error(transparent)]
     Unusable(#[from] StartError),
     /// The files that the configuration names could not be read in time. The hub is unchanged.
-    #[error("the files of the configuration could not be read in time")]
+    #[error("cannot read the files that the configuration names: the read was interrupted")]
     Unread,
     /// The token of a reader cannot be used. The hub is unchanged.
     #[error("cannot use the tokens of readers")]

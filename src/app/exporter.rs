@@ -70,7 +70,8 @@ impl MetricsExporter {
 
     /// Returns all metrics in Prometheus' text format (`text/plain; version=0.0.4`).
     ///
-    /// It reads counters and asks no actor. Cost: see docs/metrics.md; a queue adds the keys that are worked on.
+    /// It reads counters and asks no actor. Cost: see docs/metrics.md; each queue adds the time to visit its keys in
+    /// progress.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut snapshot = self.hub.collect();

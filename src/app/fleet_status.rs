@@ -31,9 +31,9 @@ pub struct FleetStatus {
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
-    /// Time for which the oldest of them has waited, in seconds.
+    /// Seconds for which the oldest of these changes has waited; zero if there are none.
     pub oldest_append_seconds: f64,
-    /// Clusters of the configuration and its sources, by name. One that is divided is there once for each of its shards.
+    /// Clusters of the configuration and its sources, by name. A divided cluster has an entry for each of its shards.
     pub clusters: Vec<FleetCluster>,
 }
 
@@ -44,17 +44,17 @@ pub struct FleetStatus {
 pub struct FleetCluster {
     /// Name of the cluster.
     pub name: ClusterName,
-    /// Name of the shard of the cluster; absent for the rest of the cluster.
+    /// Name of the shard of a divided cluster; absent for the rest of the cluster and for an undivided one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
     /// Process that owns it; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Epoch of its last owner.
+    /// Epoch of its last owner; zero if it never had one.
     pub epoch: u64,
     /// Whether this process owns it.
     pub own: bool,
-    /// Weight of the cluster, of its objects and events, by which collectors share clusters; 0 if unknown.
+    /// Weight of the cluster, from its objects and events. Collectors share clusters by weight; zero if unknown.
     pub weight: u64,
     /// Since when the objects of a serving process may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,8 +65,8 @@ pub struct FleetCluster {
 }
 
 impl FleetStatus {
-    /// Returns whether the owners of the clusters are unknown, because NATS has never answered, or whether a serving process has
-    /// nothing to serve, because no cluster has ever had an owner. The hub is not ready then.
+    /// Returns whether the owners of the clusters are unknown, because NATS has never answered, or whether a serving
+    /// process has nothing to serve, because no cluster has ever had an owner. The hub is not ready then.
     pub(super) fn is_waiting(&self) -> bool {
         let has_owners = self.clusters.is_empty() || self.clusters.iter().any(|cluster| cluster.epoch > 0);
         !has_owners && (!self.connected || self.role == "serve")

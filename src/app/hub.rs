@@ -191,7 +191,7 @@ impl Hub {
 
     /// Returns the connector to a cluster, for [`AddCluster`](crate::messages::AddCluster). Sends no request.
     ///
-    /// A cluster that is added by a message stays over reloads, and is not in the configuration.
+    /// A cluster that is added by a message stays after reloads, although it is not in the configuration.
     #[must_use]
     pub fn connector(&self, cluster: &ClusterConfig) -> Arc<dyn Connector> {
         self.running.connector(cluster)

@@ -14,7 +14,7 @@ use informer_hub_types::clock;
 /// Interval between two notifications, unless the watchdog needs a shorter one.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Time that a shutdown takes besides draining the sinks.
+/// Time allowed for a shutdown in addition to draining the sinks.
 const MARGIN: Duration = Duration::from_secs(10);
 
 /// Notifies that the hub has started. Clusters may still be unreachable.

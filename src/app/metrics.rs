@@ -84,7 +84,7 @@ impl Metrics {
         let _ = self.0.audit.set(Arc::clone(audit));
     }
 
-    /// Marks the beginning of the shutdown, after which the last known sinks stay.
+    /// Marks the beginning of the shutdown, after which the metrics keep the last known sinks.
     pub(super) fn ending(&self) {
         self.0.ending.store(true, Relaxed);
     }
@@ -288,7 +288,8 @@ fn put_traffic(out: &mut Snapshot, labels: LabelSet, traffic: &ClusterTraffic) {
     }
 }
 
-/// Returns the label value of a subscription. Numbered ones share one value: their number grows without bound.
+/// Returns the label value of a subscription. Numbered subscriptions share one value, because their number grows
+/// without bound.
 fn known(subscription: &str) -> &str {
     let number = subscription.strip_prefix("subscription-");
     if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) { "unnamed" } else { subscription }

@@ -30,7 +30,7 @@ use informer_hub_config::{AuthorizationConfig, ServiceConfig};
 use informer_hub_telemetry::metrics::Scraper;
 use informer_hub_types::{MemoryStep, Phase};
 
-/// Longest wait for connections at the end. Idle ones must not delay the exit.
+/// Longest wait for connections at the shutdown. Idle ones must not delay the exit.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Longest wait for the last events of the audit log.
@@ -269,7 +269,7 @@ fn waiting(report: &HubReport) -> Vec<String> {
                 informer.scope,
                 match memory.step {
                     MemoryStep::Released => "nothing",
-                    _ => "the heads",
+                    _ => "only names, versions, labels and index values",
                 }
             ));
         }

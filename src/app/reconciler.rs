@@ -20,10 +20,11 @@ use crate::actors::{AcceptedVersions, Env, RegistryActor, Subscription, Subscrip
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock::{self, Instant};
 
-/// Time after which a process competes for the lease although it is not in step, e.g. since a cluster has no collector.
+/// Time after which a process competes for the lease although its sinks are not in step with the published progress,
+/// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process publishes the progress of its predecessor for clusters and resources that it has no informer of.
-/// After it, they are assumed to be removed.
+/// Time for which a process publishes the progress of its predecessor for clusters and resources that it has no
+/// informer of. After that time, they count as removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -47,8 +48,9 @@ impl SinkProgress {
         }
     }
 
-    /// Returns whether a successor does not need the earlier progress of a resource: it has progress of this process, or it
-    /// was removed. An informer that has started again has none yet. `waits` for resources that were never read.
+    /// Returns whether a successor does not need the earlier progress of a resource: it has progress of this process,
+    /// or it was removed. An informer that has started again has none yet. With `waits`, the progress of resources that
+    /// were never read is needed.
     fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
         let is_expected = waits && !has_read(&self.read, cluster, resource);
         !is_expected && !self.subscriptions.is_unknown(cluster, resource)
@@ -98,7 +100,7 @@ impl Reconciler {
         io.spawn(end.run_until_cancelled_owned(async move {
             loop {
                 running.lock().await.reconcile().await;
-                // Both a notification and a timeout lead to the next round.
+                // A notification and a timeout both lead to the next round.
                 let _ = tokio::time::timeout(elections.reconcile_interval(), elections.changed.notified()).await;
             }
         }));
@@ -107,7 +109,7 @@ impl Reconciler {
 
     /// Reconciles each sink once, and has the leader of a lease publish what its sinks have delivered.
     pub(super) async fn reconcile(&mut self) {
-        // First: a note from before the answer would be none.
+        // Read before the groups, whose progress is empty until the store has answered.
         let is_read = self.elections.has_answered();
         let sinks = self.sinks_of_config();
         let names: BTreeSet<_> = sinks.iter().map(|(name, ..)| name.clone()).collect();
@@ -151,12 +153,12 @@ impl Reconciler {
         })
     }
 
-    /// Publishes what the sinks of a lease have delivered. If it is handed over, releases it with that.
+    /// Publishes what the sinks of a lease have delivered. If the lease is being handed over, also releases it.
     fn publish(&mut self, group: Group, lowest: &BTreeMap<String, Option<SourceVersions>>) {
         let Group { shared, mut delivered, sinks, .. } = group;
         delivered.sinks.retain(|name, _| sinks.contains(name));
         for name in &sinks {
-            // The last progress stays true.
+            // Without new progress, the published one stays true.
             let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
             let mut own = acknowledged(progress.accepted.clone(), lowest);
             let (earlier, waits) = (delivered.sinks.remove(name), self.began.elapsed() < KEEPS_UNREAD);
@@ -170,7 +172,8 @@ impl Reconciler {
         if left_out > 0 && !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
                 left_out,
-                "the Lease has no room for the progress of all clusters; after a takeover, their last events are repeated"
+                "the Lease has no room for the delivery progress of some clusters; after a takeover, their last events \
+                 are repeated"
             );
         }
         shared.publish(&note);

@@ -87,7 +87,7 @@ pub struct Reloader(pub(super) Weak<RunningHub>);
 pub(super) struct Dials {
     /// Opens connections to apiservers.
     pub(super) clusters: Option<Dial>,
-    /// Connections to webhook receivers.
+    /// Opens connections to webhook receivers.
     pub(super) receivers: Option<Dial>,
 }
 
@@ -298,7 +298,10 @@ impl RunningHub {
             match self.add_cluster(cluster).await {
                 // The embedding program may have added a cluster of this name. Retried at the next report of a source.
                 Err(StartError::Cluster(error)) => {
-                    tracing::error!(cluster = %cluster.name, %error, "cannot add a cluster that a cluster source reported");
+                    tracing::error!(
+                        cluster = %cluster.name, %error,
+                        "cannot add a cluster that a cluster source reported; trying again with its next report"
+                    );
                     self.connectors.lock().remove(&cluster.name);
                     refused.push(cluster.name.clone());
                 }
@@ -309,7 +312,7 @@ impl RunningHub {
         let Difference { added, changed, removed } = &plan;
         for (verb, names) in [("added", added), ("changed", changed), ("removed", removed)] {
             if !names.is_empty() {
-                tracing::info!(clusters = first_names(names), "{verb} clusters of sources");
+                tracing::info!(clusters = first_names(names), "{verb} clusters of cluster sources");
             }
         }
         self.sources.in_force(roster);

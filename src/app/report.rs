@@ -31,7 +31,7 @@ pub struct SinkReport {
     /// Counters and state of the sink.
     #[serde(flatten)]
     pub status: SinkStatus,
-    /// Whether another replica delivers, or none: this one is not the leader.
+    /// Whether this replica does not deliver: another one does, or none.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standby: bool,
     /// Process that holds the lease of the sink, in a fleet.

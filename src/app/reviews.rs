@@ -1,6 +1,6 @@
 //! Asks clusters for reviews of users and tokens, over their connections.
 //!
-//! A cluster decides about its own objects only. What it answers is trusted no further than that.
+//! A cluster decides about its own objects only. Its answer applies to no other cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;

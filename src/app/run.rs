@@ -27,7 +27,7 @@ use informer_hub_telemetry::metrics::Export;
 /// Time after the first signal within which another one counts as a repetition of it.
 const ECHO: Duration = Duration::from_millis(100);
 
-/// Signal number on Linux (except MIPS) and on the BSDs.
+/// Number of SIGXFSZ on Linux (except MIPS) and on the BSDs.
 const SIGXFSZ: i32 = 25;
 
 /// Outcome of a run.
@@ -93,7 +93,7 @@ pub async fn run(
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
-        () = hub.system().ended() => anyhow::bail!("the registry died and no cluster is watched: restart the process"),
+        () = hub.system().ended() => anyhow::bail!("the registry failed and no cluster is watched: restart the process"),
     }
     watching.abort();
     informing.abort();
@@ -148,7 +148,7 @@ async fn end(
         _ = terminate.recv() => SignalKind::terminate(),
         _ = interrupt.recv() => SignalKind::interrupt(),
     };
-    tracing::warn!("second signal: ending without draining the sinks");
+    tracing::warn!("second signal: exiting at once; undelivered events that are not in a journal are lost");
     // Dropping the hub would join its threads, and a blocking handler would delay the exit.
     std::mem::forget(ending);
     Err(signal)

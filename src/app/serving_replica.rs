@@ -57,10 +57,10 @@ impl Serve {
         self.params.cursor = Some(Cursor::new(move |partition| {
             let (shared, delivered, partition) = (Arc::clone(&shared), Arc::clone(&delivered), partition.clone());
             Box::pin(async move {
-                // The progress of the time before this process delivers.
+                // Read once: the progress published before this process delivers.
                 let reading = delivered.get_or_init(|| shared.first_delivered());
                 let delivered = tokio::time::timeout(NOTE_TIMEOUT, reading).await;
-                let delivered = delivered.map_err(|_| "the leases of the deliverers cannot be read".to_owned())?;
+                let delivered = delivered.map_err(|_| "cannot read the leases of the deliverers in time".to_owned())?;
                 Ok(delivered.version_of(partition.cluster.as_str(), &partition.resource))
             })
         }));

@@ -350,8 +350,8 @@ async fn open_stores(
     opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
 }
 
-/// Work around each checkpoint: releases journaled events that the caches on disk cover, and rewrites files that were
-/// deleted from the state directory.
+/// Work before and after each checkpoint: releases journaled events that the caches on disk cover, and rewrites files
+/// that were deleted from the state directory.
 struct Releasing {
     sinks: RunningSinks,
     sources: Arc<Sources>,

@@ -47,8 +47,8 @@ impl OpenState {
             for name in dir.unwanted(readers.iter().map(String::as_str))? {
                 tracing::warn!(
                     name,
-                    "the state directory has the journal of a sink or subscriber that is not configured; its events are \
-                                             not delivered. To delete it, stop the hub and run `informer-hub state prune`"
+                    "found the journal of a sink or subscriber that is not configured; its events are not delivered: \
+                     to delete the journal, stop the hub and run `informer-hub state prune`"
                 );
             }
             Ok::<_, StateError>(Self(Arc::new(dir)))
@@ -80,7 +80,10 @@ impl OpenState {
             Ok(Ok(clusters)) => clusters,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "cannot read the saved clusters of cluster sources; they are listed again");
+                tracing::error!(
+                    %file, %error,
+                    "cannot read the saved clusters of cluster sources; their objects are listed again"
+                );
                 Vec::new()
             }
             Err(_) => Vec::new(),
@@ -96,7 +99,11 @@ impl OpenState {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 let file = path.display();
-                tracing::error!(%file, %error, "cannot save the clusters that cluster sources have found; after a restart, the hub may list the objects of some again");
+                tracing::error!(
+                    %file, %error,
+                    "cannot save the clusters of cluster sources; after a restart, the objects of some clusters may be \
+                     listed again"
+                );
                 false
             }
             Err(_) => false,
@@ -109,11 +116,19 @@ impl OpenState {
         match sourced_clusters::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
             Ok(false) => {}
             Ok(true) => {
-                tracing::error!(file = %file.display(), "the file with the clusters of cluster sources was deleted while the hub was running; wrote it again");
+                tracing::error!(
+                    file = %file.display(),
+                    "the file with the clusters of cluster sources was deleted while the hub was running; wrote it \
+                     again"
+                );
             }
             // The checkpoint of the caches logs the same fault as an error, once.
             Err(error) => {
-                tracing::debug!(file = %file.display(), %error, "cannot write the saved clusters of cluster sources again");
+                tracing::debug!(
+                    file = %file.display(), %error,
+                    "cannot rewrite the deleted file with the clusters of cluster sources; retrying at the next \
+                     checkpoint"
+                );
             }
         }
     }
@@ -131,7 +146,10 @@ impl OpenState {
             io.spawn_blocking(move || short_names::read(&*names_disk, &names_file)).await.map_err(|_| died())?;
         let names = reading.unwrap_or_else(|error| {
             let file = self.0.names().display().to_string();
-            tracing::error!(file, %error, "cannot read the saved short names; resources configured by short name are listed again");
+            tracing::error!(
+                file, %error,
+                "cannot read the saved short names; resources configured by short name are listed again"
+            );
             ShortNames::default()
         });
         let plan = RestorePlan::new(clusters, demands, names);
@@ -154,13 +172,16 @@ impl OpenState {
         let LoadedState { loaded, began, plan, .. } = found;
         let mut status = StateStatus { path: self.0.root().display().to_string(), ..StateStatus::default() };
         for (dir, error) in loaded.lost {
-            tracing::error!(dir = %dir.display(), error, "cannot restore a cache from disk: its informers list again");
+            tracing::error!(dir = %dir.display(), error, "cannot restore a cache from disk; its informers list again");
             status.damage.push(format!("{}: {error}", dir.display()));
         }
         let mut files = Vec::new();
         for LoadedCache { resource, view, store, packing, plain, files: cache_files, damage } in loaded.caches {
             if !damage.is_empty() {
-                tracing::error!(resource = %resource.gvr, error = damage.join("; "), "a cache on disk is damaged: readable objects are restored, and its informers list again");
+                tracing::error!(
+                    resource = %resource.gvr, error = damage.join("; "),
+                    "a cache on disk is damaged: readable objects are restored, and its informers list again"
+                );
                 status.damage.extend(damage.into_iter().map(|damage| format!("{}: {damage}", resource.gvr)));
             }
             let snapshot = store.published().load_full();
@@ -281,7 +302,7 @@ impl LoadedState {
             tracing::info!(
                 reader,
                 objects = uncheckpointed.len(),
-                "restored objects from journaled events after the last checkpoint"
+                "restored objects from journaled events that are newer than the last checkpoint"
             );
         }
     }

@@ -108,7 +108,7 @@ struct History {
     improved: Option<(Instant, MemoryStep, u64)>,
     /// Observed cost of the last upgrade that had to be reverted.
     observed: Option<ObservedCost>,
-    /// Current wait before the next upgrade, and when it ends.
+    /// Current wait before the next upgrade. `until` is when it ends.
     wait: Duration,
     until: Instant,
 }
@@ -368,7 +368,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         memory.improved = Some((now, to, total));
         memory.promised = Some((estimate, now + self.pace.wait));
         memory.until = now + memory.wait;
-        let reason = format!("{} fits into its share of {}", Size(estimate), Size(share));
+        let reason = format!("an estimated {} fits into its share of the limit, {}", Size(estimate), Size(share));
         Some(Change { id: one.id.clone(), from: one.step, to, reason })
     }
 
@@ -461,7 +461,7 @@ impl fmt::Display for DegradationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { used, share, total, limit } = self;
         let (used, share, total, limit) = (Size(*used), Size(*share), Size(*total), Size(*limit));
-        write!(f, "it uses {used} with a share of {share}; the process uses {total} of {limit}")
+        write!(f, "it uses {used}; its share of the memory limit is {share}, and the process uses {total} of {limit}")
     }
 }
 

@@ -139,7 +139,11 @@ fn governor_degrades_the_furthest_above_its_share_no_further_than_needed() {
     assert_eq!(process.steps(), [Full, Heads, Full]);
     let order: Vec<_> = process.changes.iter().map(|(_, change)| (change.id, change.from, change.to)).collect();
     assert_eq!(order, [(1, Full, Packed), (1, Packed, Heads)]);
-    assert!(process.changes[0].1.reason.contains("with a share of"), "{}", process.changes[0].1.reason);
+    assert!(
+        process.changes[0].1.reason.contains("its share of the memory limit is"),
+        "{}",
+        process.changes[0].1.reason
+    );
     assert!(process.resident() <= 128 * MIB);
 }
 

@@ -66,7 +66,7 @@ pub(super) struct Computed {
     values: Values,
     /// Non-empty results of the function per object, so that it is never called for an old state.
     stored_values: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, StoredValues>>,
-    /// Shared by all snapshots.
+    /// Number of failed calls of the function; shared by all snapshots.
     failures: Arc<AtomicU64>,
 }
 

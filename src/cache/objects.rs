@@ -353,7 +353,8 @@ impl Objects {
         next.is_some_and(|object| object.key().namespace() == Some(namespace))
     }
 
-    /// Forgets the namespaces; clones keep theirs. Also needed if they are unknown: a clone may find its own at any time.
+    /// Clears the cached namespaces; clones keep theirs. Call it even if they are not computed: clones share the cell,
+    /// and one of them may fill it at any time.
     fn forget_namespaces(&mut self) {
         match Arc::get_mut(&mut self.namespaces) {
             Some(own) => drop(own.take()),

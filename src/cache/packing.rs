@@ -1,10 +1,11 @@
 //! Compression of a resource's bodies: dictionary training, and repacking of packed bodies.
 //!
-//! Common kinds begin with a built-in dictionary if it suits their first objects, so that a list trains nothing. Once the
-//! resource is idle, a dictionary is trained on its own objects, and replaces the built-in one if it is clearly better.
-//! Otherwise the dictionary is trained from the first objects. If later objects compress worse, the resource has changed (or its list began with an untypical namespace).
-//! Then a new dictionary is trained from objects of the whole store. After a change of dictionaries, a sweep repacks old
-//! bodies, if they do not grow. A sweep also empties chunks with mostly dead bytes.
+//! Common kinds begin with a built-in dictionary if it suits their first objects, so that a list trains nothing. Once
+//! the resource is idle, a dictionary is trained on its own objects, and replaces the built-in one if it is clearly
+//! better. Otherwise the dictionary is trained from the first objects. If later objects compress worse, the resource
+//! has changed (or its list began with an untypical namespace). Then a new dictionary is trained from objects of the
+//! whole store. After a change of dictionaries, a sweep repacks old bodies, if they do not grow. A sweep also empties
+//! chunks with mostly dead bytes.
 //!
 //! A dictionary consists of parts of its samples, and is written to the state directory. Secrets and ConfigMaps
 //! therefore have none: a value would outlive its object.
@@ -171,12 +172,12 @@ impl Packing {
     const MIN_DEAD_BYTES: usize = 256 * 1024;
     /// Packed bytes after which a dictionary is tried in place of a built-in one.
     const TRIAL_BYTES: usize = 512 * 1024;
-    /// Packed bytes after which a dictionary is tried although the resource is never idle, as a multiple of those after
-    /// which it is tried when idle.
+    /// Factor for a resource that is never idle: a dictionary is tried after this many times the packed bytes of an
+    /// idle resource.
     const BUSY: usize = 512;
     /// Packed bytes for each uncompressed byte while a first list is read.
     const LIST_SHARE: usize = 8;
-    /// Growth until the next trial after one that did not pay.
+    /// Factor by which the packed bytes must grow before the next trial, after a trial without a gain.
     const NEXT_TRIAL: usize = 8;
 
     /// Creates the state of a resource without packed bodies.
@@ -324,7 +325,7 @@ impl Packing {
         if trained && had_one {
             self.begin_sweep(true);
         }
-        // Objects that the dictionary was made of are no measure of it.
+        // Objects that the dictionary was trained on do not show how well it compresses later ones.
         if let Fitness::Trained { first, last, .. } = &mut self.fitness
             && !trained
         {
@@ -481,7 +482,7 @@ fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
     match Dictionary::train(spread.map(sample)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
-            tracing::debug!(%error, "cannot train a dictionary, packing objects with the previous one");
+            tracing::debug!(%error, "cannot train a compression dictionary; packing objects with the previous one");
             None
         }
     }

@@ -58,8 +58,8 @@ impl Store {
     /// floor of its window. `saved` are the versions of its state in an earlier process.
     ///
     /// Objects may be newer than the version from which their watch resumes: what was sent before a kill is known. The
-    /// watch repeats their changes, but the store does not, so readers from before must list, and the versions are made up
-    /// until the watch has caught up.
+    /// watch repeats their changes, but the store does not. So readers from before must list, and the versions are made
+    /// up until the watch has caught up.
     fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
         let (mut own, mut is_ahead) = (None, false);
         for id in self.joined(name) {
@@ -199,8 +199,8 @@ impl Store {
             let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
             let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
             let version = version.filter(is_own).or_else(|| {
-                // At or below a version that readers may have, the change would be missed. With the version of another
-                // change, one of both would be. Readers may have the version in the object too.
+                // Readers that have this or a later version would miss the change. If two changes had one version, one
+                // of them would be missed. Readers may have the version in the object too.
                 self.make_up(partition, draft.received());
                 partition.marks.floor
             });
@@ -213,8 +213,8 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the versions that no deletion may get: those of earlier changes and of present objects. Without those of
-    /// the drafts, which their changes get.
+    /// Returns the versions that no deletion may get: those of earlier changes and of present objects. Excludes the
+    /// versions of the drafts, because their own changes get them.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -367,9 +367,10 @@ impl Store {
 
     /// Raises the floor of a partition to a made-up version, above those that readers may have. `received` is one of these.
     ///
-    /// If the partition is the only one of its cluster, it is also far above those of the cluster: otherwise a later
-    /// process would take it for one that the cluster has issued. The cluster's own versions are used again once the
-    /// partition is complete beyond those that readers may have. Several partitions might never be at once.
+    /// If the partition is the only one of its cluster, the version is also far above those of the cluster. Otherwise a
+    /// later process would mistake it for a version that the cluster has issued. The cluster's own versions are used
+    /// again once the partition is complete beyond those that readers may have. Several partitions might never reach
+    /// that state at the same time.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };

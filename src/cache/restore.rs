@@ -56,21 +56,21 @@ impl fmt::Debug for Gathering {
 /// A partition as it was saved.
 #[derive(Debug)]
 pub struct SavedPartition {
-    /// The informer that continues it.
+    /// Informer that continues the partition.
     pub origin: Arc<Origin>,
     /// Health of the informer.
     pub health: Arc<InformerHealth>,
-    /// Indices that cover all of its objects.
+    /// Indices that cover all objects of the partition.
     pub indexes: Vec<DeclaredIndex>,
-    /// Hash of the settings that its objects were decoded with.
+    /// Hash of the settings that the objects were decoded with.
     pub settings: u64,
-    /// Version up to which it is complete; `None` if it may be incomplete.
+    /// Version up to which the partition is complete; `None` if it may be incomplete.
     pub version: Option<ResourceVersion>,
     /// Whether the partition's first list was complete.
     pub synced: bool,
-    /// Readers that have acknowledged all of it.
+    /// Readers that have acknowledged the whole state.
     pub readers: BTreeSet<String>,
-    /// The objects.
+    /// Objects of the partition, by key.
     pub objects: Gathering,
 }
 

@@ -74,19 +74,19 @@ impl Restored {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
 
-    /// Returns the readers that acknowledged all of it and have not reconnected.
+    /// Returns the readers that acknowledged the whole state and have not reconnected.
     #[must_use]
     pub fn readers(&self) -> BTreeSet<String> {
         self.waiting.lock().readers.clone()
     }
 
-    /// Returns whether this reader acknowledged all of it and has not reconnected.
+    /// Returns whether this reader acknowledged the whole state and has not reconnected.
     #[must_use]
     pub fn has_reader(&self, name: &str) -> bool {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Returns the readers that received some of it and have not reconnected.
+    /// Returns the readers that received a part of the state and have not reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
@@ -107,7 +107,7 @@ impl Restored {
         waiting.objects = None;
     }
 
-    /// Returns whether no informer has opened it yet.
+    /// Returns whether no informer has opened the partition yet.
     #[must_use]
     pub fn is_fresh(&self) -> bool {
         self.waiting.lock().is_fresh

@@ -49,7 +49,7 @@ pub struct Partition {
     /// Whether bodies of new objects are dropped.
     pub(super) bare: bool,
     pub(super) version: Option<ResourceVersion>,
-    /// Version up to which it is complete, so that a watch may resume from there.
+    /// Version up to which the partition is complete, so that a watch may resume from there; `None` if unknown.
     pub(super) resume: Option<ResourceVersion>,
     /// Version of the newest applied deletion, if the partition is not complete up to it. Then no watch may resume.
     pub(super) deleted: Option<ResourceVersion>,
@@ -60,7 +60,7 @@ pub struct Partition {
     /// Set until a list is complete, if the objects may differ from the cluster's at equal versions: the resource has
     /// changed, or its CRD. Generation of the CRD, or zero.
     pub(super) converting: Option<u64>,
-    /// State at the restore from disk, for readers that continue from there.
+    /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
     pub(super) synced: bool,
     pub(super) outbox: Option<Outbox>,
@@ -71,20 +71,20 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Returns the informer that fills it.
+    /// Returns the informer that fills the partition.
     #[must_use]
     pub fn origin(&self) -> &Arc<Origin> {
         &self.origin
     }
 
-    /// Returns whether the informer with this `health` fills it.
+    /// Returns whether the informer with this `health` fills the partition.
     #[must_use]
     #[doc(hidden)]
     pub fn is_of(&self, health: &Arc<InformerHealth>) -> bool {
         Arc::ptr_eq(&self.health, health)
     }
 
-    /// Returns how current it is.
+    /// Returns how current the partition is.
     #[must_use]
     pub fn freshness(&self) -> Freshness {
         self.health.freshness()
@@ -140,7 +140,8 @@ impl Partition {
         }
     }
 
-    /// Returns the version up to which it is complete: a watch from there misses no change. `None` if unknown.
+    /// Returns the version up to which the partition is complete: a watch from there misses no change. `None` if
+    /// unknown.
     #[must_use]
     pub fn resume_version(&self) -> Option<&ResourceVersion> {
         self.resume.as_ref()
@@ -153,7 +154,7 @@ impl Partition {
         self.settings
     }
 
-    /// Returns its state at the restore from disk, if it was restored.
+    /// Returns the partition's state at the restore from disk; `None` if it was not restored.
     #[must_use]
     #[doc(hidden)]
     pub fn restored(&self) -> Option<&Arc<Restored>> {

@@ -10,8 +10,8 @@
 //! - While the stage is open, all changes go there, including events queued before the list. A resync repeats the
 //!   visible objects.
 //! - The partition keeps its resume version, because the visible objects are those of that version.
-//! - A stage is bounded ([`Stage::LIMIT`]). Above the limit, under memory pressure, or if the informer decodes objects
-//!   differently than before, the rest of the list is published in parts, as a first list is.
+//! - A stage is bounded ([`Stage::LIMIT`]). The rest of a list is published in parts, as a first list is, in three
+//!   cases: above the limit, under memory pressure, or if the informer decodes objects differently than before.
 //!
 //! The stage is part of the partition, so a store that recovers from the published snapshot continues it.
 

@@ -473,8 +473,8 @@ impl Partition {
         }
     }
 
-    /// Sets the version up to which the visible state is complete. If an object was deleted at a newer version, a watch
-    /// from there would add it again before it repeats the deletion, so none may resume.
+    /// Sets the version up to which the visible state is complete. If an object was deleted at a newer version, no
+    /// watch may resume from there: it would add the object again before it repeats the deletion.
     fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
         if let Some(complete) = &version {
             self.deleted.take_if(|deleted| !deleted.newer_than(complete));

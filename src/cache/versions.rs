@@ -61,7 +61,7 @@ impl Snapshot {
         self.cluster_marks(cluster).complete
     }
 
-    /// Returns the position from which a reader of a cluster continues that has this version of it.
+    /// Returns the position at which a reader that has this version of a cluster continues.
     ///
     /// # Errors
     /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.

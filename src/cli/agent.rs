@@ -17,7 +17,8 @@ pub(super) struct Args {
     /// The configuration file (TOML) with [fleet], [resources] and the cluster; INFORMER_HUB_… variables override it
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// The cluster of the file that the agent watches; not needed if it has only one, or one with agent = true
+    /// The cluster that the agent watches, by its name in the file; not needed if the file has only one, or one with
+    /// agent = true
     #[arg(long, value_name = "NAME")]
     cluster: Option<ClusterName>,
     /// The format of log lines

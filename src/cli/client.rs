@@ -44,10 +44,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "The hub")]
 pub(super) struct HubArgs {
-    /// Its address; default: that of the configuration, or http://127.0.0.1:7080
+    /// The address of the hub; default: that of the configuration, or http://127.0.0.1:7080
     #[arg(long, global = true, env = "INFORMER_HUB_URL", alias = "server", value_name = "URL")]
     url: Option<String>,
-    /// A file with its token; the variable INFORMER_HUB_TOKEN may hold the token itself
+    /// A file with a token of the hub; the variable INFORMER_HUB_TOKEN may hold the token itself
     #[arg(long, global = true, env = "INFORMER_HUB_TOKEN_FILE", value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The CA certificates to trust, as PEM; default: those of the system
@@ -56,7 +56,7 @@ pub(super) struct HubArgs {
     /// A client certificate, as PEM
     #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_CERT_FILE", value_name = "FILE")]
     client_cert_file: Option<PathBuf>,
-    /// Its private key, as PEM
+    /// The private key of the client certificate, as PEM
     #[arg(long, global = true, env = "INFORMER_HUB_CLIENT_KEY_FILE", value_name = "FILE")]
     client_key_file: Option<PathBuf>,
     /// The configuration of the hub, for address and token in [hub]; default: ./hub.toml, unless --url is given

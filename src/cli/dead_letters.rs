@@ -39,7 +39,7 @@ enum Command {
     Show {
         /// The sink
         sink: String,
-        /// Its number as shown by `list`
+        /// The number of the dead letter, as shown by `list`
         number: u64,
     },
     /// Deliver dead letters again, with the same event ids
@@ -52,7 +52,7 @@ enum Command {
 struct Target {
     /// The sink
     sink: String,
-    /// All of them
+    /// All dead letters of the sink
     #[arg(long, conflicts_with_all = ["id", "cluster", "subject", "error", "before"])]
     all: bool,
     #[command(flatten)]

@@ -55,13 +55,14 @@ pub(super) fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds candidates from the running hub to a script. Without an answer, the script has its own.
+/// Adds candidates from the running hub to a script. Without an answer from the hub, the script uses its static
+/// candidates.
 fn with_hub(shell: Shell, script: String) -> String {
     match shell {
         // clap_complete 4.6 names the cases of commands differently from what it looks for if the program has a hyphen.
         Shell::Bash => script.replace("informer__subcmd__hub", "informer__hub") + BASH,
         Shell::Zsh => {
-            // The file is autoloaded as the function that it defines, so the outer one must have its name.
+            // The file is autoloaded as the function that it defines, so the outer function must have its name.
             let script = script.replacen("\n_informer-hub() {", "\n_informer-hub-static() {", 1);
             let at = script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len());
             format!("{}{ZSH}{}", &script[..at], &script[at..])
@@ -70,7 +71,7 @@ fn with_hub(shell: Shell, script: String) -> String {
     }
 }
 
-/// Asks the hub first, except for options.
+/// Bash function that asks the program for candidates first, except for options.
 const BASH: &str = r#"
 _informer_hub_of_hub() {
     local word="${COMP_WORDS[COMP_CWORD]}" IFS=$'\n' found
@@ -104,7 +105,7 @@ _informer-hub() {
 }
 "#;
 
-/// Candidates for arguments, and for options that take names.
+/// Fish function that asks the program for candidates for arguments and for options that take names.
 const FISH: &str = r#"
 function __fish_informer_hub_of_hub
     set -l words (commandline -opc)

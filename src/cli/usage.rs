@@ -70,7 +70,7 @@ fn hint(given: &str, commands: &[&Command], is_root: bool) -> String {
         return format!("; did you mean '{name}'?");
     }
     let elsewhere = ELSEWHERE.iter().find(|(theirs, _)| is_root && theirs.contains(&given));
-    elsewhere.map(|(_, ours)| format!("; here: {ours}")).unwrap_or_default()
+    elsewhere.map(|(_, ours)| format!("; use instead: {ours}")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn an_unknown_command_lists_all_commands_and_suggests_the_nearest() {
         let get = message(&["describe", "pods"]);
-        assert!(get.starts_with("error: unrecognized subcommand 'describe'; here: get, tree, query, status\n"));
+        assert!(get.starts_with("error: unrecognized subcommand 'describe'; use instead: get, tree, query, status\n"));
         for name in
             Cli::command().get_subcommands().filter(|it| !it.is_hide_set()).map(|it| format!("\n  {} ", it.get_name()))
         {

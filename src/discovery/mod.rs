@@ -1,7 +1,7 @@
 //! Resource discovery rules: which resources of a cluster are watched, moved or stopped. Pure.
 //!
-//! [`decide_watch`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns. [`Pace`]
-//! schedules discovery requests.
+//! [`decide_watch`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns.
+//! [`Pace`] schedules discovery requests.
 //!
 //! # When objects count as deleted
 //! A resource that discovery does not list is not served now. Either its definition was deleted, or no version is

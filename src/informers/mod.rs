@@ -4,12 +4,15 @@
 //!
 //! | client-go | here |
 //! |---|---|
-//! | `SharedInformerFactory`, `dynamicinformer`, `metadatainformer` | [`SharedInformerFactory`]: `informer`, `dynamic_informer`, `metadata_informer` |
+//! | `SharedInformerFactory` | [`SharedInformerFactory::informer`] |
+//! | `dynamicinformer` | [`SharedInformerFactory::dynamic_informer`] |
+//! | `metadatainformer` | [`SharedInformerFactory::metadata_informer`] |
 //! | `SharedIndexInformer` | [`SharedInformer`] |
 //! | `ResourceEventHandlerFuncs`, `…DetailedFuncs`, `FilteringResourceEventHandler` | the same names |
 //! | `ResourceEventHandlerRegistration` | [`HandlerRegistration`] |
 //! | `GetIndexer()`, generated listers | [`SharedInformer::indexer`], [`SharedInformer::lister`] |
-//! | `SetTransform`, `SetWatchErrorHandler` | [`SharedInformer::set_transform`], [`SharedInformer::set_watch_error_handler`] |
+//! | `SetTransform` | [`SharedInformer::set_transform`] |
+//! | `SetWatchErrorHandler` | [`SharedInformer::set_watch_error_handler`] |
 
 mod error;
 mod factory;

@@ -122,8 +122,8 @@ fn open_refuses_newer_unknown_and_foreign_directories_unchanged() {
     };
     assert_eq!(
         refused("FORMAT", b"informer-hub state 2\n"),
-        "the state directory /data/hub has format 2, this version supports up to 1: run the version that wrote it or a \
-         newer one, or move the directory away (it contains undelivered events)"
+        "the state directory /data/hub has format 2, but this version supports at most format 1: run the version that \
+         wrote it or a newer one, or move the directory away (it contains undelivered events)"
     );
     assert!(
         refused("FORMAT", b"informer-hub state one\n")

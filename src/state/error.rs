@@ -20,7 +20,7 @@ pub enum StateError {
         pid: Option<u32>,
     },
     /// A newer version of the hub wrote the directory.
-    #[error("the state directory {root} has format {found}, this version supports up to {VERSION}: run the version that wrote it or a newer one, or move the directory away (it contains undelivered events)", root = root.display())]
+    #[error("the state directory {root} has format {found}, but this version supports at most format {VERSION}: run the version that wrote it or a newer one, or move the directory away (it contains undelivered events)", root = root.display())]
     Newer {
         /// The directory.
         root: PathBuf,
@@ -50,7 +50,7 @@ pub enum StateError {
         root: PathBuf,
     },
     /// There is no reader of this name.
-    #[error("the state directory {root} has no reader {name:?}", root = root.display())]
+    #[error("the state directory {root} has no data of a sink or durable subscriber {name:?}", root = root.display())]
     NoSuchReader {
         /// The directory.
         root: PathBuf,

@@ -43,7 +43,10 @@ impl LockedDir {
             StateError::Disk { source, .. } => source,
             error => io::Error::other(error.to_string()),
         })?;
-        tracing::error!(dir = %self.root.display(), "the state directory was removed or replaced while the hub runs: creating it again");
+        tracing::error!(
+            dir = %self.root.display(),
+            "the state directory was removed or replaced while the hub runs: creating it again"
+        );
         Ok(())
     }
 }

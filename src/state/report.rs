@@ -86,7 +86,7 @@ pub fn inspect(state: &StateDir, access: Access, decode: bool) -> Result<StateRe
     let caches =
         caches::inspect(disk, &root, decode).map_err(|source| StateError::Disk { file: root, verb: "read", source })?;
     let fleet = sourced_clusters::inspect(disk, &state.fleet());
-    let unread = |error| format!("cannot read the file, resources configured by short names are listed again: {error}");
+    let unread = |error| format!("cannot read the file; resources configured by short names are listed again: {error}");
     let names_damage = short_names::read(disk, &state.names()).err().map(unread);
     Ok(StateReport { root: state.root().display().to_string(), access, readers, caches, fleet, names_damage })
 }

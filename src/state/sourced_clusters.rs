@@ -1,5 +1,5 @@
-//! `fleet.json`: clusters found by cluster sources, saved across restarts. Their caches are restored, and changes during the downtime
-//! are delivered, before a source has answered. Credentials and addresses are not saved.
+//! `fleet.json`: clusters found by cluster sources, saved across restarts. Their caches are restored, and changes
+//! during the downtime are delivered, before a source has answered. Credentials and addresses are not saved.
 
 use std::io;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub fn inspect(disk: &dyn Disk, path: &Path) -> Option<FleetReport> {
             let damage = duplicate.map(|(_, it)| format!("duplicate cluster {}", it.name));
             (clusters, damage)
         }
-        Err(error) => (Vec::new(), Some(format!("cannot read the file, its clusters are listed again: {error}"))),
+        Err(error) => (Vec::new(), Some(format!("cannot read the file; its clusters are listed again: {error}"))),
     };
     Some(FleetReport { file, bytes, clusters, damage })
 }

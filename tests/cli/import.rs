@@ -36,11 +36,11 @@ async fn import_finds_the_kubeconfig_like_kubectl() {
     let dir = Workdir::new().file("kube", &kubeconfig("https://x"));
     let outcome = dir.run(&["import-kubeconfig"]).await;
     assert_eq!(outcome.code, 1);
-    let advice = ".kube/config; give its FILE, or set KUBECONFIG\n";
+    let advice = ".kube/config; give the path of one as FILE, or set KUBECONFIG\n";
     assert!(outcome.err.contains("there is no kubeconfig /") && outcome.err.ends_with(advice), "{}", outcome.err);
     let dir = dir.file("other", "apiVersion: v1\n").file("broken", "contexts: [\n");
     for (file, text) in [
-        ("none", "there is no kubeconfig none; give its FILE"),
+        ("none", "there is no kubeconfig none; give the path of one as FILE"),
         ("other", "no context in other; give the FILE of a kubeconfig, whose contexts `kubectl"),
         ("broken", "cannot use kubeconfig broken: not a valid kubeconfig: error at line 1, column 11"),
         (".", "cannot use kubeconfig .: Is a directory"),

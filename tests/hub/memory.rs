@@ -199,7 +199,11 @@ async fn heads_only_cache_answers_selectors_and_indices_and_reports_missing_bodi
     let informer = bed.fleet.informer("large").await;
     assert_eq!((informer.state, informer.freshness), (Phase::Watching, Freshness::Synced));
     let shown = informer.memory.unwrap();
-    assert!(shown.since.is_some() && shown.reason.unwrap().contains("with a share of"), "{:?}", shown.since);
+    assert!(
+        shown.since.is_some() && shown.reason.unwrap().contains("its share of the memory limit is"),
+        "{:?}",
+        shown.since
+    );
 
     let all = bed.query("").await;
     let steps: Vec<_> = all.coverage.iter().map(|part| (part.cluster.as_str(), part.memory)).collect();

@@ -110,7 +110,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     serving.fleet.converged().await;
     serving.is_stale(None).await;
     drop(first);
-    serving.is_stale(Some("collector first shows no sign of life since")).await;
+    serving.is_stale(Some("collector first has not renewed its ownership since")).await;
     let status = serving.status().await;
     assert!(status.connected && status.clusters[0].stale_since.is_some(), "{status:?}");
     // Its objects are still there, and another replica gets them too.
@@ -124,7 +124,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     serving.is_stale(None).await;
     services.set_down(true);
     churn(clusters, &mut changes, 30);
-    serving.is_stale(Some("the services of the fleet do not answer since")).await;
+    serving.is_stale(Some("the fleet's data about the cluster has been unreadable since")).await;
     assert!(!serving.status().await.connected);
     services.set_down(false);
     serving.is_stale(None).await;
@@ -134,7 +134,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     clusters["c0"].set_faults(FaultScript::one(Rule::new(When::Watch, Fault::Unavailable).times(usize::MAX)));
     second.end().await;
     let third = Process::start_with("third", &services, clusters, &["pods"]).await;
-    serving.is_stale(Some("its collector cannot watch it since")).await;
+    serving.is_stale(Some("its collector has failed to watch the resource since")).await;
     clusters["c0"].heal();
     churn(clusters, &mut changes, 30);
     serving.is_stale(None).await;

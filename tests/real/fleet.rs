@@ -428,7 +428,10 @@ async fn check_reports_why_nats_cannot_be_used() {
     };
     let usable = Server::start(&["--jetstream"]).await;
     assert_eq!(check(&usable.url(), "").0, Some(0));
-    finds(check(&usable.url(), "replicas = 3\n"), &["fleet.replicas: the log is to have 3 copies", "is alone"]);
+    finds(
+        check(&usable.url(), "replicas = 3\n"),
+        &["fleet.replicas: the log needs 3 copies", "not part of a NATS cluster"],
+    );
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     finds(
         check(&format!("nats://{closed}"), ""),
@@ -517,7 +520,7 @@ async fn operator_moves_clusters_and_drains_a_process() {
     let drained = workdir.printed(&["fleet", "drain", &of_first, "-c", "hub.toml"]);
     assert!(drained.contains("is drained"), "{drained}");
     first.owns(0).await;
-    fails(&["move", "east", &of_first], "drains; end that with");
+    fails(&["move", "east", &of_first], "is draining; end the drain with");
     let text = workdir.printed(&["fleet", "status", "-c", "hub.toml"]);
     assert!(text.contains("drained"), "{text}");
     println!("{text}");

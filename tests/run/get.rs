@@ -99,7 +99,7 @@ async fn mistakes_have_advice_and_their_exit_code() {
         ),
         ("get pods --clusters a=", 0, "no pods found in a="),
         ("get pods --clusters (", 2, "clusters"),
-        ("get pods web-0 -l app=web", 2, "names and selectors exclude each other"),
+        ("get pods web-0 -l app=web", 2, "give either names or a selector (-l, --field-selector), not both"),
         ("get pods,nodes -o csv", 2, "-o csv takes one resource"),
         ("get pods,nodes -w", 2, "--watch takes one resource"),
         ("get pods --sort-by restart", 2, "did you mean restarts?"),
@@ -127,7 +127,7 @@ async fn token_suffices_and_a_wrong_one_is_explained() {
         }
         outcome(command)
     };
-    assert!(with(None).err.contains("requires a token; give --token-file, or set INFORMER_HUB_TOKEN"));
+    assert!(with(None).err.contains("requires a token; give --token-file or set INFORMER_HUB_TOKEN"));
     let wrong = with(Some("wrong"));
     assert!(wrong.code == 1 && wrong.err.contains("refuses this token"), "{wrong:?}");
     let right = with(Some(TOKEN));

@@ -40,7 +40,7 @@ async fn every_output_of_the_language_has_its_table() {
     let (title, rest) = csv.out.split_once("\r\n").unwrap();
     assert_eq!(title, "cluster,spec.containers[*].image");
     assert!(rest.ends_with(",registry.example.com/web:1.27\r\n"), "{csv:?}");
-    assert!(csv.err.starts_with("informer-hub: there is more: repeat the query with --continue "), "{csv:?}");
+    assert!(csv.err.starts_with("informer-hub: there are more results: query again with --continue "), "{csv:?}");
     let token = csv.err.trim().rsplit(' ').next().unwrap();
     let rest = fleet.run(&[
         "query",

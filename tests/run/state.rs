@@ -102,8 +102,8 @@ async fn source_clusters_are_inspected_and_verified() {
     assert!(yaml.code == 0 && yaml.out.contains("object: eu-1.yaml"), "{}", yaml.out);
     let twice = clusters.replace("}]}", r#"},{"name":"eu-1","source":"folder","object":"x"}]}"#);
     for (bytes, words) in [
-        (&clusters.as_bytes()[..40], "fleet.json: cannot read the file, its clusters are listed again: EOF"),
-        (&b"{}"[..], "fleet.json: cannot read the file, its clusters are listed again: missing field `clusters`"),
+        (&clusters.as_bytes()[..40], "fleet.json: cannot read the file; its clusters are listed again: EOF"),
+        (&b"{}"[..], "fleet.json: cannot read the file; its clusters are listed again: missing field `clusters`"),
         (&b"\xff\x00"[..], "fleet.json: cannot read the file"),
         (twice.as_bytes(), "fleet.json: duplicate cluster eu-1"),
     ] {

@@ -19,25 +19,25 @@ use informer_hub_types::{ClusterName, Gvr, rng};
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewCacheOptions {
-    /// Longest time that an answer is used, until [`ReviewCache::keep_for`] changes it. Answers expire up to a fifth earlier,
-    /// so that they do not expire together.
+    /// Longest time that an answer is used, until [`ReviewCache::keep_for`] changes it. Answers expire up to a fifth
+    /// earlier, so that they do not expire together. Default 1 min.
     pub kept: Duration,
-    /// Time after which a cluster that has not answered is asked again.
+    /// Time after which a cluster that has not answered is asked again. Default 5 s.
     pub failure_kept: Duration,
-    /// Longest wait for an answer, including the wait for other reviews.
+    /// Longest wait for an answer, including the wait for other reviews. Default 5 s.
     pub deadline: Duration,
-    /// Most answers kept. At the bound, those that expire first are dropped.
+    /// Maximum number of kept answers. At the bound, those that expire first are dropped.
     pub answers: usize,
     /// Maximum number of reviews in flight.
     pub at_once: usize,
-    /// Reviews sent to one cluster at the same time, so that one that hangs delays no other.
+    /// Maximum number of reviews in flight to one cluster, so that a cluster that hangs does not delay the others.
     pub at_once_per_cluster: usize,
-    /// Reviews a second that one cluster is sent, after as many at once as `burst`. Further ones wait, and fail if that
-    /// takes longer than the deadline.
+    /// Maximum number of reviews per second to one cluster, after `burst` reviews at once. Further reviews wait, and
+    /// fail if the wait exceeds the deadline.
     pub per_second: u32,
-    /// Reviews that a cluster is sent without a pause.
+    /// Maximum number of reviews that one cluster receives without a pause.
     pub burst: u32,
-    /// Reviews waiting or sent. Further ones fail.
+    /// Maximum number of reviews that wait or are in flight. Further reviews fail.
     pub waiting: usize,
 }
 
@@ -57,7 +57,7 @@ impl Default for ReviewCacheOptions {
     }
 }
 
-/// Clusters whose queues are kept although they are idle.
+/// Number of cluster queues from which idle ones are dropped.
 const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
@@ -80,7 +80,7 @@ struct State {
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// Reviews in progress, each with its number; one without waiting callers is dropped.
+    /// Reviews in progress, each with its number. A review without waiting callers is dropped.
     flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// Number of the next review.
     next: u64,
@@ -113,7 +113,7 @@ impl ReviewCache {
         }
     }
 
-    /// Returns whether a cluster allows an access. Asks it, unless its answer is kept or on its way.
+    /// Returns whether a cluster allows an access. Asks the cluster, unless its answer is cached or on its way.
     ///
     /// # Errors
     /// [`ReviewError`] if the cluster has not answered; the access is denied.
@@ -161,7 +161,7 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created, by which its users agree on turns.
+    /// Returns the time since the cache was created, which its users divide into equal turns.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -238,7 +238,7 @@ impl State {
         if kept >= before {
             return;
         }
-        // They still expire apart.
+        // Scaled, so that the answers still expire at different times.
         let share = kept.div_duration_f64(before);
         for held in self.answers.values_mut().filter(|held| held.answer.is_ok()) {
             held.until = held.since + held.until.duration_since(held.since).mul_f64(share);

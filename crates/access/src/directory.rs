@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Attribute with the number of the token that authenticated a reader. A replaced token has another.
+/// Attribute with the number of the token that authenticated a reader. A replaced token gets another number.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
 /// How the requests of a table are recognized.
@@ -64,11 +64,11 @@ pub struct DirectoryEntry {
     pub may_change: bool,
 }
 
-/// Tables of readers, and whether users are reviewed by the clusters.
+/// Tables of readers, and whether clusters decide about users too.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// Numbers of the tokens of `entries`.
+    /// Number of the token of each entry in `entries`.
     credentials: Vec<u64>,
     reviews: bool,
 }
@@ -108,7 +108,7 @@ impl Directory {
         &self.entries
     }
 
-    /// Whether there are no tables.
+    /// Returns whether there are no tables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -143,8 +143,8 @@ impl Directory {
         })
     }
 
-    /// Returns the reader with a verified client certificate. If it matches no table and clusters are not asked, it may
-    /// see and change everything.
+    /// Returns the reader with a verified client certificate. If the certificate matches no table and clusters are not
+    /// asked, the reader may see and change everything.
     #[must_use]
     pub fn by_certificate(&self, certificate: &ClientCertificate) -> Reader {
         let ClientCertificate { common_name, organizations } = certificate;

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::jwks::Algorithm;
 
-/// Tokens of an issuer are signed by a key that the issuer publishes, so `none` and HMAC are not known here.
+/// JSON Web Token, decoded and not verified. The algorithms `none` and HMAC are not known here, because tokens of an
+/// issuer are signed by a key that the issuer publishes.
 #[derive(Debug)]
 pub(crate) struct Jwt<'t> {
     /// Algorithm of the signature; `None` if the hub refuses it.
@@ -70,7 +71,7 @@ impl<'t> Jwt<'t> {
     /// Returns the time in a claim.
     ///
     /// # Errors
-    /// The claim is no time.
+    /// [`NotATime`] if the claim is not a number of seconds since 1970.
     pub(crate) fn time(&self, claim: &str) -> Result<Option<Timestamp>, NotATime> {
         let Some(value) = self.claims.get(claim) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| (0.0..=1e11).contains(seconds)).ok_or(NotATime)?;
@@ -79,6 +80,6 @@ impl<'t> Jwt<'t> {
     }
 }
 
-/// A claim that should be a time is something else.
+/// Error of a claim that should be a time and is not one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotATime;

@@ -9,8 +9,9 @@
 //! # Layout
 //!
 //! `reader` and `rule` are the data, `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
-//! clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a static token (`token`), a client
-//! certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's token (`token_review`).
+//! clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a static
+//! token (`token`), a client certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's
+//! token (`token_review`).
 
 mod cache;
 mod certificate;

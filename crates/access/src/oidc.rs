@@ -56,7 +56,7 @@ pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
     fn fetch(&self, address: String) -> BoxFuture<'static, Result<Vec<u8>, FetchFailure>>;
 }
 
-/// A document of the issuer cannot be used. Says why, in a text without secrets.
+/// Error of a document of the issuer that cannot be used, with the reason in a text without secrets.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchFailure(
@@ -207,10 +207,10 @@ impl Oidc {
         if discovery.issuer != self.settings.issuer {
             return Err(wrong("the discovery document names another issuer"));
         }
-        // Keys fetched without TLS could be anyone's; the issuer itself may be on loopback.
+        // Keys fetched without TLS could be forged; the issuer itself may be on loopback.
         let is_plain = !discovery.jwks_uri.starts_with("https://");
         if is_plain && self.settings.issuer.starts_with("https://") {
-            return Err(wrong("the address of the keys is not https"));
+            return Err(wrong("jwks_uri in the discovery document does not begin with https://"));
         }
         let keys = self.fetch.fetch(discovery.jwks_uri).await?;
         KeySet::parse(&keys).ok_or_else(|| wrong("the key set has no usable key"))

@@ -254,7 +254,11 @@ async fn wrong_documents_give_no_keys() {
     let (discovery, keys) = ("/.well-known/openid-configuration", format!("{ISSUER}/keys"));
     for (path, document, words) in [
         (discovery, json!({ "issuer": "https://other", "jwks_uri": keys }), "names another issuer"),
-        (discovery, json!({ "issuer": ISSUER, "jwks_uri": "http://login.example.com/keys" }), "is not https"),
+        (
+            discovery,
+            json!({ "issuer": ISSUER, "jwks_uri": "http://login.example.com/keys" }),
+            "does not begin with https",
+        ),
         (discovery, json!({ "issuer": ISSUER }), "is not JSON with issuer and jwks_uri"),
         ("/keys", json!([]), "has no usable key"),
         ("/keys", json!({ "keys": [{ "kty": "oct", "k": "AQAB" }] }), "has no usable key"),

@@ -75,7 +75,7 @@ pub struct Review {
     pub namespace: SmolStr,
 }
 
-/// A cluster has not answered; nothing of it is visible.
+/// Reason why a cluster has not answered a review. Nothing of the cluster is visible then.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
@@ -86,9 +86,9 @@ pub enum ReviewError {
     #[error("the cluster did not answer in time")]
     Timeout,
     /// Too many reviews are waiting.
-    #[error("too many access reviews are waiting")]
+    #[error("too many access reviews are waiting; try again later")]
     Busy,
-    /// The hub's credentials may not create access reviews there, or another failure.
+    /// The hub's credentials may not create access reviews in the cluster, or another failure.
     #[error("the cluster does not answer access reviews: {0}")]
     Failed(Arc<str>),
 }

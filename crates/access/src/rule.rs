@@ -100,8 +100,8 @@ impl Rule {
         &self.clusters
     }
 
-    /// Returns what it allows to see in a cluster and a resource that it is about. Objects without a namespace need a rule
-    /// for every namespace.
+    /// Returns the objects that the rule makes visible, in a cluster and a resource that it is about. Objects without a
+    /// namespace are visible only if the rule is for every namespace.
     #[must_use]
     pub fn visible(&self, has_namespaces: bool) -> Visible {
         match &self.namespaces {

@@ -46,8 +46,8 @@ pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
 /// Objects of one resource that a reader sees. Cheap to clone.
 ///
-/// Rules are evaluated with the labels that a cluster has when an object is read or changed, so a cluster's objects begin
-/// or cease to be visible with its labels.
+/// Rules are evaluated with the cluster's labels at the time when an object is read or changed. So new labels can show
+/// or hide the objects of a cluster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Visibility(Kind);
 

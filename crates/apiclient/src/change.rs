@@ -16,13 +16,13 @@ pub struct StreamEvent {
     /// Type of the CloudEvent.
     #[serde(rename = "type")]
     kind: String,
-    /// Time at which the hub saw it, in RFC 3339.
+    /// Time at which the hub saw the change, in RFC 3339; empty if the line has none.
     #[serde(default)]
     pub time: String,
     /// Position after this event, from which a later request continues.
     #[serde(default)]
     pub position: Option<String>,
-    /// Data.
+    /// The change or the notice.
     #[serde(default)]
     pub data: ChangeData,
 }

@@ -20,7 +20,7 @@ pub struct PageMeta {
 /// A page of objects, each as its JSON.
 #[derive(Debug, Deserialize)]
 pub struct ListPage {
-    /// Metadata.
+    /// Version and continue token of the page.
     #[serde(default)]
     pub metadata: PageMeta,
     /// Objects. Those of built-in kinds have no `kind` and `apiVersion`.

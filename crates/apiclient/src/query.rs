@@ -8,16 +8,16 @@ use serde_json::value::RawValue;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryAnswer<'a> {
-    /// Objects with their clusters.
+    /// Objects with their clusters; `None` if the query returns something else.
     #[serde(borrow)]
     pub items: Option<Vec<&'a RawValue>>,
-    /// Values of the selected columns, by object.
+    /// Values of the selected columns, by object; `None` if the query returns something else.
     pub rows: Option<Vec<Vec<Value>>>,
-    /// Values with their numbers of objects.
+    /// Values with their numbers of objects; `None` if the query returns something else.
     pub groups: Option<Vec<Group>>,
-    /// Distinct values.
+    /// Distinct values; `None` if the query returns something else.
     pub values: Option<Vec<Value>>,
-    /// Number of objects.
+    /// Number of objects; `None` if the query does not count them.
     pub count: Option<u64>,
     /// Plan in one line.
     #[serde(default)]
@@ -37,7 +37,7 @@ pub struct QueryAnswer<'a> {
     /// Whether the limit has cut off the answer.
     #[serde(default)]
     pub more: bool,
-    /// Token of the rest.
+    /// Continue token for the rest of the answer; `None` if there is none.
     #[serde(rename = "continue")]
     pub continuation: Option<String>,
 }
@@ -79,7 +79,7 @@ impl<'a> QueryAnswer<'a> {
     /// Reads an answer.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is not an answer.
     pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -89,7 +89,7 @@ impl<'a> QueryItem<'a> {
     /// Reads an item of [`QueryAnswer::items`].
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is not an item.
     pub fn parse(item: &'a RawValue) -> Result<Self, serde_json::Error> {
         serde_json::from_str(item.get())
     }

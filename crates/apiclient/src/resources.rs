@@ -182,7 +182,7 @@ impl Resources {
         known.dedup();
         if known.is_empty() {
             return UnknownResource(format!(
-                "the hub has no resource {written:?}, and no other that this token may read"
+                "the hub has no resource {written:?}, and no other resource that this token may read"
             ));
         }
         let others = self.all.iter().flat_map(|it| it.short_names.iter().chain([&it.singular]));
@@ -269,7 +269,7 @@ mod tests {
         assert!(found("deploymets").contains("did you mean \"deployments\"?"), "{}", found("deploymets"));
         assert!(found("xyzzy").starts_with("the hub has no resource \"xyzzy\"; it has: pods"));
         let none = Resources::default().find("pods").unwrap_err().to_string();
-        assert!(none.ends_with("and no other that this token may read"), "{none}");
+        assert!(none.ends_with("and no other resource that this token may read"), "{none}");
         for written in ["secrets", "Secret", "secrets.v1"] {
             let error = resources().find(written).unwrap_err().to_string();
             assert!(error.contains("serve_secrets = true in [hub.read_api]"), "{error}");

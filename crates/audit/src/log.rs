@@ -130,7 +130,7 @@ struct Writer {
     is_failing: bool,
 }
 
-/// Has requests notice that the writer is gone, also if the output panics.
+/// Guard that ends the queue when the writer ends, even if the output panics.
 struct EndOnDrop(Arc<Shared>);
 
 impl Drop for EndOnDrop {

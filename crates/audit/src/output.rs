@@ -28,7 +28,7 @@ impl FileOutput {
     /// # Errors
     /// I/O errors, so that a wrong path is an error at the start.
     pub fn open(path: PathBuf, max_size: u64, keep: usize) -> io::Result<Self> {
-        // An event says what happened at the port; its loss with the power is no worse than that of the last answer.
+        // Not synced: to lose events in a power failure is no worse than to lose the last answers.
         let params = RotatedFileParams { path, max_size, keep, fsync: false, private: true };
         let mut file = RotatedFile::new(params);
         file.prepare()?;

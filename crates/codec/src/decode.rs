@@ -233,7 +233,7 @@ impl Decoder {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over the object that was converted last, without a scan of what is not needed.
+    /// Walks over the object that was converted last, without scanning members that are not needed.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
@@ -403,7 +403,7 @@ impl Decoder {
     }
 }
 
-/// The event of an object that cannot be decoded. A deletion is still reported if the key is known.
+/// Returns the event of an object that cannot be decoded. A deletion is still reported if the key is known.
 fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     match skipped.key {
         Some(key) if kind == "DELETED" => {

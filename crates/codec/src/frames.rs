@@ -3,7 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A frame longer than this many limits ends the watch.
+/// Multiple of the limit beyond which a frame ends the watch instead of being skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// First bytes of an oversized frame that are kept: enough for the metadata of its object.
@@ -44,7 +44,7 @@ impl FrameSplitter {
     /// Accepts bytes and calls `each` with every frame that they complete. Empty frames are skipped.
     ///
     /// # Errors
-    /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a frame is longer than four limits.
+    /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a frame is longer than four times the limit.
     pub fn feed<F>(&mut self, mut chunk: &[u8], mut each: F) -> Result<(), SourceError>
     where
         F: FnMut(Frame<'_>) -> Result<(), SourceError>,
@@ -109,8 +109,11 @@ impl FrameSplitter {
     fn length(&self, bytes: &[u8]) -> Result<Option<usize>, SourceError> {
         let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-        if length > self.limit.saturating_mul(MAX_SKIPPED_LIMITS) {
-            return Err(malformed(format!("watch: frame too long, {length} bytes")));
+        let longest = self.limit.saturating_mul(MAX_SKIPPED_LIMITS);
+        if length > longest {
+            return Err(malformed(format!(
+                "watch: a frame has {length} bytes, more than the limit of {longest} bytes"
+            )));
         }
         Ok(Some(length))
     }
@@ -203,7 +206,7 @@ mod tests {
     fn lying_lengths_end_the_watch() {
         for length in [u32::MAX, 0x8000_0000, 41] {
             let (_, result, _) = frames(10, &length.to_be_bytes(), 4);
-            assert!(result.unwrap_err().message.contains("frame too long"), "{length}");
+            assert!(result.unwrap_err().message.contains("more than the limit of"), "{length}");
             let (_, result, _) = frames(10, &length.to_be_bytes(), 1);
             assert!(result.is_err(), "{length} byte by byte");
         }

@@ -3,7 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A line longer than this many limits ends the watch.
+/// Multiple of the limit beyond which a line ends the watch instead of being skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// A line of a watch.
@@ -40,7 +40,7 @@ impl LineSplitter {
     /// Accepts bytes and calls `each` with every line that they complete. Empty lines are skipped.
     ///
     /// # Errors
-    /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a line is longer than four limits.
+    /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a line is longer than four times the limit.
     pub fn feed<F>(&mut self, mut chunk: &[u8], mut each: F) -> Result<(), SourceError>
     where
         F: FnMut(Line<'_>) -> Result<(), SourceError>,

@@ -176,9 +176,9 @@ impl ListSplitter {
                 self.input.read(1);
                 Ok(true)
             }
-            (b',', false) => Err(malformed("list: unexpected comma")),
+            (b',', false) => Err(malformed("list: invalid JSON: unexpected comma")),
             (b'}' | b']', _) | (_, false) => Ok(false),
-            (_, true) => Err(malformed("list: missing comma")),
+            (_, true) => Err(malformed("list: invalid JSON: missing comma")),
         }
     }
 
@@ -205,7 +205,7 @@ impl ListSplitter {
                 return self.end().map(Some);
             }
             b'"' => {}
-            _ => return Err(malformed("list: expected a member")),
+            _ => return Err(malformed("list: invalid JSON: expected a key or }")),
         }
         let rest = self.input.rest();
         let Some((key, value_at)) = key_of(rest)? else { return Ok(Some(ListStep::NeedMore)) };
@@ -254,7 +254,7 @@ impl ListSplitter {
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",
-            Some("Status") => "list: the server answered 200 with a Status",
+            Some("Status") => "list: the server answered 200 with a Status instead of a list",
             _ => return Ok(()),
         };
         let own = resource.gvr.group.as_str();
@@ -335,7 +335,7 @@ fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
     match rest.first() {
         None => return Ok(None),
         Some(b':') => {}
-        Some(_) => return Err(malformed("list: expected a colon")),
+        Some(_) => return Err(malformed("list: invalid JSON: expected a colon")),
     }
     let value = rest[1..].trim_ascii_start();
     Ok((!value.is_empty()).then(|| (&bytes[1..end - 1], bytes.len() - value.len())))

@@ -107,16 +107,16 @@ fn table_and_status_are_refused_before_items_are_read() {
     let message = |text: &str| steps(&[text.as_bytes()], 1000).unwrap_err().message;
     for (text, expected) in [
         (r#"{"kind":"Table","items":[{"metadata":{"name":"a"}}]}"#, "list: the server sent a Table instead of objects"),
-        (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status"),
+        (r#"{"kind":"Status","items":[]}"#, "list: the server answered 200 with a Status instead of a list"),
         (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table instead of objects"),
         (r#"{"kind":"Pod","spec":{}}"#, "list: the answer has no items; its kind is Pod"),
         ("{}", "list: the answer has no items; its kind is unset"),
         (r#"{"kind":["PodList"],"items":[]}"#, "list: invalid metadata or kind"),
         (r#"{"items":7}"#, "list: items are not an array"),
-        (r#"{"items":[] "a":1}"#, "list: missing comma"),
-        (r#"{,"items":[]}"#, "list: unexpected comma"),
-        (r#"{"items" 1}"#, "list: expected a colon"),
-        ("{1:2}", "list: expected a member"),
+        (r#"{"items":[] "a":1}"#, "list: invalid JSON: missing comma"),
+        (r#"{,"items":[]}"#, "list: invalid JSON: unexpected comma"),
+        (r#"{"items" 1}"#, "list: invalid JSON: expected a colon"),
+        ("{1:2}", "list: invalid JSON: expected a key or }"),
         ("7", "list: the answer is not a JSON object"),
     ] {
         assert_eq!(message(text), expected, "{text}");

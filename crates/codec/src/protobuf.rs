@@ -12,8 +12,8 @@ use informer_hub_types::{EncodingInUse, JsonReason};
 const PARTIAL: &str = "PartialObjectMetadata";
 
 impl Decoder {
-    /// Returns whether to request protobuf: for built-in types, and for any if only metadata is requested, except for a while
-    /// after the server or an object turned out not to work with it.
+    /// Returns whether to request protobuf: for built-in types, and for all types if only metadata is requested.
+    /// Returns `false` for a while after protobuf has failed with the server or an object.
     #[must_use]
     pub fn wants_protobuf(&self, metadata_only: bool) -> bool {
         (self.protobuf.is_builtin || metadata_only) && !self.protobuf.is_refused()
@@ -30,8 +30,8 @@ impl Decoder {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Notes an answer that is not protobuf and returns its error. After several in a row, the resource is read as JSON for a
-    /// while.
+    /// Notes an answer that is not protobuf and returns its error. After several in a row, the resource is read as JSON
+    /// for a while.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -39,7 +39,7 @@ impl Decoder {
         error
     }
 
-    /// Returns what the items of a list are.
+    /// Returns the message and the type of a list's items.
     pub(super) fn items(&self, list: &Envelope<'_>) -> Result<Items, SourceError> {
         let Envelope { api_version, kind, .. } = list;
         let resource = self.resource();
@@ -53,7 +53,9 @@ impl Decoder {
                 let type_meta = is_partial.then_some(TypeMeta { api_version: "meta.k8s.io/v1", kind: PARTIAL });
                 Ok(Items { message, type_meta })
             }
-            None if *kind == "Status" => Err(malformed("list: the server answered 200 with a Status")),
+            None if *kind == "Status" => {
+                Err(malformed("list: the server answered 200 with a Status instead of a list"))
+            }
             None => {
                 let (kind, api_version) = (bounded(kind), bounded(api_version));
                 Err(malformed(format!("list: the answer has kind {kind:?} of {api_version:?}")))
@@ -157,7 +159,9 @@ impl Decoder {
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
         let (reason, message) = if error.needs_json() {
-            (JsonReason::Schema, format!("{error} of Kubernetes {version}; reading the resource as JSON for six hours"))
+            let message =
+                format!("{error} (schema of Kubernetes {version}); reading the resource as JSON for six hours");
+            (JsonReason::Schema, message)
         } else {
             (JsonReason::Faulty, format!("{error}; reading the resource as JSON for ten minutes"))
         };

@@ -76,7 +76,8 @@ impl ProtobufListSplitter {
     /// Returns the next step.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf, or an error after which the resource is read as JSON.
+    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf, or an error after which the resource is read as
+    /// JSON.
     pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         loop {
             let step = match self.state {
@@ -164,11 +165,11 @@ impl ProtobufListSplitter {
         let Some(start) = self.start()? else { return Ok(Some(ListStep::NeedMore)) };
         let size = start.length.saturating_add(start.used as u64);
         if size > self.left {
-            return Err(malformed("list: a field is longer than the list"));
+            return Err(malformed("list: invalid protobuf: a field is longer than the list"));
         }
         // A list of any type has two fields. Others follow from a wrong length, after which items would be missing.
         let step = match start.number {
-            1 if self.metadata.is_some() => return Err(malformed("list: metadata twice")),
+            1 if self.metadata.is_some() => return Err(malformed("list: invalid protobuf: two metadata fields")),
             1 => {
                 let Some(bytes) = self.member(&start)? else { return Ok(Some(ListStep::NeedMore)) };
                 self.metadata = Some(ListMeta::read(bytes).map_err(|error| invalid(&error))?);
@@ -178,7 +179,7 @@ impl ProtobufListSplitter {
                 Some(step) => Some(step),
                 None => return Ok(Some(ListStep::NeedMore)),
             },
-            number => return Err(malformed(format!("list: it has a field {number}"))),
+            number => return Err(malformed(format!("list: invalid protobuf: unexpected field {number}"))),
         };
         self.left -= size;
         self.input.read(start.used);
@@ -222,7 +223,7 @@ impl ProtobufListSplitter {
         let Some((tag, used)) = read(0)? else { return Ok(None) };
         let (number, fixed) = (tag >> 3, |length| Ok(Some(Start { number: tag >> 3, length, used })));
         match tag & 7 {
-            _ if number == 0 => Err(malformed("list: a field number out of range")),
+            _ if number == 0 => Err(malformed("list: invalid protobuf: a field number out of range")),
             0 | 2 => {
                 let Some((value, used)) = read(used)? else { return Ok(None) };
                 let is_number = tag % 8 == 0;
@@ -234,7 +235,7 @@ impl ProtobufListSplitter {
             1 | 5 if number <= 2 => Err(wrong_type(number)),
             1 => fixed(8),
             5 => fixed(4),
-            _ => Err(malformed("list: a group or an unknown wire type")),
+            _ => Err(malformed("list: invalid protobuf: a group or an unknown wire type")),
         }
     }
 

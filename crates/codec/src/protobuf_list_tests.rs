@@ -79,7 +79,7 @@ fn something_else_than_a_list_is_malformed() {
     };
     assert_eq!(refused(br#"{"kind":"PodList"}"#), "list: the answer is not Kubernetes protobuf");
     assert_eq!(refused(b"\x1f\x8b\x08\0"), "list: the answer is not Kubernetes protobuf");
-    assert_eq!(refused(&unknown("v1", "Status", b"")), "list: the server answered 200 with a Status");
+    assert_eq!(refused(&unknown("v1", "Status", b"")), "list: the server answered 200 with a Status instead of a list");
     assert_eq!(refused(&unknown("v1", "NodeList", b"")), r#"list: the answer has kind "NodeList" of "v1""#);
     assert_eq!(refused(&unknown("v1", "Pod", b"")), r#"list: the answer has kind "Pod" of "v1""#);
     assert_eq!(
@@ -87,12 +87,15 @@ fn something_else_than_a_list_is_malformed() {
         "list: the answer has no kind"
     );
     let lies = |raw: &[u8]| refused(&unknown("v1", "PodList", raw));
-    assert_eq!(lies(&[0x12, 200, 1, 0]), "list: a field is longer than the list");
-    assert_eq!(lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]), "list: a field is longer than the list");
+    assert_eq!(lies(&[0x12, 200, 1, 0]), "list: invalid protobuf: a field is longer than the list");
+    assert_eq!(
+        lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]),
+        "list: invalid protobuf: a field is longer than the list"
+    );
     assert!(lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]).contains("varint"));
-    assert_eq!(lies(&[0x13, 0x14]), "list: a group or an unknown wire type");
+    assert_eq!(lies(&[0x13, 0x14]), "list: invalid protobuf: a group or an unknown wire type");
     assert_eq!(lies(&[0x10, 1]), "list: field 2 has an unexpected wire type");
-    assert_eq!(lies(&[0x00, 1]), "list: a field number out of range");
+    assert_eq!(lies(&[0x00, 1]), "list: invalid protobuf: a field number out of range");
 }
 
 #[test]

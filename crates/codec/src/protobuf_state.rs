@@ -73,13 +73,13 @@ impl Protobuf {
         self.failures = 0;
     }
 
-    /// Has the resource be read as JSON for a while.
+    /// Switches the resource to JSON for a while.
     pub(super) fn refuse(&mut self, reason: JsonReason, message: String) {
         let after = retry_after(reason);
         let mut in_use = EncodingInUse::json(reason);
         (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + after));
         self.refusal = Some(Refusal { in_use, retry_at: clock::now() + after });
-        // One more failure after the retry suffices.
+        // After the retry, a single failure switches to JSON again.
         self.failures = MAX_FAILURES - 1;
     }
 

@@ -159,7 +159,7 @@ async fn malformed_object_leads_to_json_for_a_while() {
         assert!(decoder.wants_protobuf(false));
         let error = decode(&mut decoder, &event(kind, &broken)).unwrap_err();
         assert_eq!(error.class, ErrorClass::Transient);
-        assert!(error.message.starts_with("invalid protobuf: a field twice; reading"), "{}", error.message);
+        assert!(error.message.starts_with("invalid protobuf: a field that occurs twice; reading"), "{}", error.message);
         assert!(!decoder.wants_protobuf(false));
         tokio::time::advance(std::time::Duration::from_secs(600)).await;
     }

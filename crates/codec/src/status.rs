@@ -47,8 +47,8 @@ impl Status {
         self.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default()
     }
 
-    /// Whether the apiserver has not reached the requested version. Apiservers report it in three ways, by release;
-    /// compare client-go's `isTooLargeResourceVersionError`.
+    /// Returns whether the apiserver has not reached the requested version. Apiservers report it in three ways, by
+    /// release; compare client-go's `isTooLargeResourceVersionError`.
     fn is_too_large(&self) -> bool {
         const OLD: &str = "Too large resource version";
         let cause = |test: &dyn Fn(&Cause) -> bool| self.causes().iter().any(test);
@@ -91,7 +91,10 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
     let parsed = serde_json::from_slice::<Status>(body).ok().filter(|s| s.kind.as_deref() == Some("Status"));
     let Some(status) = parsed else {
         let class = Status::default().class(http_status, retry_after);
-        return SourceError { class, message: format!("answered {http_status} without a Status") };
+        return SourceError {
+            class,
+            message: format!("answered {http_status}, but the body is not a Kubernetes Status"),
+        };
     };
     let code = status.code.filter(|code| *code >= 400).unwrap_or(http_status);
     let asked = status.details.as_ref().and_then(|details| details.retry_after_seconds).filter(|s| *s > 0);

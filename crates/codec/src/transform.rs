@@ -40,8 +40,8 @@ impl Transform {
     {
         Self(Arc::new(move |json| {
             // serde's message may quote the object, so it is not used.
-            let mut object: K =
-                serde_json::from_slice(json).map_err(|_| "the object does not fit the type".to_owned())?;
+            let mut object: K = serde_json::from_slice(json)
+                .map_err(|_| "the object does not fit the transform's Rust type".to_owned())?;
             change(&mut object).map_err(|error| error.to_string())?;
             serde_json::to_vec(&object).map_err(|_| "cannot serialize the result as JSON".to_owned())
         }))
@@ -49,7 +49,7 @@ impl Transform {
 
     /// Applies the transform; the error is its failure.
     pub(super) fn apply(&self, json: &[u8]) -> Result<Vec<u8>, String> {
-        catch_unwind(AssertUnwindSafe(|| (self.0)(json))).unwrap_or_else(|_| Err("panicked".to_owned()))
+        catch_unwind(AssertUnwindSafe(|| (self.0)(json))).unwrap_or_else(|_| Err("it panicked".to_owned()))
     }
 }
 

@@ -84,7 +84,7 @@ fn failed_transform_skips_the_object_with_a_reason() {
     let mut fails = decoder(Transform::json(|_| Err("no")));
     assert_eq!(skipped(&mut fails), ("shop/web".into(), "transform failed: no".into()));
     let mut panics = changing(|_| panic!("on purpose"));
-    assert_eq!(skipped(&mut panics).1, "transform failed: panicked");
+    assert_eq!(skipped(&mut panics).1, "transform failed: it panicked");
     let mut renames = changing(|object| object["metadata"]["name"] = json!("other"));
     let reason =
         "transform failed: the result has another key, \"shop/other\"; a transform must not change name or namespace";
@@ -94,7 +94,7 @@ fn failed_transform_skips_the_object_with_a_reason() {
     let mut replaces = changing(|object| *object = json!([]));
     assert_eq!(skipped(&mut replaces).1, "transform failed: the result is not an object");
     let mut mistyped = decoder(Transform::typed(|_: &mut Vec<u8>| Ok::<_, String>(())));
-    assert_eq!(skipped(&mut mistyped).1, "transform failed: the object does not fit the type");
+    assert_eq!(skipped(&mut mistyped).1, "transform failed: the object does not fit the transform's Rust type");
     let mut unwritable = decoder(Transform::typed(|_: &mut Unwritable| Ok::<_, String>(())));
     assert_eq!(skipped(&mut unwritable).1, "transform failed: cannot serialize the result as JSON");
 }

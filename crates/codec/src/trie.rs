@@ -64,12 +64,12 @@ impl Node {
         self.branches.each()
     }
 
-    /// Whether the bytes of the value itself are needed.
+    /// Returns whether the bytes of the value itself are needed.
     pub(super) fn needs_bytes(&self) -> bool {
         self.drop || self.keep || self.role.is_some() || !self.indexes.is_empty()
     }
 
-    /// Whether something inside the value is needed.
+    /// Returns whether something inside the value is needed.
     pub(super) fn needs_children(&self) -> bool {
         self.labels || !self.branches.is_empty()
     }

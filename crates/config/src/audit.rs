@@ -1,4 +1,4 @@
-//! Reader of `[hub.audit]`.
+//! Parser of `[hub.audit]`.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! Reader of `[oidc]` and `[hub.authorization]`.
+//! Parser of `[oidc]` and `[hub.authorization]`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn token_review(mut table: Table<'_>) -> TokenReviewConfig {
     if is_missing {
         table.checker.mistake(&table.path, "has no clusters; write clusters = [\"prod-eu\"]");
     } else if clusters.is_empty() && table.checker.is_clean(&path) {
-        table.checker.mistake(&path, "is empty; remove token_review, or write such as [\"prod-eu\"]");
+        table.checker.mistake(&path, "is empty; remove token_review, or write e.g. [\"prod-eu\"]");
     }
     let audience = table.text("audience");
     let cache = table.duration("cache", CACHE);
@@ -81,10 +81,10 @@ pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
         match url(issuer) {
             Err(problem) => table.mistake("issuer", problem),
             Ok(uri) if uri.scheme_str() == Some("http") && !is_loopback(uri.host().unwrap_or_default()) => {
-                table.mistake("issuer", "would send the keys unprotected; write https://");
+                table.mistake("issuer", "with http, an attacker can replace the issuer's keys; write https://");
             }
             Ok(uri) if uri.query().is_some() || issuer.contains('#') => {
-                table.mistake("issuer", "an issuer has no query and no fragment; remove what follows ? or #");
+                table.mistake("issuer", "an issuer has no query and no fragment; remove the text from ? or # on");
             }
             Ok(_) => {}
         }

@@ -1,4 +1,4 @@
-//! Reader of `[clusters.<name>]`, and of the key `clusters` with which resources and sinks select clusters.
+//! Parser of `[clusters.<name>]`, and of the key `clusters` with which resources and sinks select clusters.
 
 use std::path::PathBuf;
 
@@ -102,7 +102,7 @@ fn access_or_agent(table: &mut Table<'_>) -> ClusterAccess {
     }
     for key in ["kubeconfig", "context", "in_cluster", "server", "ca_file", "token"] {
         if table.take(key).is_some() {
-            table.mistake(key, "is for a hub that connects to the cluster itself; remove it, or agent");
+            table.mistake(key, "has no effect with agent = true; remove one of them");
         }
     }
     ClusterAccess::Agent
@@ -176,11 +176,11 @@ pub(super) fn selector(table: &mut Table<'_>, known: KnownClusters<'_>) -> Clust
     let selector = match table.take("clusters") {
         None => return ClusterSelector::All,
         Some(Value::Array(_, names)) if names.is_empty() => {
-            checker.mistake(&path, "selects no cluster; remove the key for all clusters");
+            checker.mistake(&path, "selects no cluster; remove the key to select all clusters");
             return ClusterSelector::All;
         }
         Some(Value::Dict(_, labels)) if labels.is_empty() => {
-            checker.mistake(&path, "has no labels; remove the key for all clusters");
+            checker.mistake(&path, "has no labels; remove the key to select all clusters");
             return ClusterSelector::All;
         }
         Some(value @ Value::Array(..)) => return by_name(checker, &path, &value, known),

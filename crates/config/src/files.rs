@@ -67,7 +67,7 @@ impl Table<'_> {
         let text = self.text(key)?;
         let path = place(self.checker, &text);
         if fs::metadata(&path).is_ok_and(|found| !found.is_dir()) {
-            self.mistake(key, format!("{} is a file: name a directory", path.display()));
+            self.mistake(key, format!("{} is a file; write the name of a directory", path.display()));
         }
         Some(path)
     }

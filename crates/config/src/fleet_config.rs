@@ -33,13 +33,13 @@ pub enum FleetRole {
 pub(super) const ROLES: &[(&str, FleetRole)] =
     &[("collect", FleetRole::Collect), ("serve", FleetRole::Serve), ("deliver", FleetRole::Deliver)];
 
-/// `[fleet]`.
+/// The fleet that the process belongs to: the table `[fleet]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetConfig {
     /// Addresses of NATS servers.
     pub nats: Vec<String>,
-    /// Credentials of NATS, in the form of a credentials file.
+    /// Credentials for NATS, in the form of a credentials file; `None` for servers without authentication.
     pub credentials: Option<Secret>,
     /// Name of the fleet.
     pub name: String,
@@ -51,7 +51,7 @@ pub struct FleetConfig {
     pub window_age: Option<Duration>,
     /// Size of the log at which it removes the oldest changes; `None` keeps what exists, and creates a new log with 8 GiB.
     pub window_bytes: Option<u64>,
-    /// Zone of the process.
+    /// Zone of the process; `None` if it has none.
     pub zone: Option<String>,
     /// Labels of the clusters that prefer collectors in the zone.
     pub prefer: ClusterLabels,
@@ -110,7 +110,8 @@ pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> Fleet
     }
     let name = table.text("name").unwrap_or_default();
     if !name.is_empty() && !is_name(&name) {
-        table.mistake("name", format!("{name:?} is not a valid fleet name; use 1 to 63 characters out of A-Z, a-z, 0-9, '_' and '-', the first a letter or a digit"));
+        let rule = "1 to 63 characters out of A-Z, a-z, 0-9, '_' and '-', the first a letter or a digit";
+        table.mistake("name", format!("{name:?} is not a valid fleet name; use {rule}"));
     }
     let roles = table.choices("roles", "role", ROLES);
     if roles.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key("roles")) {
@@ -118,12 +119,12 @@ pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> Fleet
     }
     let has = |wanted| roles.iter().flatten().any(|(_, role)| *role == wanted);
     if has(FleetRole::Collect) && (has(FleetRole::Serve) || has(FleetRole::Deliver)) {
-        table.mistake("roles", "has collect beside another role; give it a process of its own");
+        table.mistake("roles", "combines collect with another role; run collect in a process of its own");
     }
     let default = FleetConfig::new(&name, nats, roles.into_iter().flatten().map(|(_, role)| role).collect());
     let replicas = table.number("replicas", REPLICAS);
     if let Some(even) = replicas.filter(|replicas| replicas % 2 == 0) {
-        table.mistake("replicas", format!("{even} copies survive no more than {}: write an odd number", even - 1));
+        table.mistake("replicas", format!("{even} copies are no safer than {}; write an odd number", even - 1));
     }
     let credentials = table.secret("credentials");
     let (mut age, mut bytes) = (None, None);

@@ -17,7 +17,7 @@ pub(super) const WITHIN_LEASE: RangeInclusive<Duration> = Duration::from_millis(
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HaConfig {
-    /// `[ha.lease]`.
+    /// Lease for which the replicas compete.
     pub lease: LeaseConfig,
     /// Name of this replica. Default: the host name. A random suffix makes it unique.
     pub identity: Option<String>,
@@ -35,9 +35,9 @@ pub struct HaConfig {
 pub struct LeaseConfig {
     /// Cluster of `[clusters]` that holds the lease. `None` is the cluster of the hub's pod.
     pub cluster: Option<ClusterName>,
-    /// Namespace.
+    /// Namespace of the lease.
     pub namespace: String,
-    /// Name. Default `informer-hub`.
+    /// Name of the lease. Default `informer-hub`.
     pub name: String,
 }
 
@@ -126,7 +126,8 @@ fn lease(mut table: Table<'_>, known: KnownClusters<'_>) -> LeaseConfig {
 fn label(table: &mut Table<'_>, key: &'static str) -> Option<String> {
     let text = table.text(key)?;
     if !is_dns_label(&text) {
-        table.mistake(key, format!("{text:?} is not a {key}: at most 63 of a-z 0-9 -, a letter or digit at both ends"));
+        let rule = "at most 63 characters out of a-z, 0-9 and '-', the first and the last a letter or a digit";
+        table.mistake(key, format!("{text:?} is not a {key}; use {rule}"));
     }
     Some(text)
 }

@@ -110,9 +110,9 @@ pub struct Config {
 impl Config {
     /// Reads a file, applies the process's environment, and checks the result.
     ///
-    /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that it
-    /// names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: the embedding program does that,
-    /// as the service does.
+    /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that
+    /// it names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: the embedding program
+    /// does that, as the service does.
     ///
     /// # Errors
     /// All mistakes.
@@ -179,7 +179,7 @@ impl Config {
         resolve::resolve(&resolve::Source { file: Some(path), text: &text, environment, probes, check_references })
     }
 
-    /// Whether requests to the HTTP port must be authenticated.
+    /// Returns whether requests to the HTTP port must be authenticated.
     #[must_use]
     pub fn authenticates(&self) -> bool {
         self.hub.service.authenticates() || !self.readers.is_empty() || self.oidc.is_some()
@@ -204,7 +204,7 @@ fn process_environment() -> raw::Environment {
     std::env::vars_os().map(lossy).collect()
 }
 
-/// `[hub]`.
+/// Settings of the process and its HTTP port: the table `[hub]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HubConfig {
@@ -262,13 +262,13 @@ impl HubConfig {
     }
 }
 
-/// `[clusters.<name>]`.
+/// A cluster: the table `[clusters.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterConfig {
     /// The table's key.
     pub name: ClusterName,
-    /// `labels`.
+    /// Labels of the cluster, which selectors match.
     pub labels: ClusterLabels,
     /// Connection to the cluster.
     pub access: ClusterAccess,
@@ -282,8 +282,8 @@ pub struct ClusterConfig {
 
 /// Connection to a cluster.
 ///
-/// Variants may get further fields, but there is no variant that a program can ignore: without the connection it does not
-/// reach the cluster.
+/// Variants may get further fields. A program must handle every variant: without the connection it does not reach the
+/// cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAccess {
     /// A kubeconfig file, with all features that kube supports. See [`ClusterAccess::kubeconfig`].
@@ -329,7 +329,7 @@ pub enum Secret {
     File(PathBuf),
 }
 
-/// `[resources.<name>]`.
+/// A watched resource or pattern: the table `[resources.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceConfig {
@@ -365,7 +365,7 @@ pub enum Projection {
     Keep(Vec<FieldPath>),
 }
 
-/// `[sinks.<name>]`.
+/// A sink: the table `[sinks.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {

@@ -1,5 +1,5 @@
-//! Reader of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, `[hub.authorization]`, `[hub.audit]`, and
-//! the check of unauthenticated access.
+//! Parser of the hub's port settings: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, `[hub.authorization]`,
+//! `[hub.audit]`, and the check of unauthenticated access.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -49,7 +49,7 @@ pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr, others: bool) -> 
 fn allowed_hosts(hub: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = hub.texts("allowed_hosts") else { return Vec::new() };
     if texts.is_empty() && hub.checker.is_clean(&hub.path.key("allowed_hosts")) {
-        hub.mistake("allowed_hosts", "is empty; remove the key, or write such as [\"hub.example.com\"]");
+        hub.mistake("allowed_hosts", "is empty; remove the key, or write e.g. [\"hub.example.com\"]");
     }
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
@@ -122,7 +122,7 @@ fn check_reach(hub: &Table<'_>, service: &ServiceConfig, listen: SocketAddr, oth
         format!(
             "{listen} is reachable from other machines without authentication; write a token such as \
              [hub.auth] token = {{ file = \"hub-token\" }}, or [hub.tls] with a client_ca_file, or listen on \
-             127.0.0.1:{}; if access is restricted otherwise, [hub.auth] allow_unauthenticated = true",
+             127.0.0.1:{}; if access is restricted otherwise, write [hub.auth] allow_unauthenticated = true",
             listen.port()
         ),
     );

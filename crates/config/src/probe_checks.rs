@@ -11,8 +11,8 @@ use super::table::{Checker, Table};
 use super::transport_config::{HeaderText, TemplateText};
 
 impl Table<'_> {
-    /// Runs a probe on the value of `key`, if it has one without mistakes and probes are enabled. A failure becomes a mistake
-    /// of `key`.
+    /// Runs a probe on the value of `key`, if the key has a value without mistakes and probes are enabled. A failure
+    /// becomes a mistake of `key`.
     pub(super) fn probe<T: ?Sized>(&self, key: &str, value: Option<&T>, probe: impl Fn(&Probes, &T) -> ProbeResult) {
         let path = self.path.key(key);
         if let (Some(probes), Some(value)) = (&self.checker.probes, value)

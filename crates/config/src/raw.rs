@@ -134,7 +134,9 @@ fn existing_keys(name: &str, file: &Dict) -> Result<Vec<String>, String> {
             (None, _) => level.to_lowercase(),
             (Some(key), None) => key.clone(),
             (Some(one), Some(other)) => {
-                return Err(format!("{level} could mean {one:?} or {other:?}; rename one of them or use the file"));
+                return Err(format!(
+                    "{level} could mean {one:?} or {other:?}; rename one of them, or set the key in the file"
+                ));
             }
         };
         table = table.and_then(|t| t.get(&key)).and_then(Value::as_dict);

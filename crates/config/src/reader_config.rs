@@ -14,7 +14,7 @@ pub struct ReaderConfig {
     pub name: String,
     /// How the reader's requests are recognized.
     pub identity: ReaderIdentity,
-    /// Rules; one of them has to allow what is read. Empty allows nothing.
+    /// Rules, of which one must allow what the reader reads. Empty allows nothing.
     pub allow: Vec<RuleConfig>,
     /// Whether it may also reload the configuration, and replay and purge dead letters. Default false.
     pub change: bool,

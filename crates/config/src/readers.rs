@@ -1,4 +1,4 @@
-//! Reader of `[readers.<name>]`: identities, rules and limits.
+//! Parser of `[readers.<name>]`: identities, rules and limits.
 
 use std::ops::RangeInclusive;
 
@@ -178,7 +178,7 @@ fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = table.texts("namespaces") else { return Vec::new() };
     let (checker, path) = (table.checker, table.path.key("namespaces"));
     if texts.is_empty() && checker.is_clean(&path) {
-        checker.mistake(&path, "is empty; remove the key for all namespaces");
+        checker.mistake(&path, "is empty; remove the key to select all namespaces");
     }
     let is_pattern = |text: &str| {
         text.len() <= 63
@@ -201,7 +201,7 @@ fn resources(table: &mut Table<'_>) -> Vec<Selected> {
     let (checker, path) = (table.checker, table.path.key("resources"));
     let Some(found) = table.parsed_list::<Selected>("resources") else { return everything() };
     if found.is_empty() && checker.is_clean(&path) {
-        checker.mistake(&path, "is empty; remove the key for all resources, or remove the rule");
+        checker.mistake(&path, "is empty; remove the key to select all resources except Secrets, or remove the rule");
     }
     let each = found.into_iter().map(|(path, selected)| match selected {
         Selected::One(resource) => Selected::One(without_version(checker, &path, &resource)),

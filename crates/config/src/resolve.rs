@@ -178,7 +178,7 @@ fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sink
         (
             has_ha,
             root().key("ha"),
-            "has no effect in a fleet, whose deliverers elect one by themselves; remove it, or [fleet]",
+            "has no effect in a fleet, where each sink has a lease of its own; remove it, or [fleet]",
         ),
         (
             hub.state_dir.is_some(),
@@ -191,7 +191,7 @@ fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sink
     }
 }
 
-/// Whether tables beside `[hub]` authenticate requests.
+/// Returns whether tables beside `[hub]` authenticate requests.
 fn authenticates(root: &Table<'_>) -> bool {
     root.has("oidc") || root.has_entries("readers")
 }

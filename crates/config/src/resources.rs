@@ -1,4 +1,4 @@
-//! Reader of `[resources.<name>]`, and checks between resources.
+//! Parser of `[resources.<name>]`, and checks between resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -107,14 +107,17 @@ pub(super) fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     let checker = table.checker;
     let path = table.path.key("namespaces");
     if texts.is_empty() && checker.is_clean(&path) {
-        checker.mistake(&path, "is empty; remove the key for all namespaces");
+        checker.mistake(&path, "is empty; remove the key to select all namespaces");
     }
     let mut found = Vec::new();
     for (path, namespace) in texts {
         if !is_dns_label(&namespace) {
             checker.mistake(
                 &path,
-                format!("{namespace:?} is not a namespace: at most 63 of a-z 0-9 -, a letter or digit at both ends"),
+                format!(
+                    "{namespace:?} is not a namespace; use at most 63 characters out of a-z, 0-9 and '-', the first and \
+                     the last a letter or a digit"
+                ),
             );
         } else if found.contains(&namespace) {
             checker.mistake(&path, format!("{namespace:?} is in the list twice"));
@@ -144,7 +147,8 @@ fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
         checker.mistake(at, format!("{path} identifies the object and cannot be dropped"));
     }
     for (at, path) in kept.iter().flatten().filter(|(_, path)| metadata_only && !in_metadata(path)) {
-        checker.mistake(at, format!("{path} is not in metadata, and metadata_only asks for nothing else"));
+        let problem = format!("{path} is not in metadata, and metadata_only requests nothing else; remove the path");
+        checker.mistake(at, problem);
     }
     let paths = |list: Vec<(KeyPath, FieldPath)>| list.into_iter().map(|(_, path)| path).collect();
     match (dropped, kept) {
@@ -169,7 +173,7 @@ fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, Field
             Ok(field) if metadata_only && !in_metadata(&field) => checker.mistake(
                 &path,
                 format!(
-                    "{text:?} is not in metadata, and metadata_only asks for nothing else; index a path in metadata"
+                    "{text:?} is not in metadata, and metadata_only requests nothing else; index a path in metadata"
                 ),
             ),
             Ok(field) => {
@@ -253,7 +257,7 @@ impl Projection {
         }
     }
 
-    /// Whether only the paths are kept, instead of dropped.
+    /// Returns whether only the paths are kept, instead of dropped.
     #[must_use]
     pub fn keeps(&self) -> bool {
         matches!(self, Self::Keep(_))
@@ -287,14 +291,15 @@ impl ResourceConfig {
         is_clash.then(|| meet(&self.clusters, &other.clusters, clusters)).flatten()
     }
 
-    /// Whether the resource may be added or removed while the cluster runs: all except built-in resources.
+    /// Returns whether the resource may be added or removed while the cluster runs: all except built-in resources.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.resource.one().is_none_or(|one| built_in(one).is_none())
     }
 
-    /// Whether both entries have the same resource, as far as known before discovery, or the same pattern. A built-in
-    /// resource is known by each of its names. Otherwise no group is the core group, and no version is any version.
+    /// Returns whether both entries have the same resource, as far as known before discovery, or the same pattern. A
+    /// built-in resource is known by each of its names. Otherwise no group is the core group, and no version is any
+    /// version.
     #[must_use]
     pub fn is_same_resource(&self, other: &Self) -> bool {
         let (one, other) = match (&self.resource, &other.resource) {
@@ -309,8 +314,8 @@ impl ResourceConfig {
     }
 }
 
-/// Whether two entries certainly share objects: equal selectors and a common namespace. Whether different selectors share
-/// objects is known only to the apiserver.
+/// Returns whether two entries certainly share objects: equal selectors and a common namespace. Whether different
+/// selectors share objects is known only to the apiserver.
 fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
     let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
     let (a, b) = (spaces(one), spaces(other));

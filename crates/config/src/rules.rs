@@ -11,7 +11,7 @@ pub fn url(text: &str) -> Result<Uri, String> {
     const SHAPE: &str = "write e.g. \"https://example.com/path\"";
     let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err(format!("not an address of http or https; {SHAPE}"));
+        return Err(format!("the address does not begin with http:// or https://; {SHAPE}"));
     }
     if uri.host().is_none_or(str::is_empty) {
         return Err(format!("the address has no host; {SHAPE}"));
@@ -28,7 +28,7 @@ pub(super) fn nats_urls(text: &str, keys: &str) -> Result<Vec<String>, String> {
     let check = |text: &str| {
         let uri: Uri = text.parse().map_err(|e| format!("not an address ({e}); {SHAPE}"))?;
         if !matches!(uri.scheme_str(), Some("nats" | "tls")) {
-            return Err(format!("not an address of nats or tls; {SHAPE}"));
+            return Err(format!("the address does not begin with nats:// or tls://; {SHAPE}"));
         }
         if uri.host().is_none_or(str::is_empty) {
             return Err(format!("the address has no host; {SHAPE}"));
@@ -41,7 +41,7 @@ pub(super) fn nats_urls(text: &str, keys: &str) -> Result<Vec<String>, String> {
     text.split(',').map(|address| check(address.trim())).collect()
 }
 
-/// Whether the host of an address is this machine.
+/// Returns whether the host of an address is this machine.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
@@ -105,12 +105,12 @@ fn has_bare_equals(value: &str) -> bool {
     })
 }
 
-/// Whether a path is inside `metadata`.
+/// Returns whether a path is inside `metadata`.
 pub(super) fn in_metadata(path: &FieldPath) -> bool {
     matches!(path.segments().first(), Some(Segment::Field(name)) if name == "metadata")
 }
 
-/// Whether a path is part of an object's identity.
+/// Returns whether a path is part of an object's identity.
 pub(super) fn is_identity(path: &FieldPath) -> bool {
     let fields: Option<Vec<_>> =
         path.segments().iter().map(|s| if let Segment::Field(f) = s { Some(f.as_str()) } else { None }).collect();

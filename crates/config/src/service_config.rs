@@ -108,13 +108,14 @@ impl Default for ReadApiConfig {
 }
 
 impl ServiceConfig {
-    /// Whether client certificates are requested.
+    /// Returns whether client certificates are requested.
     #[must_use]
     pub fn requests_certificates(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some())
     }
 
-    /// Whether `[hub]` has a way to authenticate requests. See also [`Config::authenticates`](super::Config::authenticates).
+    /// Returns whether `[hub]` has a way to authenticate requests. See also
+    /// [`Config::authenticates`](super::Config::authenticates).
     #[must_use]
     pub fn authenticates(&self) -> bool {
         let tokens = self.auth.token.is_some() || self.auth.read_token.is_some();

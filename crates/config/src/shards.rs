@@ -1,4 +1,4 @@
-//! Reader of `[fleet.shards.<name>]`.
+//! Parser of `[fleet.shards.<name>]`.
 
 use super::ResourceConfig;
 use super::resources::namespaces;
@@ -32,14 +32,14 @@ fn clusters(table: &mut Table<'_>) -> Vec<String> {
     let checker = table.checker;
     let path = table.path.key("clusters");
     if texts.is_empty() && checker.is_clean(&path) {
-        checker.mistake(&path, "selects no cluster; remove the key for all clusters");
+        checker.mistake(&path, "selects no cluster; remove the key to select all clusters");
     }
     let is_valid = |(path, text): &(KeyPath, String)| {
         let is_valid = is_cluster_pattern(text);
         if !is_valid {
             checker.mistake(
                 path,
-                format!("{text:?} is not a name of clusters; write one such as \"prod-eu\" or \"prod-*\""),
+                format!("{text:?} is not a cluster name or pattern; write e.g. \"prod-eu\" or \"prod-*\""),
             );
         }
         is_valid

@@ -198,7 +198,7 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Whether a default applies: all keys that it depends on are given, and no alternative to it.
+/// Returns whether a default applies: all keys that it depends on are given, and no alternative to it.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -224,8 +224,8 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     }
 }
 
-/// Returns the redacted form of a value that may grant access; `None` shows it unchanged. Hidden are headers from the
-/// environment, and the path of a sink's address if it may contain a key, as the addresses of chat webhooks do.
+/// Returns the redacted form of a value that may grant access; `None` shows it unchanged. Hides headers from the
+/// environment. Also hides the path of a sink's address if it may contain a key, as the addresses of chat webhooks do.
 fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     match (&keys[..], value) {
@@ -238,8 +238,8 @@ fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> 
     }
 }
 
-/// Removes the path of an address that may contain a key: if it is from the environment, the place of secret addresses,
-/// or has a query, a fragment, or a segment that is not a plain word.
+/// Removes the path of an address that may contain a key. That is an address from the environment, or with a query, a
+/// fragment, or a segment that is not a plain word.
 fn without_key(url: &str, from_environment: bool) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (_, rest) = url.split_at(start);
@@ -249,7 +249,8 @@ fn without_key(url: &str, from_environment: bool) -> String {
     if is_plain { url.to_owned() } else { format!("{}/{HIDDEN}", &url[..start + at]) }
 }
 
-/// Whether a path segment is a word (`events`, `k8s`, `audit-log`) and not a key: keys are long or contain digits.
+/// Returns whether a path segment is a word (`events`, `k8s`, `audit-log`) and not a key: keys are long or contain
+/// digits.
 fn is_word(segment: &str) -> bool {
     const LONGEST: usize = 20;
     const SHORT: usize = 4;

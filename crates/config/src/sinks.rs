@@ -1,4 +1,4 @@
-//! Reader of `[sinks.<name>]`.
+//! Parser of `[sinks.<name>]`.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
@@ -96,7 +96,8 @@ pub(super) fn sinks(
         };
         table.finish();
         if partitions.is_some() && sink.select.events.contains(&EventType::Synced) {
-            let problem = "does not work with match.events = [\"synced\"]: no partition knows that all are synced";
+            let problem = "does not work with match.events = [\"synced\"]: a partition cannot know when the others are \
+                           synced";
             checker.mistake(&path.key("partitions"), problem);
         }
         let is_known = !clusters.is_open && !clusters.tables.is_empty();
@@ -195,9 +196,14 @@ fn names_are_free(checker: &Checker<'_>, path: &KeyPath, all: &[SinkConfig], fir
     for sink in added {
         if let Some(other) = others.iter().find(|other| other.name == sink.name) {
             let (name, other) = (&sink.name, other.table());
-            checker.mistake(path, format!("has the name {name}, which is a partition of sinks.{other}; rename one"));
+            let problem =
+                format!("has the name {name}, as sinks.{other} or one of its partitions; rename one of the two");
+            checker.mistake(path, problem);
         } else if sink.partition.is_some() && check_name("sink name", &sink.name).is_err() && checker.is_clean(path) {
-            checker.mistake(path, format!("its partition {} has a name of more than 63 characters", sink.name));
+            let name = &sink.name;
+            let problem =
+                format!("its partition {name} has a name of more than 63 characters; shorten the name of the sink");
+            checker.mistake(path, problem);
         }
     }
 }
@@ -239,7 +245,7 @@ fn select(table: &mut Table<'_>, clusters: KnownClusters<'_>, names: &[String]) 
     let checker = table.checker;
     if let Some(resources) = table.texts("resources") {
         if resources.is_empty() {
-            table.mistake("resources", "is empty; remove the key for all resources");
+            table.mistake("resources", "is empty; remove the key to select all resources");
         }
         for (path, name) in resources {
             if !names.contains(&name) {
@@ -255,7 +261,7 @@ fn select(table: &mut Table<'_>, clusters: KnownClusters<'_>, names: &[String]) 
     select.clusters = selector(&mut table, clusters);
     if let Some(namespaces) = table.texts("namespaces") {
         if namespaces.is_empty() {
-            table.mistake("namespaces", "is empty; remove the key for all namespaces");
+            table.mistake("namespaces", "is empty; remove the key to select all namespaces");
         }
         for (path, name) in namespaces {
             if !is_dns_label(&name) {
@@ -269,7 +275,7 @@ fn select(table: &mut Table<'_>, clusters: KnownClusters<'_>, names: &[String]) 
     }
     if let Some(events) = table.choices("events", "event", EVENTS) {
         if events.is_empty() && checker.is_clean(&table.path.key("events")) {
-            table.mistake("events", "is empty; remove the key for added, updated and deleted");
+            table.mistake("events", "is empty; remove the key to select added, updated and deleted");
         }
         select.events.clear();
         for (path, event) in events {
@@ -333,7 +339,7 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
 }
 
-/// Whether any watched resource matches a sink.
+/// Returns whether any watched resource matches a sink.
 fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
     let is_selected =
         |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);

@@ -21,7 +21,7 @@ pub(super) const DEFAULT_CLUSTERS: usize = 1_000;
 pub(super) const TYPES: [&str; 3] = ["folder", "secrets", "cluster-profiles"];
 pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
-/// `[cluster_sources.<name>]`.
+/// A source of clusters: the table `[cluster_sources.<name>]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterSourceConfig {
@@ -235,11 +235,11 @@ impl FromStr for NamePattern {
         let bare = text.replace("{name}", "").replace("{namespace}", "");
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if !text.contains("{name}") {
-            return Err(format!("{text:?} has no {{name}}, so all clusters would have one name"));
+            return Err(format!("{text:?} has no {{name}}, so all clusters would have the same name"));
         }
         if !bare.chars().all(legal) {
             return Err(format!(
-                "{text:?} is not a pattern of names; use {{name}}, {{namespace}} and A-Z a-z 0-9 . _ -"
+                "{text:?} is not a name pattern; use {{name}}, {{namespace}}, A-Z, a-z, 0-9, '.', '_' and '-'"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -257,7 +257,7 @@ impl LabelPattern {
         Self("*".to_owned())
     }
 
-    /// Whether a key matches. A key of the tool itself (`is_own`) matches only by its full name.
+    /// Returns whether a key matches. A key of the tool itself (`is_own`) matches only by its full name.
     #[must_use]
     pub fn matches(&self, key: &str, is_own: bool) -> bool {
         match self.0.strip_suffix('*') {
@@ -341,7 +341,7 @@ fn read_source(name: String, mut table: Table<'_>) -> Option<ClusterSourceConfig
     let take_labels = table.parsed_list("take_labels");
     let label_prefix = table.text("label_prefix").unwrap_or_default();
     if !is_key_part(&label_prefix) {
-        table.mistake("label_prefix", "is not the beginning of a label's key; use A-Z a-z 0-9 . _ - /");
+        table.mistake("label_prefix", "is not the start of a label's key; use A-Z, a-z, 0-9, '.', '_', '-' and '/'");
     }
     let max_clusters = table.number("max_clusters", CLUSTERS).unwrap_or(DEFAULT_CLUSTERS);
     let compression = table.boolean("compression").unwrap_or(true);

@@ -87,7 +87,7 @@ impl Spans {
         path.ancestors().find_map(|path| self.places.get(&path).copied())
     }
 
-    /// Whether the text has the key.
+    /// Returns whether the text has the key.
     pub(super) fn has(&self, path: &KeyPath) -> bool {
         self.places.contains_key(path)
     }

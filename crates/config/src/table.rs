@@ -1,4 +1,4 @@
-//! Reader of one table of the raw configuration, key by key, so that every mistake is found.
+//! Parser of one table of the raw configuration, key by key, so that every mistake is found.
 //!
 //! A wrong value is reported and then treated as not given, so that later checks still run. A configuration with a mistake
 //! is never returned, so the substitute is never used.
@@ -54,7 +54,7 @@ impl Checker<'_> {
         self.mistakes.borrow_mut().push((path.clone(), mistake));
     }
 
-    /// Whether no mistake was found at a key or below it.
+    /// Returns whether no mistake was found at a key or below it.
     pub(super) fn is_clean(&self, path: &KeyPath) -> bool {
         !self.mistakes.borrow().iter().any(|(wrong, _)| wrong.0.starts_with(&path.0))
     }
@@ -108,12 +108,12 @@ impl<'c> Table<'c> {
         self.values.remove(key)
     }
 
-    /// Whether a key is given and not taken yet.
+    /// Returns whether a key is given and not taken yet.
     pub(super) fn has(&self, key: &str) -> bool {
         self.values.contains_key(key)
     }
 
-    /// Whether a key is a table that is not empty, and not taken yet.
+    /// Returns whether a key is a table that is not empty, and not taken yet.
     pub(super) fn has_entries(&self, key: &str) -> bool {
         self.values.get(key).and_then(Value::as_dict).is_some_and(|table| !table.is_empty())
     }
@@ -127,14 +127,14 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Whether none of these keys is given, correct or misspelt. Checked before a missing key is reported, so that a
-    /// misspelt key is one mistake only.
+    /// Returns whether none of these keys is given, correct or misspelt. Checked before a missing key is reported, so
+    /// that a misspelt key is one mistake only.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
         self.checker.is_clean(&self.path) && !self.values.keys().any(meant)
     }
 
-    /// Whether no keys are left.
+    /// Returns whether no keys are left.
     pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }

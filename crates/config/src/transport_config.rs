@@ -43,7 +43,7 @@ impl TransportConfig {
     }
 }
 
-/// Webhook.
+/// Webhook: `type = "webhook"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
@@ -162,7 +162,7 @@ pub enum BodyConfig {
 }
 
 impl BodyConfig {
-    /// Whether each message has a single event.
+    /// Returns whether each message has a single event.
     #[must_use]
     pub fn is_single(&self) -> bool {
         matches!(self, Self::Template { .. } | Self::Preset(_))
@@ -201,7 +201,7 @@ impl TemplateText {
     }
 }
 
-/// NATS JetStream.
+/// NATS JetStream: `type = "nats"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NatsConfig {

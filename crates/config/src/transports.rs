@@ -1,4 +1,4 @@
-//! Reader of a sink's `type` and of the keys that belong to it.
+//! Parser of a sink's `type` and of the keys that belong to it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -100,8 +100,10 @@ fn nats(table: &mut Table<'_>, lacks_url: bool) -> NatsConfig {
     if let Some(stream) = &stream
         && stream.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '.' | '*' | '>' | '/' | '\\'))
     {
-        table
-            .mistake("stream", format!("{stream:?} is not the name of a stream; it has none of . * > / \\ and spaces"));
+        table.mistake(
+            "stream",
+            format!("{stream:?} is not the name of a stream; remove spaces and the characters . * > / \\"),
+        );
     }
     let ca_file = table.file("ca_file");
     table.probe_ca_file(ca_file.as_deref());

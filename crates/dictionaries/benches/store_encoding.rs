@@ -1,7 +1,8 @@
 //! Compares JSON with Kubernetes protobuf as the encoding of stored objects: bytes, and CPU at arrival and at reading.
 //!
-//! `cargo bench -p informer-hub-dictionaries`. Objects are those of the generator; dictionaries have 32 KiB and are trained on
-//! other objects. Protobuf is compressed as it is. JSON is compressed as the store does it, with identifiers as bytes.
+//! `cargo bench -p informer-hub-dictionaries`. Objects are those of the generator; dictionaries have 32 KiB and are
+//! trained on other objects. Protobuf is compressed as it is. JSON is compressed as the store does it, with identifiers
+//! as bytes.
 //!
 //! The read API writes protobuf from JSON. That is compared with serde_json, which reads the same JSON and writes it again.
 

@@ -132,8 +132,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-// === impl Header ===
-
 impl Header {
     fn read(salt: u32, bytes: &[u8]) -> Option<Self> {
         let head = bytes.get(..HEADER)?;
@@ -144,8 +142,6 @@ impl Header {
         Some(Self { len, checksum: u32_at(head, 8)? })
     }
 }
-
-// === impl Reader ===
 
 impl<'f> Reader<'f> {
     /// Creates a reader from the start of a file up to its current end.
@@ -267,8 +263,6 @@ impl<'f> Reader<'f> {
         read
     }
 }
-
-// === impl Source ===
 
 impl Source<'_> {
     fn read(self, at: u64, size: usize, window: &mut Vec<u8>) -> io::Result<()> {

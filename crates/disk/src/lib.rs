@@ -121,7 +121,8 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
     let file = disk.open(path, Open::Read)?;
     let len = file.len()?;
     if len > most {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("{len} bytes, at most {most} expected")));
+        let problem = format!("the file has {len} bytes, more than the limit of {most} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
     let mut bytes = vec![0; usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?];
     read_exact_at(&*file, 0, &mut bytes)?;

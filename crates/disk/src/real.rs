@@ -35,8 +35,6 @@ fn refers_to(path: &Path, file: &File) -> bool {
     same().unwrap_or_else(|error| !does_not_exist.contains(&error.kind()))
 }
 
-// === impl RealDisk ===
-
 impl Disk for RealDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)
@@ -100,8 +98,6 @@ impl Disk for RealDisk {
     }
 }
 
-// === impl RealLock ===
-
 impl DiskLock for RealLock {
     fn holds(&self, file: &Path) -> bool {
         let Self(own, directory) = self;
@@ -109,8 +105,6 @@ impl DiskLock for RealLock {
             || directory.as_ref().zip(file.parent()).is_some_and(|(open, directory)| refers_to(directory, open))
     }
 }
-
-// === impl RealFile ===
 
 impl DiskFile for RealFile {
     fn len(&self) -> io::Result<u64> {

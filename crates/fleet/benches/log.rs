@@ -1,7 +1,8 @@
 //! Throughput of the log beside bare JetStream publish and consume: 1 KB events, one stream, one replica, in one run.
 //!
-//! `make bench-log` builds the server, whose path is in `BENCH_NATS`. Server, writer and reader share the machine. Bare JetStream
-//! stores one message per event, with acknowledgements in flight; the log stores batches, one in flight per partition.
+//! `make bench-log` builds the server, whose path is in `BENCH_NATS`. Server, writer and reader share the machine. Bare
+//! JetStream stores one message per event, with acknowledgements in flight; the log stores batches, one in flight per
+//! partition.
 
 #![expect(clippy::cast_precision_loss, reason = "rates are printed without decimals")]
 

@@ -20,9 +20,10 @@ use super::wire::{DecodeError, put_bytes, put_integer, take_bytes, take_integer,
 
 const MAGIC: &[u8; 4] = b"IHFC";
 const FORMAT: u8 = 1;
-/// Checkpoints are kept longer than entries, and written rarely.
+/// zstd level of checkpoints. It is higher than that of entries, because checkpoints are kept longer and written
+/// rarely.
 const LEVEL: i32 = 3;
-/// Largest head.
+/// Maximum length of a head in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
 /// Error of reading a checkpoint.

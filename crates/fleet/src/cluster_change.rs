@@ -39,10 +39,10 @@ pub enum ClusterChange {
 /// Last revisions of the buckets, and their age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRevisions {
-    /// Of the owners.
+    /// Last revision of the owners' bucket.
     pub owners: u64,
-    /// Of the documents.
+    /// Last revision of the documents' bucket.
     pub documents: u64,
-    /// When the buckets were created, the later of both. Another value than before means that entries are lost.
+    /// Creation time of the bucket that was created later. A changed value means that entries are lost.
     pub created: u64,
 }

@@ -15,7 +15,7 @@ use super::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 const FORMAT: u8 = 1;
 /// Largest encoded document. NATS accepts messages of 1 MiB by default.
 const MAX_DOCUMENT: usize = 512 << 10;
-/// Resolved names at most. A configuration has far fewer.
+/// Maximum number of resolved names. A configuration has far fewer.
 const MAX_RESOLVED: usize = 4096;
 /// Longest message of a failure, in characters.
 const MAX_MESSAGE: usize = 300;
@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 300;
 /// Document about a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDocument {
-    /// Epoch of the owner that wrote it.
+    /// Epoch of the owner that wrote the document.
     pub epoch: u64,
     /// Address of the apiserver; empty if it has not answered yet.
     pub address: String,

@@ -19,21 +19,22 @@ use super::wire::{DecodeError, put_integer, take_byte, take_integer};
 /// it.
 pub type Sequence = u64;
 
-/// Newest format that this program reads and the one that it writes.
+/// Newest format that this program reads, and the format that it writes.
 const FORMAT: u8 = 1;
 const COMPRESSED: u8 = 1;
 const CONTINUES: u8 = 2;
 /// Bodies smaller than this are not compressed.
 const LEAST_TO_COMPRESS: usize = 512;
-/// Fastest level. The log keeps bodies for an hour or so, thus time counts more than size.
+/// zstd level of bodies: the fastest. The log keeps bodies for an hour or so, so time counts more than size.
 const LEVEL: i32 = 1;
 /// Largest body of one batch, plain. An apiserver accepts objects of about 3 MiB.
 pub const MAX_BODY: usize = 64 << 20;
-/// Initial allocation at most, however large a body claims to be.
+/// Maximum initial allocation in bytes, however large a body claims to be.
 const MAX_ALLOCATION: usize = 1 << 20;
-/// Largest window of a compressed stream, 8 MiB, which bounds a decoder's memory. Own levels use less.
+/// Largest window of a compressed stream, as a power of two: 8 MiB, which bounds a decoder's memory. The levels of this
+/// program use less.
 pub(crate) const MAX_WINDOW_LOG: u32 = 23;
-/// Bytes that [`Header::encode`] needs at most.
+/// Maximum bytes that [`Header::encode`] needs.
 pub(crate) const MAX_HEADER: usize = 32;
 
 /// Stored message of a partition.

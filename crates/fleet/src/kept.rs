@@ -1,8 +1,8 @@
-//! Older checkpoints of a partition, for a process that goes on where it has stopped.
+//! Older checkpoints of a partition, for a process that continues where it stopped.
 //!
-//! A process that was away for longer than the interval between checkpoints finds its position before the newest one. So the
-//! store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them. They reach back for about half of the
-//! log's time.
+//! A process that was down for longer than the interval between checkpoints finds its position before the newest one.
+//! So the store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them. They reach back for about
+//! half of the log's time.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ pub const MAX_KEPT: usize = 2;
 /// Checkpoint in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<T> {
-    /// Last entry whose changes it contains.
+    /// Sequence of the last entry whose changes the checkpoint contains.
     pub sequence: Sequence,
     /// Unix time in seconds at which it was saved.
     pub saved: i64,
-    /// Where it is.
+    /// Location of the checkpoint in the store.
     pub at: T,
 }
 
 /// Entries and time that a log retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retained {
-    /// Sequence of the first entry. An empty log ends before its first.
+    /// Sequence of the first entry. In an empty log, `last` is less than `first`.
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
@@ -38,8 +38,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Creates it from the first and last entry with their Unix times in seconds, from the present and the maximum size, and
-    /// from the maximum age.
+    /// Computes what a log retains. `first` and `last` are entries with their Unix times in seconds. `size` is the
+    /// present and the maximum size in bytes.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
@@ -57,10 +57,11 @@ impl Retained {
     }
 }
 
-/// Adds a checkpoint that is no longer the newest to the `older` ones, and takes those out that are to be deleted.
+/// Adds a checkpoint that is no longer the newest to `older`. Removes the checkpoints that are to be deleted from
+/// `older`, and returns them.
 ///
-/// While the oldest one is in the newer half of the log, the other one follows the newest. After that it stays, so it is in
-/// the middle of the log when the log has passed the oldest.
+/// While the oldest checkpoint is in the newer half of the log, each new one replaces the second. After that the second
+/// one stays, so it is near the middle of the log when the log has passed the oldest.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();
@@ -83,8 +84,8 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, in per cent
-    /// of the time that the log does.
+    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, in
+    /// per cent of the time that the log does.
     fn coverage(age: u64, by_size: bool) -> u64 {
         let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.

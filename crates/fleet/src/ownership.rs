@@ -7,7 +7,7 @@ use informer_hub_types::Shard;
 pub struct Ownership {
     /// The shard of a cluster.
     pub shard: Shard,
-    /// Its owner; empty if the last one has released it.
+    /// Name of the owner; empty if the last owner has released the shard.
     pub collector: String,
     /// Collector for which the last owner has released the shard; empty if any may claim it.
     pub next: String,

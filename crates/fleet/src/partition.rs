@@ -74,7 +74,7 @@ impl Subjects {
         format!("{}.log.>", self.fleet)
     }
 
-    /// Returns the subject of a shard, below which none is stored: it is the key of entries about the shard.
+    /// Returns the subject of a shard: the key of the buckets' entries about it. The log has no message below it.
     #[must_use]
     pub fn of_shard(&self, shard: &Shard) -> String {
         let mut subject = format!("{}.log.", self.fleet);

@@ -63,7 +63,7 @@ pub enum ReadOutcome {
     Nothing,
     /// The entry is of an old epoch and was ignored. It should not exist.
     Stale {
-        /// Its epoch.
+        /// Epoch of the entry.
         epoch: u64,
     },
     /// Entries before this one are missing. The partition is incomplete from here on.
@@ -72,7 +72,7 @@ pub enum ReadOutcome {
     Incomplete,
 }
 
-/// See the [module documentation](self).
+/// Reader of the log; see the [module documentation](self).
 #[derive(Debug, Default)]
 pub struct Reader {
     partitions: HashMap<Partition, PartitionState>,

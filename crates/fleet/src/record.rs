@@ -21,7 +21,7 @@ pub enum Record {
     Put {
         /// Key within the partition.
         key: ObjectKey,
-        /// UID; another one under the same key is another object.
+        /// UID of the object. Another UID under the same key is another object.
         uid: Uid,
         /// Version of the object.
         version: ResourceVersion,

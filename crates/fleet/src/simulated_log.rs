@@ -70,7 +70,7 @@ struct State {
     history: Vec<Entry>,
 }
 
-/// See the [module documentation](self). Clones share the log.
+/// Log in memory with faults; see the [module documentation](self). Clones share the log.
 #[derive(Clone)]
 pub struct SimulatedLog(Arc<Mutex<State>>);
 

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 #[non_exhaustive]
 pub enum DecodeError {
     /// A newer version of the program wrote it; upgrade this one.
-    #[error("format version {found} is newer than {known}, the newest that this program reads: upgrade it")]
+    #[error("format version {found} is newer than {known}, the newest that this program reads: upgrade this program")]
     Newer {
         /// Version found.
         found: u8,

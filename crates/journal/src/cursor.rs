@@ -46,8 +46,6 @@ pub(super) struct Cursor {
     unsynced: u64,
 }
 
-// === impl CursorState ===
-
 impl CursorState {
     /// Reads the file. A missing file gives an empty state.
     pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, JournalError> {
@@ -109,8 +107,6 @@ fn encoded(accepted: Seq, ranges: &Ranges) -> io::Result<Vec<u8>> {
     written.map_err(io::Error::other)?;
     Ok(out)
 }
-
-// === impl Cursor ===
 
 impl Cursor {
     /// Creates a writer. The first write creates a new file; until then the disk is not touched.

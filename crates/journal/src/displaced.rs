@@ -22,12 +22,18 @@ impl<R> Journal<R> {
         }
         if !std::mem::replace(&mut self.is_displaced, true) {
             self.replaced += 1;
-            tracing::error!(dir = %self.dir.display(), "journal files were removed or replaced while the hub is running; writing new ones");
+            tracing::error!(
+                dir = %self.dir.display(),
+                "journal files were removed or replaced while the hub is running; writing new ones"
+            );
         }
         let lost = self.lost;
         self.rebuild()?;
         let (dir, lost) = (self.dir.display(), self.lost - lost);
-        tracing::error!(%dir, lost, kept = self.pending, "rebuilt the journal in new files from the records that were readable");
+        tracing::error!(
+            %dir, lost, kept = self.pending,
+            "rebuilt the journal in new files from the records that were readable"
+        );
         self.is_displaced = false;
         Ok(())
     }

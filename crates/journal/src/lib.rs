@@ -125,7 +125,7 @@ pub enum JournalError {
         source: io::Error,
     },
     /// A newer version of the hub wrote the file. The operator can run that version.
-    #[error("{file} has format {version}, this version knows up to 1: run the version that wrote it", file = file.display())]
+    #[error("{file} has format {version}, this program reads formats up to 1: run the version that wrote it", file = file.display())]
     Newer {
         /// File of the journal.
         file: PathBuf,
@@ -138,7 +138,7 @@ pub enum JournalError {
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// The limit is reached, and no acknowledged records can be removed.
-    #[error("the journal is full: {bytes} bytes of {limit}, {pending} records pending")]
+    #[error("the journal is full: {bytes} of {limit} bytes, {pending} records pending")]
     Full {
         /// Bytes of the files.
         bytes: u64,

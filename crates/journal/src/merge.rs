@@ -161,8 +161,6 @@ fn is_worthwhile(segments: &[Segment], plan: &Plan, pending: u64) -> bool {
     (plan.runs.len() as u64) < pending || (all - pending) * 4 > all || (segments.len() > 1 && pending == 0)
 }
 
-// === impl Chunk ===
-
 impl<'j> Chunk<'j> {
     fn open(disk: &dyn Disk, segments: &'j [Segment]) -> io::Result<Self> {
         let files = segments.iter().map(|segment| disk.open(&segment.path, Open::Read)).collect::<io::Result<_>>()?;

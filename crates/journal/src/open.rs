@@ -59,8 +59,6 @@ pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) 
     move |source| JournalError::Disk { file, verb, source }
 }
 
-// === impl Scan ===
-
 impl Scan {
     /// Reads the file names, the headers and the cursor.
     pub(super) fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, JournalError> {
@@ -122,8 +120,6 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
     }
 }
 
-// === impl Scanned ===
-
 impl Scanned {
     /// Returns whether invalid bytes at its end should be records, rather than remains of a failed append.
     pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
@@ -156,8 +152,6 @@ impl Scanned {
         Ok(walked)
     }
 }
-
-// === impl LossCounter ===
 
 impl<'s> LossCounter<'s> {
     pub(super) fn new(cursor: &'s mut CursorState) -> Self {
@@ -231,8 +225,6 @@ impl<'s> LossCounter<'s> {
             .fold(self.floor, Seq::max)
     }
 }
-
-// === impl Journal ===
 
 impl<R: Record> Journal<R> {
     /// Opens the journal in a directory, creating it if needed. Calls `visit` with each record on disk, in order, and

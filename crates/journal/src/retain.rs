@@ -13,8 +13,8 @@ const UNKNOWN: u64 = 1000;
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
-    /// Acknowledges the given records, and returns how many of them were pending. Ignores those that were not. The next [`Journal::sync`] writes
-    /// the acknowledgements.
+    /// Acknowledges the given records, and returns how many of them were pending. Ignores those that were not. The next
+    /// [`Journal::sync`] writes the acknowledgements.
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {

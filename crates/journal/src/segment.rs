@@ -69,8 +69,6 @@ pub(super) struct Segment {
     pub(super) is_saved_elsewhere: bool,
 }
 
-// === impl Name ===
-
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = if self.merged { MERGED } else { APPENDED };
@@ -108,8 +106,6 @@ impl Name {
         delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
     }
 }
-
-// === impl Header ===
 
 impl Header {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -154,8 +150,6 @@ pub(super) fn split_record(payload: &[u8]) -> Option<(Seq, &[u8])> {
     let (seq, record) = payload.split_first_chunk()?;
     Some((u64::from_le_bytes(*seq), record)).filter(|(seq, _)| *seq < MAX_SEQ)
 }
-
-// === impl Segment ===
 
 impl Segment {
     pub(super) fn new(dir: &Path, name: Name) -> Self {

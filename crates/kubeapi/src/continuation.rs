@@ -111,7 +111,7 @@ impl Continuation {
         if self.list == list {
             return Ok(());
         }
-        Err(invalid("it is of another list: request every page with the same path and selectors"))
+        Err(invalid("it belongs to another list: request every page with the same path and selectors"))
     }
 
     fn sum(&self) -> u64 {

@@ -36,11 +36,11 @@ pub struct Served {
 /// Version of a server, for `/version`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServedVersion {
-    /// Such as `v1.36.3`.
+    /// Full version, such as `v1.36.3`.
     pub git_version: String,
-    /// Such as `1`.
+    /// Major version, such as `1`.
     pub major: String,
-    /// Such as `36`.
+    /// Minor version, such as `36`.
     pub minor: String,
 }
 

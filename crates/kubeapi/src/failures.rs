@@ -131,7 +131,7 @@ impl Status {
         Self::expired(format!("too old resource version: {requested} ({oldest})"))
     }
 
-    /// Returns 400.
+    /// Returns 400 for a request that is not valid. `message` says why.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
@@ -158,13 +158,13 @@ impl Status {
         Self { causes, ..Self::new(422, Reason::Invalid, message).about(group, kind, name) }
     }
 
-    /// Returns 429.
+    /// Returns 429 for a client that exceeds a limit. It may try again after `retry_after` seconds.
     #[must_use]
     pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(429, Reason::TooManyRequests, message) }
     }
 
-    /// Returns 503.
+    /// Returns 503 for a request that the hub cannot answer at present. `message` says why.
     #[must_use]
     pub fn service_unavailable(message: impl Into<String>) -> Self {
         Self::new(503, Reason::ServiceUnavailable, message)
@@ -178,7 +178,7 @@ impl Status {
         Self { causes: vec![Cause { reason: "", message: problem, field: String::new() }], ..status }
     }
 
-    /// Returns 504 with a time after which to try again: `Timeout: <message>`.
+    /// Returns 504 with the seconds after which to try again: `Timeout: <message>`.
     #[must_use]
     pub fn timeout(message: impl fmt::Display, retry_after: u32) -> Self {
         let status = Self::new(504, Reason::Timeout, format!("Timeout: {message}"));
@@ -194,7 +194,7 @@ impl Status {
         Self { causes: vec![cause], ..status }
     }
 
-    /// Returns 401.
+    /// Returns 401 for a request without valid credentials.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
@@ -218,13 +218,13 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about("", "", "")
     }
 
-    /// Returns 413.
+    /// Returns 413 for a request that exceeds a size limit. `message` says which.
     #[must_use]
     pub fn request_too_large(message: impl fmt::Display) -> Self {
         Self::new(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    /// Sets the subject.
+    /// Sets the resource or object that the failure is about.
     #[must_use]
     pub fn about(self, group: &str, kind: &str, name: &str) -> Self {
         let name = shortened(name, MAX_NAME).into();

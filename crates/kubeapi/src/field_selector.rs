@@ -30,7 +30,7 @@ impl FieldSelector {
     /// A text that names the part that cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
-        // So that of several wrong parts the one is named that kube-apiserver names.
+        // Sorted, so that the error names the same wrong part as kube-apiserver's.
         parts.sort_unstable();
         let mut terms = Vec::new();
         for part in parts.into_iter().filter(|part| !part.is_empty()) {

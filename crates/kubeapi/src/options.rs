@@ -42,7 +42,7 @@ pub struct Options {
     pub continuation: String,
     /// `resourceVersion` as sent; empty if unset.
     pub resource_version: String,
-    /// `resourceVersionMatch`.
+    /// `resourceVersionMatch`; `None` if unset.
     pub version_match: Option<VersionMatch>,
     /// `timeoutSeconds`; `None` if unset or zero. A negative number in the request is a time that has passed.
     pub timeout: Option<Duration>,

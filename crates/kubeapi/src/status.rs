@@ -39,7 +39,7 @@ pub struct Cause {
     /// Machine-readable kind, such as `ResourceVersionTooLarge`; empty if there is none.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
-    /// Text.
+    /// Text for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Field of the request; empty if the cause is not in a field.

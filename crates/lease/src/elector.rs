@@ -91,7 +91,7 @@ enum Mode {
 #[derive(Clone, Debug)]
 struct Observed {
     record: Record,
-    /// `None` if the record has been deleted since.
+    /// Version of the record; `None` if the record has been deleted since.
     version: Option<Arc<str>>,
     /// When a change was last received.
     since: Duration,
@@ -117,7 +117,7 @@ pub struct Elector {
     last_renewal: Option<Duration>,
     note: Arc<str>,
     mode: Mode,
-    /// Time for which it leaves a free lease to others.
+    /// Time for which the contender leaves a free lease to others.
     claim_delay: Duration,
     is_resigning: bool,
     has_resigned: bool,
@@ -151,13 +151,13 @@ impl Elector {
         Self { mode: Mode::Observing, ..Self::new(identity, params, rng) }
     }
 
-    /// Whether it only reads the lease.
+    /// Returns whether the contender only reads the lease.
     #[must_use]
     pub fn observes(&self) -> bool {
         self.mode == Mode::Observing
     }
 
-    /// Takes the lease from now on when it is free.
+    /// Begins to contend: from now on, the contender takes the lease when it is free.
     pub fn contend(&mut self, now: Duration) {
         self.mode = Mode::Contending;
         self.next_at = self.next_at.min(now);
@@ -202,7 +202,7 @@ impl Elector {
         Record { holder: Arc::clone(&self.identity), lease_duration: self.params.lease_duration, transitions, note }
     }
 
-    /// Whether the record has no holder, or has been unchanged for a whole lease.
+    /// Returns whether the record has no holder, or has been unchanged for a whole lease.
     fn is_free(&self, observed: &Observed, now: Duration) -> bool {
         now >= self.free_at(observed)
     }
@@ -298,7 +298,7 @@ impl Elector {
         (self.in_flight.is_none() && !self.has_resigned).then_some(self.next_at)
     }
 
-    /// Whether this contender leads at `now`.
+    /// Returns whether this contender leads at `now`.
     #[must_use]
     pub fn leads(&self, now: Duration) -> bool {
         self.leads_until().is_some_and(|until| now < until)
@@ -322,7 +322,7 @@ impl Elector {
         self.observed.as_ref().map(|observed| &observed.record)
     }
 
-    /// Whether the last record that was seen has a holder whose lease has not expired.
+    /// Returns whether the last record that was seen has a holder whose lease has not expired.
     #[must_use]
     pub fn has_holder(&self, now: Duration) -> bool {
         self.leads(now) || self.observed.as_ref().is_some_and(|observed| !self.is_free(observed, now))
@@ -333,7 +333,8 @@ impl Elector {
         self.note = note;
     }
 
-    /// Sets the time for which it leaves a free lease to others. Default: none. A lease that was never held is not left.
+    /// Sets the time for which the contender leaves a free lease to others. Default: none. It does not apply to a lease
+    /// that was never held.
     pub fn set_claim_delay(&mut self, delay: Duration) {
         self.claim_delay = delay;
     }
@@ -346,13 +347,13 @@ impl Elector {
         self.next_at = now;
     }
 
-    /// Whether it gives the lease up.
+    /// Returns whether the contender is giving the lease up.
     #[must_use]
     pub fn is_resigning(&self) -> bool {
         self.is_resigning
     }
 
-    /// Whether the lease is given up and no request is left.
+    /// Returns whether the lease is given up and no request is left.
     #[must_use]
     pub fn has_resigned(&self) -> bool {
         self.has_resigned

@@ -26,7 +26,7 @@ pub type Running = BTreeMap<String, BTreeSet<String>>;
 /// Holders of the leases; `None` for a lease that is free, or whose holder is unknown.
 pub type Holders = BTreeMap<String, Option<Arc<str>>>;
 
-/// Number of `within` after which the entry of a contender that does not run is obsolete.
+/// Multiple of `within` after which the entry of a contender that does not run is obsolete.
 const FORGOTTEN: u32 = 10;
 
 /// Contenders, as one of them knows them.
@@ -43,12 +43,13 @@ struct Other {
     member: Member,
     /// When the entry was first read, or last changed.
     since: Duration,
-    /// An entry that has never changed may be that of a former process.
+    /// Whether the entry has changed since it was first read. If not, it may be the entry of a former process.
     has_changed: bool,
 }
 
 impl Roster {
-    /// Creates the roster of the contender `own`. Another one runs if its entry has changed `within` a time.
+    /// Creates the roster of the contender `own`. Another contender counts as running if its entry has changed within
+    /// the time `within`.
     #[must_use]
     pub fn new(own: &str, within: Duration) -> Self {
         Self { own: own.into(), within, leases: None, others: BTreeMap::new() }
@@ -108,8 +109,8 @@ fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usiz
     running.keys().map(|name| (&**name, held(holders, name))).collect()
 }
 
-/// Returns the time for which a contender leaves a free lease to others: `unit` for each lease that it holds more than the
-/// one that holds fewest, at most `longest`.
+/// Returns the time for which a contender leaves a free lease to others: `unit` for each lease that it holds more than
+/// the contender with the fewest, at most `longest`.
 #[must_use]
 pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
     let least = running.keys().filter(|name| **name != own).map(|name| held(holders, name)).min();
@@ -126,8 +127,8 @@ pub struct Handover {
     pub to: String,
 }
 
-/// Decides when a contender hands a lease over: it holds most, another one holds at least two fewer, each lease has a
-/// holder that runs, and none of this has changed for a time.
+/// Decides when a contender hands a lease over. It must hold the most leases, and another contender at least two fewer.
+/// Each lease must have a holder that runs, and none of this may have changed for a time.
 #[derive(Debug)]
 pub struct Balance {
     settle: Duration,
@@ -135,7 +136,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Creates one that waits until holders and contenders have not changed for `settle`.
+    /// Creates a balance that waits until holders and contenders have not changed for `settle`.
     #[must_use]
     pub fn new(settle: Duration) -> Self {
         Self { settle, seen: None }

@@ -23,7 +23,7 @@ enum Source {
     Http2(Http2Body),
 }
 
-/// The connection ended before the answer did.
+/// Error of a connection that ended before the answer did.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     /// Over HTTP/1.1.

@@ -48,7 +48,7 @@ struct State {
     /// Maximum number of streams, besides the server's. Decreases when the server refuses one below its own limit.
     limit: AtomicUsize,
     open: AtomicUsize,
-    /// Whether a stream was opened since the last look.
+    /// Whether a stream was opened since the last check for idleness.
     was_used: AtomicBool,
     /// Whether a stream was ever opened.
     was_ever_used: AtomicBool,
@@ -139,7 +139,7 @@ impl Http2 {
         Some(Vacancy { sender: self.sender.clone(), occupied: Occupied(Arc::clone(&self.state)), is_first })
     }
 
-    /// Identifies the connection among those that exist.
+    /// Returns an identifier that is unique among the connections that exist.
     pub(crate) fn id(&self) -> usize {
         Arc::as_ptr(&self.state).addr()
     }

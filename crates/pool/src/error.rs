@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper_util::client::legacy::Error as Http1Error;
 
-/// A request was not answered.
+/// Reason why a request was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// There is no connection. The requests that waited for it share the cause.
@@ -21,7 +21,7 @@ pub enum SendError {
     Http2(#[from] StreamError),
 }
 
-/// A new connection is unusable.
+/// Reason why a new connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     /// The deadline has passed.
@@ -38,7 +38,7 @@ pub(crate) enum Unusable {
     Interrupted,
 }
 
-/// An HTTP/2 stream ended before its answer did.
+/// Reason why an HTTP/2 stream ended before its answer did.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StreamError {
     /// The server did not answer a PING.

@@ -14,7 +14,7 @@ use super::gauges::{CountedRequest, Gauges};
 use super::http1::Http1;
 use super::lane::{Connections, Lane, Opener, Route};
 
-/// How often a request is sent that the server does not process.
+/// Maximum number of attempts for a request that the server does not process.
 const ATTEMPTS: usize = 4;
 
 /// HTTP client for one server. Clones share the connections.
@@ -48,8 +48,8 @@ impl Pool {
     /// Sends a request with an absolute address and waits for the head of the answer. The [`Lane`] is an extension of the
     /// request. There is no deadline but that of connections.
     ///
-    /// A request that the server has not processed is sent again at once, and one without side effects also if a
-    /// connection that was open before breaks.
+    /// A request that the server has not processed is sent again at once. A request without side effects is also sent
+    /// again if a connection that was open before breaks.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.

@@ -1,7 +1,7 @@
 //! Size of the flow-control windows of a connection.
 //!
-//! A window limits what a server sends before it is read, and thereby the data that waits in memory. It also limits the rate:
-//! to one window in each round trip. Windows therefore start small, and grow while readers wait for data.
+//! A window limits what a server sends before it is read, and thereby the data that waits in memory. It also limits the
+//! rate: to one window in each round trip. Windows therefore start small, and grow while readers wait for data.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ pub(crate) const START: u32 = 128 * 1024;
 /// Longest round trip for which windows grow. A slower answer is slow for another reason.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// Returns whether a larger window may speed an answer up, from how its reader waits.
+/// Meter of a reader's waits, from which it decides whether a larger window may speed an answer up.
 ///
-/// If a reader waits more than three quarters of the time in which it reads two windows, the server or the network is much
-/// slower than the reader, and the window may be the cause. If it waits less, a larger window would mainly hold more data.
+/// The meter compares the time that a reader waits with the time in which it reads two windows. If it waits more than
+/// three quarters of that time, the window may be the cause. If it waits less, a larger window would mainly hold more
+/// data.
 #[derive(Debug)]
 pub(crate) struct WaitMeter {
     began: Instant,

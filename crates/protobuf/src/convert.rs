@@ -398,7 +398,7 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
             continue;
         }
         if !is_first {
-            return Err(ConvertError::Malformed("a field twice"));
+            return Err(ConvertError::Malformed("a field that occurs twice"));
         }
         match (found.value, field.shape) {
             (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)

@@ -71,8 +71,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Appends the message of an object to `out`. `kind` and `apiVersion` of the object are ignored, since they belong to the
-    /// envelope.
+    /// Appends the message of an object to `out`. `kind` and `apiVersion` of the object are ignored, since they belong
+    /// to the envelope.
     ///
     /// # Errors
     /// The JSON cannot be encoded, or the protobuf exceeds `limit` bytes. `out` has a part of the message then.
@@ -152,7 +152,7 @@ impl Run<'_, '_> {
                 match self.parts[from..end] {
                     [] => self.zero(field),
                     [part] => self.out.extend_from_slice(&self.scratch[part.start..part.end]),
-                    _ => return Err(EncodeError::Malformed("a member twice")),
+                    _ => return Err(EncodeError::Malformed("a member that occurs twice")),
                 }
             }
             from = end;
@@ -199,7 +199,7 @@ impl Run<'_, '_> {
     /// Encodes the value of a member, with the tags.
     fn member(&mut self, field: &FieldInfo, depth: usize) -> Done {
         if self.json.word("null")? {
-            // A pointer to a zero value is not left out and null, one to nothing is left out.
+            // With `omitempty`, Go leaves a nil pointer out of the JSON. So `null` is a pointer to a zero value.
             let is_zero = field.label == Label::Pointer && field.rule == Rule::OmitEmpty;
             if is_zero && matches!(field.shape, Shape::Time | Shape::MicroTime | Shape::RawJson) {
                 write::bytes(self.out, field.number, &[]);

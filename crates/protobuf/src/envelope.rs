@@ -21,7 +21,7 @@ impl<'i> Envelope<'i> {
     /// Reads the envelope of an object, which begins with [`MAGIC`].
     ///
     /// # Errors
-    /// Something else, or an object in another encoding.
+    /// If the bytes are not an envelope, or the object has another encoding.
     pub fn read(bytes: &'i [u8]) -> Result<Self, ConvertError> {
         let Some(body) = bytes.strip_prefix(MAGIC) else {
             return Err(ConvertError::Malformed("it does not begin with k8s and a zero byte"));
@@ -44,7 +44,7 @@ impl<'i> Envelope<'i> {
     /// Reads `runtime.TypeMeta`.
     ///
     /// # Errors
-    /// Not a message, or not UTF-8.
+    /// If the bytes are not a message, or a text is not UTF-8.
     pub fn type_meta(&mut self, bytes: &'i [u8]) -> Result<(), ConvertError> {
         let mut reader = Reader::new(bytes);
         while let Some(field) = reader.field()? {
@@ -69,7 +69,7 @@ impl<'i> WatchEvent<'i> {
     /// Reads a frame of a watch, without its length.
     ///
     /// # Errors
-    /// Not a watch event.
+    /// If the frame is not a watch event.
     pub fn read(frame: &'i [u8]) -> Result<Self, ConvertError> {
         let (mut event, mut reader) = (Self { kind: "", object: &[] }, Reader::new(frame));
         while let Some(field) = reader.field()? {

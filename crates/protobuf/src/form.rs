@@ -124,7 +124,7 @@ pub(super) fn fields<'i, const N: usize>(
     let (mut found, mut reader) = ([None; N], Reader::new(bytes));
     while let Some(field) = reader.field()? {
         match found.get_mut(field.number as usize - 1) {
-            Some(Some(_)) => return Err(ConvertError::Malformed("a field twice")),
+            Some(Some(_)) => return Err(ConvertError::Malformed("a field that occurs twice")),
             Some(slot) => *slot = Some(field.value),
             None if field.value.is_empty() => {}
             None => return Err(ConvertError::UnknownField { message, number: field.number }),

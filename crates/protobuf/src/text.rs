@@ -90,7 +90,7 @@ pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
 /// Writes a floating point number.
 ///
 /// # Errors
-/// Not a number that JSON has.
+/// If the number is infinite or NaN, which JSON cannot express.
 pub(super) fn double(out: &mut Vec<u8>, number: f64) -> Result<(), ConvertError> {
     if !number.is_finite() {
         return Err(ConvertError::Malformed("a number that is not finite"));
@@ -182,7 +182,7 @@ fn decimal(number: u64, unit: u64) -> String {
 /// Writes JSON without white space, with the escapes of [`string`].
 ///
 /// # Errors
-/// Not one JSON value.
+/// If the input is not exactly one JSON value.
 pub(super) fn raw_json(out: &mut Vec<u8>, json: &[u8]) -> Result<(), ConvertError> {
     // It may be nested to any depth: the parser ignores values without recursion.
     serde_json::from_slice::<serde::de::IgnoredAny>(json)

@@ -37,7 +37,7 @@ pub struct Field<'i> {
 /// Reads a varint at `at`. Returns the value and the offset behind it, or `None` if the input ends inside.
 ///
 /// # Errors
-/// More than 64 bits.
+/// If the varint has more than 64 bits.
 pub fn varint(input: &[u8], at: usize) -> Result<Option<(u64, usize)>, ConvertError> {
     let mut value = 0;
     for (count, byte) in input.iter().skip(at).take(10).enumerate() {

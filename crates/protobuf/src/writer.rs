@@ -94,8 +94,8 @@ pub fn write_envelope(out: &mut Vec<u8>, kind: TypeMeta<'_>, raw: &[u8]) {
     out.extend_from_slice(END_OF_ENVELOPE);
 }
 
-/// Writes the beginning of a list, whose items will have `items` bytes. [`END_OF_ENVELOPE`] ends the list. `head` is the list
-/// in JSON without its items, of at most `limit` bytes.
+/// Writes the beginning of a list, whose items will have `items` bytes. [`END_OF_ENVELOPE`] ends the list. `head` is
+/// the list in JSON without its items, of at most `limit` bytes.
 ///
 /// # Errors
 /// There is no such list, or the head is not of its kind.

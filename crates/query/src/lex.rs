@@ -65,12 +65,12 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
     fault(at, ParseProblem::Unexpected { expected, found, suggestion })
 }
 
-/// ASCII only, so that a word can be cut at any byte.
+/// Returns whether a character can be in a word. ASCII only, so that a word can be cut at any byte.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// Characters of an unquoted value.
+/// Returns whether a character can be in an unquoted value.
 pub(super) fn is_bare(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-./:+@%$".contains(c)
 }

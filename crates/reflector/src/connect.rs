@@ -29,8 +29,8 @@ pub struct InformerOptions {
 }
 
 impl InformerOptions {
-    /// Returns a hash of the options that is stable across processes. Equal hashes mean equal stored objects. `None` if there
-    /// is a transform, whose effect is unknown.
+    /// Returns a hash of the options that is stable across processes. Equal hashes mean equal stored objects. `None` if
+    /// there is a transform, whose effect is unknown.
     #[must_use]
     pub fn fingerprint(&self) -> Option<u64> {
         if self.transform.is_some() {

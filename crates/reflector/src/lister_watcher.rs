@@ -98,7 +98,7 @@ impl From<Vec<WatchItem>> for WatchBatch {
 /// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// Chunks that are read at most of a list of one object.
+/// Maximum number of chunks that are read of a list of one object.
 const MAX_CHUNKS: usize = 64;
 
 /// The port to one resource of one cluster.

@@ -340,7 +340,7 @@ impl Reflector {
             },
             _ => SourceError {
                 class: ErrorClass::Stalled,
-                message: "watch: no data, and no end at its timeout".to_owned(),
+                message: "watch: no data, and the server did not end the watch at its timeout".to_owned(),
             },
         }
     }

@@ -91,8 +91,8 @@ impl Reflector {
             }
             Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
                 self.count_bad_watch();
-                // An occasional cut of a working watch is not an outage, so it does not lengthen the backoff. client-go does not
-                // wait at all. If a list has to follow, it counts as an outage.
+                // An occasional cut of a working watch is not an outage, so it does not lengthen the backoff. client-go
+                // does not wait at all. If a list has to follow, it counts as an outage.
                 let ran = class == ErrorClass::Transient && (lasted >= SHORT_WATCH || self.may_reopen(events));
                 if resumes && ran {
                     let delay = jittered(self.options.reopen, &mut *self.random);

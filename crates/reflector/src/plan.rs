@@ -52,8 +52,8 @@ pub struct ListBounds {
     pub items: u64,
     /// Total wait for the server, without waits for free memory. Default 1 h.
     pub time: Duration,
-    /// Empty pages in a row. Default 16. After an empty page with a continue token, the reflector pauses for 100 ms, doubling
-    /// up to 2 s.
+    /// Empty pages in a row. Default 16. After an empty page with a continue token, the reflector pauses for 100 ms,
+    /// doubling up to 2 s.
     pub empty_pages: u32,
 }
 

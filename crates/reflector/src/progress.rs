@@ -48,7 +48,7 @@ impl Progress {
             return Err(unbounded(format!("list: more than {} items", bounds.items)));
         }
         if self.waited > bounds.time {
-            return Err(unbounded(format!("list: no end within {:?}", bounds.time)));
+            return Err(unbounded(format!("list: not complete within {:?}", bounds.time)));
         }
         Ok(())
     }
@@ -181,6 +181,6 @@ mod tests {
         let error = progress.clone().note_items(1, Duration::ZERO, &bounds).unwrap_err();
         assert_eq!(error.message, "list: more than 10 items");
         let error = progress.note_items(0, Duration::from_millis(1), &bounds).unwrap_err();
-        assert_eq!((error.class, error.message.as_str()), (ErrorClass::Malformed, "list: no end within 9s"));
+        assert_eq!((error.class, error.message.as_str()), (ErrorClass::Malformed, "list: not complete within 9s"));
     }
 }

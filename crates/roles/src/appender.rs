@@ -182,7 +182,7 @@ impl Task {
         }
     }
 
-    /// Sends what is to be sent, and reports what has happened, until neither causes the other.
+    /// Passes requests to the log and reports its events, until there is no further event.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {

@@ -32,10 +32,11 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// retained.
     fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>>;
 
-    /// Follows the entries of all partitions after a sequence; without one, those that are stored after the call. Returns the
-    /// sequence after which the stream begins.
+    /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
+    /// call. Returns the sequence after which the stream begins.
     ///
-    /// A tail may become silent without an end. So its reader compares what it has read with [`Backend::retained`].
+    /// A tail may become silent without an end. So the caller compares the entries that it has read with
+    /// [`Backend::retained`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 
     /// Returns what the log retains of all partitions.
@@ -66,8 +67,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns the document about the cluster of a shard, by its collector, and its revision.
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
-    /// Stores the document about the cluster of a shard, by its collector, after the revision that the caller has seen. Returns the new revision, or `None`
-    /// if the document has changed.
+    /// Stores the document about the cluster of a shard, by its collector, after the revision that the caller has seen.
+    /// Returns the new revision, or `None` if the document has changed.
     fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>>;
 
     /// Returns the newest checkpoint of a partition, or the newest one before a sequence.

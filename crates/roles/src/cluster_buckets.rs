@@ -11,8 +11,9 @@ pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendE
 /// Owners and documents of all clusters.
 ///
 /// # Contract
-/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A watch may
-/// become silent without an end. So its reader compares what it has read with [`ClusterBuckets::cluster_revisions`].
+/// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A
+/// watch may become silent without an end. So the caller compares the changes that it has read with
+/// [`ClusterBuckets::cluster_revisions`].
 pub trait ClusterBuckets: Send + Sync + 'static {
     /// Follows both buckets: all entries that exist, `OwnersComplete` and `DocumentsComplete`, and then each change.
     fn follow_clusters(&self) -> Answered<ClusterChangeStream>;

@@ -3,8 +3,9 @@
 //! # Contract
 //! - The requests of a process do not grow with the clusters: one watch, read anew every [`REREAD`] and when its observer
 //!   needs it, and one request for the last revisions per poll.
-//! - That request finds services that do not answer, and a watch that has become silent, which is then opened again.
-//! - A request to a server that dies is lost. So it is sent again each [`REPEAT`], and the first answer counts.
+//! - The request for the revisions detects services that do not answer. It also detects a silent watch, which is then
+//!   opened again.
+//! - A request to a server that dies is lost. So a request is sent again each [`REPEAT`], and the first answer counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,8 @@ const GATHER: Duration = Duration::from_millis(50);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Time without an answer after which the last revisions are requested once more.
 const REPEAT: Duration = Duration::from_secs(1);
-/// Time within which the watch delivers a change that a request has found, or any other. One that delivers nothing is silent.
+/// Maximum time until the watch delivers a change that a request has found, or any other change. A watch that delivers
+/// nothing in this time is silent.
 const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes.
@@ -44,7 +46,7 @@ pub(crate) trait ClusterObserver: Send + Sync + 'static {
     fn note_services(&self, error: Option<&str>);
 }
 
-/// See the [module documentation](self). Dropping it ends the watch.
+/// Watch of the owners and documents of all clusters; see the [module documentation](self). Dropping it ends the watch.
 pub(crate) struct ClusterWatch {
     state: Arc<State>,
     task: JoinHandle<()>,
@@ -89,7 +91,7 @@ impl ClusterWatch {
         Self { state, task }
     }
 
-    /// Has the buckets read anew.
+    /// Requests that the buckets are read anew.
     pub(crate) fn reread(&self) {
         self.state.reread.notify_one();
     }
@@ -150,11 +152,12 @@ impl<O: ClusterObserver> Watching<O> {
                 () = state.reread.notified() => return Ok(()),
                 change = changes.next() => change,
                 () = tokio::time::sleep_until(limit) => {
-                    let error = BackendError("the watch of the clusters is silent".to_owned());
+                    let error = BackendError("the watch of cluster owners and documents delivers nothing".to_owned());
                     return if complete { Ok(()) } else { Err(error) };
                 }
             };
-            let change = change.ok_or_else(|| BackendError("the watch of the clusters has ended".to_owned()))??;
+            let ended = || BackendError("the watch of cluster owners and documents has ended".to_owned());
+            let change = change.ok_or_else(ended)??;
             observer.change(change.clone());
             let was_complete = std::mem::replace(&mut complete, state.progress.lock().note(&change));
             if complete && !was_complete {
@@ -196,7 +199,8 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Has another watch opened if this one does not deliver the last revisions, which were requested at `begun`, after `read`.
+    /// Requests another watch if this one does not deliver the last revisions `stored`. They were requested at `begun`,
+    /// when the revisions `read` had been read.
     async fn verify(&self, read: ClusterRevisions, stored: ClusterRevisions, begun: Instant) {
         let is_behind = {
             let mut progress = self.state.progress.lock();
@@ -207,7 +211,7 @@ impl<O: ClusterObserver> Watching<O> {
             is_behind
         };
         if is_behind || self.is_silent(stored).await {
-            tracing::debug!("the watch of cluster owners and documents lacks stored changes; opening another one");
+            tracing::debug!("the watch of cluster owners in NATS lacks stored changes; opening another watch");
             self.state.reread.notify_one();
         }
     }
@@ -231,8 +235,10 @@ impl<O: ClusterObserver> Watching<O> {
             change(&mut errors);
             let error = errors.first().cloned();
             match &error {
-                Some(error) if !before => tracing::warn!(error, "cannot follow the owners of clusters, trying again"),
-                None if before => tracing::info!("following the owners of clusters again"),
+                Some(error) if !before => {
+                    tracing::warn!(error, "cannot follow which collector owns which cluster; retrying");
+                }
+                None if before => tracing::info!("following which collector owns which cluster again"),
                 _ => {}
             }
             error

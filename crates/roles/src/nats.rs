@@ -1,4 +1,4 @@
-//! Backend on NATS JetStream. It connects at the first request, and again after each failure to do so.
+//! Backend on NATS JetStream. It connects at the first request. After a failed attempt, a later request tries again.
 
 mod cluster_buckets;
 mod credentials;
@@ -59,7 +59,7 @@ pub struct NatsParams {
     pub max_age: Duration,
     /// Size of the log at which it removes the oldest entries.
     pub max_bytes: u64,
-    /// Those of the three limits that an existing log is changed to. A new log has all of them.
+    /// Which of the three limits are applied to an existing log. A new log gets all of them.
     pub fixed: FixedLimits,
     /// Deadline of a request.
     pub timeout: Duration,
@@ -95,7 +95,8 @@ struct Services {
     owners: Owners,
     documents: Documents,
     checkpoints: Checkpoints,
-    /// Opened by the first request, so only fleets with elections have the bucket. `None` after a failed request.
+    /// Bucket of leases, opened by its first request, so only fleets with elections have it. `None` after a failed
+    /// request.
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
     buckets: Buckets,
@@ -141,7 +142,8 @@ impl Connecting {
         services.await.cloned()
     }
 
-    /// Opens the services. All requests share the attempts, with exponential backoff; one in between fails as the last attempt.
+    /// Opens the services. All requests share the attempts, which have exponential backoff. A request between two
+    /// attempts fails with the error of the last one.
     async fn open(&self) -> Result<Services, BackendError> {
         let recent = |failed: &&Failed| clock::now() < failed.until;
         if let Some(failed) = self.failed.lock().as_ref().filter(recent) {
@@ -208,8 +210,8 @@ impl Connecting {
 }
 
 impl Services {
-    /// Creates the log and buckets again, as far as an operator has deleted them, after a failed request. Their users find by
-    /// themselves what they have to store again.
+    /// After a failed request, creates the log and the buckets again if an operator has deleted them. Their users
+    /// detect by themselves what they must store again.
     async fn restore(&self, error: &NatsError) {
         let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
         let restored = async {
@@ -221,12 +223,15 @@ impl Services {
             Ok(created) => {
                 tracing::warn!(
                     created = created.join(", "),
-                    "created parts of the fleet in NATS again, they were deleted"
+                    "streams or buckets of the fleet in NATS were deleted; created them again"
                 );
             }
             Err(error) => {
                 let error: NatsError = error;
-                tracing::debug!(error = with_causes(&error), "cannot look for deleted parts of the fleet in NATS");
+                tracing::debug!(
+                    error = with_causes(&error),
+                    "cannot check whether streams or buckets of the fleet in NATS were deleted"
+                );
             }
         }
     }
@@ -266,8 +271,8 @@ impl NatsParams {
         })
     }
 
-    /// Connects to each server and looks for JetStream, and for a stream in the way of the log. Changes nothing. Returns
-    /// the problems, and whether a process could join the fleet despite them.
+    /// Connects to each server and looks for JetStream, and for a foreign stream with the name of the log. Changes
+    /// nothing. Returns the problems, and whether a process could join the fleet despite them.
     pub async fn check(&self) -> (Vec<NatsProblem>, bool) {
         let subjects = match self.subjects() {
             Ok(subjects) => subjects,
@@ -342,7 +347,7 @@ pub enum NatsProblem {
         String,
     ),
     /// A new log has several copies, and the server is not a part of a NATS cluster.
-    #[error("the log is to have {replicas} copies, and the NATS server is alone")]
+    #[error("the log needs {replicas} copies, but the NATS server is not part of a NATS cluster")]
     NoCluster {
         /// Copies.
         replicas: usize,

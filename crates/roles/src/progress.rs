@@ -3,7 +3,7 @@
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::clock::Instant;
 
-/// See the [module documentation](self).
+/// Progress of a watch of owners and documents; see the [module documentation](self).
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     read: ClusterRevisions,

@@ -24,10 +24,10 @@ pub(crate) enum RestoreError {
     #[error("cannot decode an entry of the log")]
     Decode(#[from] DecodeError),
     /// The log does not contain an entry that it has confirmed: an outdated replica answers, or it was deleted.
-    #[error("the log ends at {0}, before the expected entry {1}")]
+    #[error("the log ends at entry {0}, before the expected entry {1}")]
     Short(Sequence, Sequence),
     /// Entries before the log's first one are missing, and no checkpoint has them.
-    #[error("the log does not begin with a list, and there is no checkpoint")]
+    #[error("entries at the beginning of the log are missing, and no checkpoint has their objects")]
     Incomplete,
     /// The checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
@@ -122,8 +122,8 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
 }
 
-/// Reads a partition up to the last state that a checkpoint could have and that is not newer than `version`. Returns `None` if
-/// neither checkpoint nor log has such a state any more.
+/// Reads a partition up to the last state that a checkpoint could have and that is not newer than `version`. Returns
+/// `None` if neither checkpoint nor log has such a state any more.
 pub(crate) async fn restore_at(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -202,7 +202,10 @@ async fn read(
     let checkpoint = bytes.and_then(|bytes| match CheckpointReader::new(&bytes[..]) {
         Ok(reader) => Some((bytes.clone(), reader.state().clone())),
         Err(error) => {
-            tracing::warn!(%partition, %error, "cannot read the checkpoint, reading the log only");
+            tracing::warn!(
+                %partition, %error,
+                "cannot read the checkpoint; restoring objects from the fleet's log alone"
+            );
             None
         }
     });
@@ -234,7 +237,8 @@ fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) ->
     Ok(restored)
 }
 
-/// Returns the number of entries after which a checkpoint is possible, in a state that `may_be` accepts; `None` if there is none.
+/// Returns the number of entries after which a checkpoint is possible, in a state that `may_be` accepts; `None` if
+/// there is none.
 fn settled(
     partition: &Partition,
     checkpoint: Option<&Stored>,

@@ -152,7 +152,8 @@ impl SimulatedFleet {
         self.0.log.set_down(down);
     }
 
-    /// Has requests to owners, documents, checkpoints, leases and the roster lost, which end at their deadline, or ends that.
+    /// Loses requests to owners, documents, checkpoints, leases and the roster, so that they end at their deadline; or
+    /// ends that.
     #[cfg(test)]
     pub(crate) fn lose_requests(&self, losing: bool) {
         *self.0.losing.lock() = losing;

@@ -26,7 +26,7 @@ const MINOR: [&str; 8] = [
     "renewTime",
     "lastTimestamp",
 ];
-/// Width of a value.
+/// Maximum width of a shown value, in terminal columns.
 const VALUE: usize = 40;
 
 /// A path at which two versions differ.
@@ -139,7 +139,7 @@ fn either(path: String, old: Option<&Value>, new: Option<&Value>, found: &mut Ve
     }
 }
 
-/// Whether all elements have a text at `key`, and no two the same.
+/// Returns whether all elements have a text at `key`, and no two the same.
 fn identifies(key: &str, list: &[Value]) -> bool {
     let mut seen = BTreeSet::new();
     list.iter().all(|element| element[key].as_str().is_some_and(|id| seen.insert(id)))

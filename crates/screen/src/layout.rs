@@ -24,7 +24,8 @@ const EMPTY: [&str; 4] = ["", "<none>", "<unset>", "<unknown>"];
 pub struct Column {
     /// Title in upper case.
     pub title: String,
-    /// 0 for a column that is always of interest; greater for one of `-o wide`; less for one that was asked for.
+    /// 0 for a column that is always of interest; greater for a column of `-o wide`; less for a column that was asked
+    /// for.
     pub priority: i64,
 }
 

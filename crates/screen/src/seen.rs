@@ -71,7 +71,7 @@ impl SeenObjects {
         self.entries.len()
     }
 
-    /// Whether there is no object.
+    /// Returns whether there is no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -83,7 +83,7 @@ impl SeenObjects {
         self.used
     }
 
-    /// Whether the object is known, even if its version was dropped.
+    /// Returns whether the object is known, even if its version was dropped.
     #[must_use]
     pub fn contains(&self, key: &SeenKey) -> bool {
         self.entries.contains_key(key)

@@ -10,7 +10,8 @@ use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, T
 /// Fault of an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadProtobuf {
-    /// The next frame or item declares this length; a list may declare more than 32 bits. The answer ends after the next one.
+    /// The next frame or item declares this length; a list may declare more than 32 bits. The answer ends after the
+    /// next one.
     Length(u64),
     /// The next item of a list declares a length that covers the item after it. The next frame of a watch declares one that
     /// ends in the frame after it, a copy, and the watch ends.

@@ -97,8 +97,6 @@ fn not_found(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("simulated: {} does not exist", path.display()))
 }
 
-// === impl SimDisk ===
-
 impl SimDisk {
     /// Creates an empty disk without faults.
     #[must_use]
@@ -153,8 +151,8 @@ impl SimDisk {
         self.0.lock().lost_sync_rate = rate;
     }
 
-    /// Makes every call fail after `calls` more, until [`SimDisk::crash`] or [`SimDisk::kill`]. Stops a process in the middle
-    /// of an operation.
+    /// Makes every call fail after `calls` more, until [`SimDisk::crash`] or [`SimDisk::kill`]. Stops a process in the
+    /// middle of an operation.
     pub fn stop_after(&self, calls: u64) {
         let mut state = self.0.lock();
         state.stop_after = Some(state.total + calls);
@@ -312,8 +310,6 @@ impl Drop for SimLock {
     }
 }
 
-// === impl State ===
-
 impl State {
     fn called(&mut self, call: DiskCall) -> io::Result<()> {
         self.total += 1;
@@ -398,8 +394,6 @@ impl State {
     }
 }
 
-// === impl Node ===
-
 impl Node {
     fn inode(&self) -> Option<u64> {
         match self {
@@ -408,8 +402,6 @@ impl Node {
         }
     }
 }
-
-// === impl SimFile ===
 
 impl SimFile {
     fn with<T>(&self, call: DiskCall, act: impl FnOnce(&mut State, u64) -> io::Result<T>) -> io::Result<T> {

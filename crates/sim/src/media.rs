@@ -27,8 +27,8 @@ pub(super) struct Accepted {
     pub(super) partial: bool,
 }
 
-/// Returns the answer that a client prefers; `None` if it accepts none. `has_message` says whether objects, whole or partial,
-/// have a protobuf message.
+/// Returns the answer that a client prefers; `None` if it accepts none. `has_message` says whether objects, whole or
+/// partial, have a protobuf message.
 pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Option<Accepted> {
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -67,7 +67,8 @@ impl SimServer {
         self.shared.forbid(gvr, forbidden);
     }
 
-    /// Has `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty; or not any more.
+    /// Makes `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty; or ends
+    /// that.
     pub fn allow(&self, user: &str, resource: &str, namespace: &str, allowed: bool) {
         let access = [user, resource, namespace].map(str::to_owned);
         let mut users = self.shared.users();
@@ -78,12 +79,12 @@ impl SimServer {
         }
     }
 
-    /// Has `TokenReview` accept the token of a user, for any audience.
+    /// Makes `TokenReview` accept the token of a user, for any audience.
     pub fn accept_token(&self, token: &str, user: &str) {
         self.shared.users().tokens.insert(token.to_owned(), user.to_owned());
     }
 
-    /// Leaves reviews of users and tokens unanswered, or answers further ones.
+    /// Leaves reviews of users and tokens unanswered, or answers reviews again.
     pub fn silence_reviews(&self, is_silent: bool) {
         self.shared.users().is_silent = is_silent;
     }

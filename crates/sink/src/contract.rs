@@ -39,7 +39,7 @@ pub trait TestBed: Send + Sync {
     fn accepted(&self) -> Vec<String>;
     /// Simulates the end of the process of all transports so far; their pending I/O is dropped.
     fn killed(&self) {}
-    /// Whether the receiver can refuse content.
+    /// Returns whether the receiver can refuse content.
     fn refuses(&self) -> bool {
         true
     }

@@ -297,7 +297,7 @@ impl Event {
         self
     }
 
-    /// Whether the event is a replayed dead letter.
+    /// Returns whether the event is a replayed dead letter.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
         self.0.is_replayed
@@ -324,7 +324,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Hash of the event's identity: 128 bits, short enough for a header.
+/// Returns the hash of the event's identity: 128 bits, short enough for a header.
 fn event_id<K>(
     origin: &Origin,
     event_type: EventType,
@@ -382,7 +382,7 @@ fn trace_parent_of(body: &str) -> Option<TraceParent> {
     value.get(..TraceParent::LENGTH)?.parse().ok()
 }
 
-/// Hash of the object's identity without the version: an object keeps its lane when its version changes.
+/// Returns the hash of the object's identity without the version: an object keeps its lane when its version changes.
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
@@ -440,7 +440,8 @@ fn text_of(value: &impl Serialize) -> Result<String, serde_json::Error> {
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
-/// Offset of the sequence digits: they are the last attribute before the data, followed by a quotation mark.
+/// Returns the offset of the sequence digits: they are the last attribute before the data, followed by a quotation
+/// mark.
 fn sequence_at(head: &str) -> u32 {
     let at = head.len().checked_sub(SEQUENCE_DIGITS + 1).filter(|at| head[*at..].starts_with(NO_SEQUENCE));
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default()

@@ -30,7 +30,7 @@ impl SendFence {
         self.is_draining.store(is_draining, SeqCst);
     }
 
-    /// Whether sinks may begin to send now.
+    /// Returns whether sinks may begin to send now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.is_draining.load(SeqCst) && self.open_for().is_some()

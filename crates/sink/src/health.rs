@@ -29,7 +29,7 @@ impl AttemptOutcome {
     /// All outcomes.
     pub const ALL: [Self; 4] = [Self::Accepted, Self::Failed, Self::Disabled, Self::Broken];
 
-    /// Value of the metric label.
+    /// Returns the value of the metric label.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -118,9 +118,9 @@ pub struct JournalStatus {
     pub limit: u64,
     /// Dead letters kept.
     pub dead_letters: u64,
-    /// Times that another process removed or replaced its files, since the start.
+    /// Number of times since the start that another process removed or replaced the journal's files.
     pub replaced: u64,
-    /// Unacknowledged events that are in no file any more, since the start. Those still in the queue are delivered.
+    /// Unacknowledged events since the start that are in no file any more. Those still in the queue are delivered.
     pub lost: u64,
     /// Error for which the journal accepts no events; the senders wait meanwhile.
     pub trouble: Option<String>,
@@ -167,7 +167,7 @@ impl SinkHealth {
         Arc::default()
     }
 
-    /// Whether the receiver asked for no more deliveries.
+    /// Returns whether the receiver asked for no more deliveries.
     #[must_use]
     pub fn is_disabled(&self) -> bool {
         self.disabled.load(Relaxed)
@@ -189,7 +189,7 @@ impl SinkHealth {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Whether the circuit is open: deliveries are suspended except for one lane at a time.
+    /// Returns whether the circuit is open: deliveries are suspended except for one lane at a time.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
@@ -200,7 +200,7 @@ impl SinkHealth {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
 
-    /// Durations of the attempts with this outcome.
+    /// Returns the durations of the attempts with this outcome.
     #[must_use]
     pub fn attempts(&self, outcome: AttemptOutcome) -> HistogramState {
         self.attempts.0[outcome as usize].state()
@@ -219,7 +219,7 @@ impl SinkHealth {
         self.last_error.store(Some(Arc::new(error)));
     }
 
-    /// Last error since the last successful delivery.
+    /// Returns the last error since the last successful delivery.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()
@@ -233,7 +233,7 @@ impl SinkHealth {
         }
     }
 
-    /// Time of the last acknowledged batch.
+    /// Returns the time of the last acknowledged batch.
     #[must_use]
     pub fn last_delivery(&self) -> Option<jiff::Timestamp> {
         match self.last_delivery.load(Relaxed) {
@@ -260,7 +260,7 @@ impl SinkHealth {
         }
     }
 
-    /// Last known number of the next event of the journal; `None` without a journal.
+    /// Returns the last known number of the next event of the journal; `None` without a journal.
     #[must_use]
     pub fn journal_end(&self) -> Option<u64> {
         self.journal.lock().as_ref().map(|journal| journal.end)

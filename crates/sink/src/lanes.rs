@@ -1,7 +1,7 @@
 //! Event queue of a sink: lanes that keep the order per object, batches, and bounds.
 //!
 //! # Events set aside
-//! If the receiver refuses the content of a batch, or fails for this batch only, the batch is retried in halves
+//! The receiver may refuse the content of a batch, or fail for this batch only. Then the batch is retried in halves
 //! ([`Lanes::halve`]) until the event that causes it is alone. That event is set aside ([`Lanes::set_aside`]) until its
 //! next attempt, and the lane continues with other objects.
 //!
@@ -73,7 +73,7 @@ impl Lane {
         }
     }
 
-    /// Whether the next batch is an event set aside. Alternates if the queue is ready too.
+    /// Returns whether the next batch is an event set aside. Alternates if the queue is ready too.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -167,7 +167,7 @@ impl Lanes {
         Some((LaneId(at), Arc::clone(&batch.events)))
     }
 
-    /// Number of events that [`Self::take_ready`] would return.
+    /// Returns the number of events that [`Self::take_ready`] would return.
     #[must_use]
     pub fn ready_len(&self, now: Instant, gate: Gate) -> Option<usize> {
         let lane = &self.lanes[self.ready(now, gate)?];
@@ -193,26 +193,27 @@ impl Lanes {
         (batch.failures, batch.since)
     }
 
-    /// Number of events in the lane's batch.
+    /// Returns the number of events in the lane's batch.
     #[must_use]
     pub fn batch_len(&self, lane: LaneId) -> usize {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// Whether the lane has events beside its batch.
+    /// Returns whether the lane has events beside its batch.
     #[must_use]
     pub fn has_more(&self, lane: LaneId) -> bool {
         let lane = &self.lanes[lane.0];
         !lane.queue.is_empty() || lane.set_aside.size().0 > 0
     }
 
-    /// Number of failures of the lane's batch.
+    /// Returns the number of failures of the lane's batch.
     #[must_use]
     pub fn failures(&self, lane: LaneId) -> u32 {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Number of events in batches whose last attempt failed, and of events set aside that were not refused.
+    /// Returns the number of events in batches whose last attempt failed, and of events set aside that were not
+    /// refused.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -249,7 +250,7 @@ impl Lanes {
         batch.failures = failures;
     }
 
-    /// Earlier refusals of the lane's batch, if it was set aside before.
+    /// Returns the earlier refusals of the lane's batch, if it was set aside before.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -278,22 +279,23 @@ impl Lanes {
         }
     }
 
-    /// Whether refused events exceed so many quarters of the bounds.
+    /// Returns whether refused events exceed this number of quarters of the bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
         let (events, bytes) = self.refused_size();
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Whether events set aside use less than a quarter of the bounds, so that one that was not refused may join them.
+    /// Returns whether events set aside use less than a quarter of the bounds, so that an event that was not refused
+    /// may join them.
     #[must_use]
     pub fn has_share(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Number of events that the lane has set aside without a refusal, and without a batch that the receiver accepted
-    /// since their first attempt. `accepted` is when it last accepted one.
+    /// Returns the number of events that the lane has set aside without a refusal, if the receiver has accepted no
+    /// batch since their first attempt. `accepted` is when it last accepted one.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
@@ -315,14 +317,14 @@ impl Lanes {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
 
-    /// Number and bytes of the events set aside: events that wait for their next attempt, and later ones of their
-    /// objects.
+    /// Returns the number and bytes of the events set aside: events that wait for their next attempt, and later ones of
+    /// their objects.
     #[must_use]
     pub fn set_aside_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.size()))
     }
 
-    /// Number and bytes of the events set aside after a refusal.
+    /// Returns the number and bytes of the events set aside after a refusal.
     #[must_use]
     pub fn refused_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
@@ -378,14 +380,14 @@ impl Lanes {
         }
     }
 
-    /// Whether [`Self::push`] refuses events.
+    /// Returns whether [`Self::push`] refuses events.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Whether less than half of the bounds is used, so that more events should be read from the journal. Events set
-    /// aside reduce the bounds here, since other objects may be queued behind them in the journal.
+    /// Returns whether less than half of the bounds is used, so that more events should be read from the journal.
+    /// Events set aside reduce the bounds here, since other objects may be queued behind them in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
@@ -393,25 +395,25 @@ impl Lanes {
         is_low(self.events, events, self.bounds.events) && is_low(self.bytes, bytes, self.bounds.bytes)
     }
 
-    /// Number and bytes of events for which there is room.
+    /// Returns the number and bytes of events for which there is room.
     #[must_use]
     pub fn room(&self) -> (usize, usize) {
         (self.bounds.events.saturating_sub(self.events), self.bounds.bytes.saturating_sub(self.bytes))
     }
 
-    /// Whether nothing is queued or in flight.
+    /// Returns whether nothing is queued or in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events == 0
     }
 
-    /// Number of events queued or in flight.
+    /// Returns the number of events queued or in flight.
     #[must_use]
     pub fn events(&self) -> usize {
         self.events
     }
 
-    /// Bytes queued or in flight.
+    /// Returns the bytes queued or in flight.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -422,14 +424,14 @@ impl Lanes {
         usize::try_from(event.lane_hash() % lanes).expect("less than the number of lanes, which is a usize")
     }
 
-    /// Next lane with a batch, in round-robin order.
+    /// Returns the next lane with a batch, in round-robin order.
     fn ready(&self, now: Instant, gate: Gate) -> Option<usize> {
         let count = self.lanes.len();
         let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
         (0..count).map(|i| (self.next + i) % count).find(ready)
     }
 
-    /// When a lane has a batch to attempt; `None` while it is busy or empty.
+    /// Returns when a lane has a batch to attempt; `None` while it is busy or empty.
     fn due(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
         match &lane.batch {
@@ -438,7 +440,7 @@ impl Lanes {
         }
     }
 
-    /// When the lane's queue has a batch.
+    /// Returns when the lane's queue has a batch.
     fn queue_due(&self, lane: &Lane) -> Option<Instant> {
         let (_, oldest) = lane.queue.front()?;
         let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;
@@ -467,7 +469,7 @@ fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: 
     queue.drain(..count).map(|(event, _)| event).collect()
 }
 
-/// Number and bytes of the events in the next batch.
+/// Returns the number and bytes of the events in the next batch.
 fn size(queue: &VecDeque<(Event, Instant)>, params: BatchParams) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (event, _) in queue.iter().take(params.max_events.max(1)) {

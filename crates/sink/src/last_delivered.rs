@@ -80,7 +80,7 @@ impl Last {
         self.state() == State::Deleted
     }
 
-    /// Whether this state follows an earlier one of the object, and is not a repetition of one before it.
+    /// Returns whether this state follows an earlier one of the object, and is not a repetition of one before it.
     fn follows(&self, known: &Self) -> bool {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
@@ -90,7 +90,7 @@ impl Last {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
 
-    /// Whether this state is newer than the last one of the same object.
+    /// Returns whether this state is newer than the last one of the same object.
     fn is_news(&self, known: &Self, resync: bool) -> bool {
         match (known.state(), self.state()) {
             (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
@@ -201,27 +201,28 @@ impl LastDelivered {
         newest.map_or_else(is_other, |known| known.version != last.version)
     }
 
-    /// Number of remembered objects.
+    /// Returns the number of remembered objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len() + self.others.len()
     }
 
-    /// Whether no object is remembered.
+    /// Returns whether no object is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.others.is_empty()
     }
 }
 
-/// Hash of an object's cluster and subject, which its successors share.
+/// Returns the hash of an object's cluster and subject, which its successors share.
 fn name(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject()).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Hash that identifies an object by cluster, subject and UID: a successor under the same name is another object.
+/// Returns the hash that identifies an object by cluster, subject and UID: a successor under the same name is another
+/// object.
 pub(super) fn identity(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject(), event.uid()).hash(&mut hasher);

@@ -151,7 +151,7 @@ impl MemoryLetters {
         (before - self.ring.len()) as u64
     }
 
-    /// Letters and their numbers, oldest first.
+    /// Returns the letters and their numbers, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, DeadLetter)> {
         self.ring.iter()
     }
@@ -162,13 +162,13 @@ impl MemoryLetters {
         self.bytes = self.ring.iter().map(|(_, letter)| letter.event.size()).sum();
     }
 
-    /// Number of letters kept.
+    /// Returns the number of letters kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether no letter is kept.
+    /// Returns whether no letter is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ring.is_empty()

@@ -47,13 +47,13 @@ impl FromStr for SubjectPattern {
 
 fn parse(text: &str) -> Result<Vec<Part>, String> {
     if text.len() > MAX_LENGTH {
-        return Err(format!("it has {} bytes, the limit is {MAX_LENGTH}", text.len()));
+        return Err(format!("it has {} bytes; the limit is {MAX_LENGTH} bytes", text.len()));
     }
     if text.split('.').any(str::is_empty) {
         return Err("one of its tokens is empty".to_owned());
     }
     if text.starts_with('$') {
-        return Err("subjects with $ are reserved by NATS".to_owned());
+        return Err("NATS reserves subjects that begin with $".to_owned());
     }
     let mut parts = Vec::new();
     let mut rest = text;

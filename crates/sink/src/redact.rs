@@ -18,7 +18,7 @@ const SECRET_MEMBERS: [&str; 2] = ["data", "stringData"];
 /// Annotation in which kubectl keeps a copy of the applied object, including values.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether objects of this resource hold secret values.
+/// Returns whether objects of this resource hold secret values.
 pub(super) fn is_secret(gvr: &Gvr) -> bool {
     gvr.group.is_empty() && gvr.resource == "secrets"
 }

@@ -43,7 +43,7 @@ pub(crate) fn decide(
     Decision::RetryAt(after.map_or(at, |after| at.max(end_of_pause(now, after))))
 }
 
-/// End of a `Retry-After` pause.
+/// Returns the end of a `Retry-After` pause.
 fn end_of_pause(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
@@ -90,7 +90,7 @@ impl Circuit {
     /// Consecutive failures that open the circuit.
     pub const THRESHOLD: u32 = 5;
 
-    /// Lanes that may start an attempt now.
+    /// Returns the lanes that may start an attempt now.
     #[must_use]
     pub fn gate(&self, now: Instant) -> Gate {
         match (self.hold_until, self.in_flight.first()) {
@@ -101,13 +101,13 @@ impl Circuit {
         }
     }
 
-    /// Whether the receiver keeps failing.
+    /// Returns whether the receiver keeps failing.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.failures >= Self::THRESHOLD
     }
 
-    /// Whether only one attempt at a time may be in flight.
+    /// Returns whether only one attempt at a time may be in flight.
     fn is_probing(&self) -> bool {
         self.is_open() && self.failing == FailingLanes::Several
     }

@@ -7,7 +7,8 @@ use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, On
 /// Conditions on the notifications of the informers that a sink listens to.
 #[derive(Debug)]
 pub struct Selection {
-    /// Accepted part of the objects; `None` accepts all. The machine drops the other parts before it evaluates or counts them.
+    /// Accepted part of the objects; `None` accepts all. The machine drops the other parts before it evaluates or
+    /// counts them.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
@@ -80,7 +81,8 @@ impl Selection {
         }
     }
 
-    /// Whether a notification's object is in one of the namespaces. A notification without an object is in all of them.
+    /// Returns whether a notification's object is in one of the namespaces. A notification without an object is in all
+    /// of them.
     fn is_in_namespaces<K>(&self, object: Option<&Object<K>>) -> bool {
         let matches = |object: &Object<K>| {
             object.namespace().is_some_and(|namespace| self.namespaces.iter().any(|name| name == namespace))
@@ -88,7 +90,7 @@ impl Selection {
         self.namespaces.is_empty() || object.is_none_or(matches)
     }
 
-    /// Whether the values at one of the paths differ. Objects that do not decode count as changed.
+    /// Returns whether the values at one of the paths differ. Objects that do not decode count as changed.
     fn has_changed<K>(&self, old: &Object<K>, new: &Object<K>) -> bool {
         if self.changed.is_empty() {
             return true;

@@ -27,8 +27,8 @@ pub struct Store {
     letters: Letters,
     /// Events appended to the journal and not synced yet.
     unsynced: Vec<Event>,
-    /// First number of which the sync has failed. Events from here on are not delivered before a sync succeeds: a power
-    /// failure might lose them.
+    /// Number of the first event whose sync has failed. Events from this number on are not delivered before a sync
+    /// succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
     /// Journal bytes when a merge last freed too little.
     futile_merge_bytes: Option<u64>,
@@ -154,7 +154,7 @@ impl Store {
         ))
     }
 
-    /// Number of the first unacknowledged event.
+    /// Returns the number of the first unacknowledged event.
     fn first(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::first_pending)
     }
@@ -224,7 +224,10 @@ impl Store {
                 // Kept in the journal's queue, it would block all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
                     let event = commit.events.remove(0);
-                    tracing::error!(subject = event.subject(), %error, "event is too large for the journal, giving it up");
+                    tracing::error!(
+                        subject = event.subject(), %error,
+                        "event is too large for the journal; moved it to the dead letters"
+                    );
                     given_up += 1;
                     let at = clock::wall();
                     commit.letters.push(DeadLetter { event, attempts: 0, error: error.to_string(), at });
@@ -387,7 +390,7 @@ fn is_full(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::StorageFull
 }
 
-/// Journal parameters for a limit: segments are an eighth of it, at most 8 MiB.
+/// Returns the journal parameters for a limit: segments are an eighth of it, at most 8 MiB.
 fn sized(limit_bytes: u64) -> JournalParams {
     JournalParams { limit_bytes, segment_bytes: (limit_bytes / 8).min(8 << 20) }
 }

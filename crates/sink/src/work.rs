@@ -105,9 +105,9 @@ pub struct JournalState {
     pub limit: u64,
     /// Number of dead letters.
     pub letters: u64,
-    /// Times that files of the journal or the dead letters were found removed or replaced, since the start.
+    /// Number of times since the start that files of the journal or the dead letters were found removed or replaced.
     pub replaced: u64,
-    /// Accepted events that are in no file any more, since the start.
+    /// Number of accepted events that files have lost since the start.
     pub lost: u64,
 }
 

@@ -155,7 +155,7 @@ pub enum ClientError {
     #[error("an agent watches the cluster for the fleet; this process has no access to it")]
     Agent,
     /// The process does not run in a pod.
-    #[error("not running in a pod with a service account")]
+    #[error("this process does not run in a pod with a service account")]
     NotInCluster(#[source] kube::config::InClusterError),
     /// The address is not a URL.
     #[error("the server's address is not a URL with http or https")]

@@ -104,8 +104,8 @@ impl KubeConnector {
 }
 
 impl ConnectorState {
-    /// Returns the access settings, and waits if they are unknown. The first wait is short, so that the missing settings show
-    /// up as an error. Later waits are long, so that the settings are used as soon as they arrive.
+    /// Returns the access settings, and waits if they are unknown. The first wait is short, so that the missing
+    /// settings show up as an error. Later waits are long, so that the settings are used as soon as they arrive.
     async fn wait_for_settings(&self) -> AccessSettings {
         let patience = if self.has_waited.swap(true, SeqCst) { LONG_WAIT } else { FIRST_WAIT };
         let until = clock::now() + patience;

@@ -18,7 +18,7 @@ const MAX_ANSWER: usize = 1 << 20;
 /// Sends a request and returns the answer, whatever its status.
 ///
 /// # Errors
-/// No complete answer. The message has the path.
+/// If there is no complete answer. The message has the path.
 pub(super) async fn exchange(client: &Client, request: ObjectRequest) -> Result<ObjectAnswer, SourceError> {
     let (method, path) = (request.method, request.path.clone());
     exchange_within(client, request, MAX_ANSWER).await.map_err(|error| about(method, &path, error))

@@ -24,7 +24,7 @@ use informer_hub_types::{SampledChange, Traced};
 const MAX_ITEMS: usize = 512;
 /// Received bytes that may wait outside the channel before the socket is no longer read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The same for a list. It is short, because an apiserver waits for the reader of a list: what is read ahead of the
+/// The same for a list. The limit is low, because an apiserver waits for the reader of a list: reading ahead of the
 /// consumer costs memory and saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 

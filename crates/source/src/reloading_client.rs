@@ -8,8 +8,8 @@
 //! every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
 //!
 //! # Address changes
-//! Versions of another address may belong to another history. Watches of the old address end, and
-//! A change of [`CurrentClient::epoch`] makes the known versions of sources void.
+//! Versions of another address may belong to another history. Watches of the old address end. A change of
+//! [`CurrentClient::epoch`] makes the versions that the sources know void.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -137,14 +137,14 @@ impl ReloadingClient {
             Ok(new) => {
                 let has_moved = new.address != old.address;
                 let epoch = old.epoch + u64::from(has_moved);
-                tracing::info!(address = new.address, has_moved, "reloaded the credentials");
+                tracing::info!(address = new.address, has_moved, "reloaded the credentials of a cluster");
                 self.current.store(Arc::new(CurrentClient::new(new, &settings, epoch)));
                 self.epoch.modify(|current| std::mem::replace(current, epoch) != epoch);
             }
             Err(error) => {
                 *self.rebuild_requested.lock() = true;
                 if !failed_before {
-                    tracing::warn!(%error, "cannot reload the credentials, keeping the previous ones");
+                    tracing::warn!(%error, "cannot reload the credentials of a cluster; the previous ones stay in use");
                 }
             }
         }

@@ -188,7 +188,10 @@ impl CaFile {
                 Ok(fresh) => current.0 = fresh,
                 Err(error) => {
                     let error = with_causes(&error);
-                    tracing::warn!(error, "cannot reload the CA file of a cluster; still using what it had before");
+                    tracing::warn!(
+                        error,
+                        "cannot reload the CA file of a cluster; the previous certificates stay in use"
+                    );
                 }
             }
             current.1 = clock::now();

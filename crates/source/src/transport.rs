@@ -110,7 +110,7 @@ fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
     }
 }
 
-/// The client cannot be built.
+/// Reason why a client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// The TLS settings are unusable.
@@ -134,7 +134,7 @@ impl OpenError {
     }
 }
 
-/// The connection cannot be opened.
+/// Error of a connection that cannot be opened.
 #[derive(Debug)]
 struct CannotConnect {
     server: Arc<str>,
@@ -155,7 +155,7 @@ impl Error for CannotConnect {
     }
 }
 
-/// The connection ended before the answer did.
+/// Error of a connection that ended before the answer did.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to {server} broke")]
 struct Broken {

@@ -45,7 +45,7 @@ pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces
     };
     start(format, default, traces.tracer());
     if let Some(error) = error {
-        tracing::warn!(error, "cannot set up the export of traces");
+        tracing::warn!(error, "cannot set up the export of traces; no traces are exported");
     }
     traces
 }

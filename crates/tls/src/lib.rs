@@ -1,7 +1,8 @@
 //! TLS clients with ring as their crypto provider.
 //!
-//! rustls and the HTTP clients on top of it take the provider of the process unless they are given one, and install it if
-//! there is none. The process belongs to the program that embeds the hub, so every client of the hub is built here.
+//! Without a provider of their own, rustls and the HTTP clients on top of it take that of the process. If there is
+//! none, they install it. The process belongs to the program that embeds the hub, so every client of the hub is built
+//! here.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};

@@ -102,11 +102,11 @@ impl PackedView {
         let mut encoded = Vec::new();
         self.chunk.dictionary.decompress(entry.packed, entry.len, &mut encoded)?;
         if !entry.is_encoded {
-            return if encoded.len() == entry.len { Ok(encoded) } else { Err(CodecError("length differs")) };
+            return if encoded.len() == entry.len { Ok(encoded) } else { Err(CodecError("decoded length is wrong")) };
         }
         let mut json = Vec::with_capacity(entry.len);
         decode_identifiers(&encoded, known, entry.len, &mut json)?;
-        if json.len() == entry.len { Ok(json) } else { Err(CodecError("length differs")) }
+        if json.len() == entry.len { Ok(json) } else { Err(CodecError("decoded length is wrong")) }
     }
 }
 

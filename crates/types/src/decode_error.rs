@@ -2,7 +2,7 @@
 
 use super::{CodecError, ObjectKey};
 
-/// Stored bytes cannot be read as the requested type.
+/// Reason why a stored object cannot be read as the requested type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -19,7 +19,9 @@ pub enum DecodeError {
     /// raise the limit.
     ///
     /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
-    #[error("only the metadata of {key} is cached: the hub's memory limit leaves no room for the rest")]
+    #[error(
+        "only name, version, labels and index values of {key} are cached: the hub's memory limit leaves no room for the rest"
+    )]
     NotKept {
         /// The object.
         key: ObjectKey,

@@ -31,7 +31,7 @@ pub enum Phase {
     Stale,
     /// The apiserver answers 401 or 403. Retried slowly.
     Forbidden,
-    /// It failed more often than its restart intensity allows. Retried slowly.
+    /// The informer failed more often than its restart intensity allows. Retried slowly.
     Degraded,
     /// Stopped on purpose.
     Stopped,

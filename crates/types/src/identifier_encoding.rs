@@ -191,11 +191,11 @@ pub(super) fn decode_identifiers(
             }
         };
         if out.len() > limit {
-            return Err(CodecError("length differs"));
+            return Err(CodecError("decoded length is wrong"));
         }
     }
     out.extend_from_slice(rest);
-    if out.len() > limit { Err(CodecError("length differs")) } else { Ok(()) }
+    if out.len() > limit { Err(CodecError("decoded length is wrong")) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
 
-/// Returns shared copies of strings and label sets, and drops those without other references.
+/// Table of shared strings and label sets. Drops those without other references.
 ///
 /// Costs one hash look-up per string. Churn does not leak: when the table has doubled, it drops the entries that only
 /// it references. So it holds at most twice the live strings, plus a small floor. [`Self::rest`] drops entries that

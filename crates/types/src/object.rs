@@ -42,7 +42,7 @@ impl Uid {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
     }
 
-    /// Returns the bytes of the UUID; `None` if the UID is none.
+    /// Returns the bytes of the UUID; `None` if the UID is not a UUID.
     #[must_use]
     pub fn bytes(&self) -> Option<[u8; 16]> {
         let UidRepr::Uuid(first, second) = &self.0 else { return None };

@@ -8,7 +8,7 @@ use super::dictionary::Compressor;
 use super::identifier_encoding::encode_identifiers;
 use super::{Dictionary, PackedTotals, StoredObject};
 
-/// ChunkBuilder under construction, all with one dictionary.
+/// Builder of chunks, all of whose bodies are compressed with one dictionary.
 pub(super) struct ChunkBuilder {
     dictionary: Arc<Dictionary>,
     chunk: Vec<u8>,

@@ -110,7 +110,7 @@ impl Cursor<'_> {
                 _ => return Err((start, "expected '.' or '['")),
             };
             if segments.is_empty() && segment == Segment::Each {
-                return Err((start, "an object has no elements, start with a field"));
+                return Err((start, "the first segment must be a field, not [*]"));
             }
             segments.push(segment);
         }

@@ -13,7 +13,7 @@ use crate::{ClusterName, Gvr, Origin, ResourceVersion};
 pub struct Rewind {
     /// Newest version that was known before.
     pub known: ResourceVersion,
-    /// Version of the list after it.
+    /// Version of the list after the versions went back.
     pub listed: ResourceVersion,
 }
 

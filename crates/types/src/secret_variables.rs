@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// Process-wide, like the environment. One name per declared secret.
+/// Names of the variables that are secrets. Process-wide, like the environment.
 static NAMES: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Marks a variable as a secret for the lifetime of the process.

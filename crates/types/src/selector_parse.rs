@@ -221,7 +221,8 @@ fn label_key_problem(key: &str) -> Option<&'static str> {
     }
     if !is_name(name) {
         return Some(
-            "is not a label key: a name is 1 to 63 characters out of A-Z, a-z, 0-9, '-', '_' and '.', the first and the last a letter or a digit",
+            "is not a label key: a name is 1 to 63 characters out of A-Z, a-z, 0-9, '-', '_' and '.', the first and the \
+             last a letter or a digit",
         );
     }
     let is_prefix = |p: &str| p.len() <= MAX_PREFIX && p.split('.').all(is_dns_label);
@@ -234,7 +235,10 @@ fn label_key_problem(key: &str) -> Option<&'static str> {
 /// Returns the problem of a label value, if any.
 fn label_value_problem(value: &str) -> Option<&'static str> {
     let right = value.is_empty() || is_name(value);
-    (!right).then_some("is not a label value: at most 63 of A-Z a-z 0-9 - _ ., a letter or digit at both ends")
+    (!right).then_some(
+        "is not a label value: at most 63 characters out of A-Z, a-z, 0-9, '-', '_' and '.', the first and the last a \
+         letter or a digit",
+    )
 }
 
 fn is_name(text: &str) -> bool {

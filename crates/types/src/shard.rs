@@ -29,7 +29,7 @@ pub struct ShardRule {
     pub name: ShardName,
     /// Names of clusters, in which `*` is any number of characters; empty selects all clusters.
     pub clusters: Vec<String>,
-    /// Resources in the shard. One without a version or a group has any.
+    /// Resources in the shard. A resource without a version or a group matches every one.
     pub resources: Vec<ResourceRef>,
     /// Namespaces whose informers are in the shard; empty selects all informers of the resources.
     pub namespaces: Vec<String>,
@@ -40,7 +40,7 @@ pub struct ShardRule {
 pub struct ShardRules(Vec<ShardRule>);
 
 impl Shard {
-    /// Returns the shard without a name, with what is in no other shard.
+    /// Returns the shard without a name, which has everything that is in no other shard.
     #[must_use]
     pub fn rest_of(cluster: ClusterName) -> Self {
         Self { cluster, name: None }

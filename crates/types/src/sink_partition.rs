@@ -6,11 +6,12 @@ use std::num::NonZeroU16;
 use crate::fingerprint::Fingerprint;
 use crate::{ClusterName, Notification};
 
-/// One of the partitions of a sink: a fixed part of the objects, by cluster, resource, namespace and name. So the events of an
-/// object, and of its successors of the same name, stay in order. The part is the same in every process and version.
+/// One of the partitions of a sink: a fixed part of the objects, by cluster, resource, namespace and name. So the
+/// events of an object, and of its successors of the same name, stay in order. The part is the same in every process
+/// and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkPartition {
-    /// From 0.
+    /// Number of the partition within its sink, from 0.
     index: u16,
     count: NonZeroU16,
 }
@@ -27,7 +28,7 @@ impl SinkPartition {
         self.index == 0
     }
 
-    /// Returns whether a notification is in this partition. One without an object is in the first.
+    /// Returns whether a notification is in this partition. A notification without an object is in the first partition.
     #[must_use]
     pub fn contains<K>(self, notification: &Notification<K>) -> bool {
         let Some(object) = notification.object() else { return self.is_first() };

@@ -25,7 +25,7 @@ pub struct ClusterTraffic {
 pub struct OpenCounts {
     /// There was no connection for requests of this kind.
     pub first: u64,
-    /// The others had as many streams as their limits allow.
+    /// The other connections had as many streams as their limits allow.
     pub stream_limit: u64,
     /// The protocol is HTTP/1.1, with a connection per request.
     pub http1: u64,

@@ -17,7 +17,7 @@
 //! - *Shutdown drains.* No keys are added any more and delayed keys are dropped. Queued keys are still handed out, then
 //!   [`WorkQueue::get`] returns `None`.
 //!
-//! The queue has no size limit. It holds each key at most once in line, once delayed and once in process, so it grows
+//! The queue has no size limit. It holds each key at most once in line, once delayed and once in process. So it grows
 //! with the number of objects, not of changes.
 //!
 //! # Differences from client-go

@@ -54,7 +54,7 @@ pub struct CacheActor {
     /// Set while a compression round runs. Processors that must wait hold its
     /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
     packing: Option<PressureSource>,
-    /// Whether a sweep slice or the pause after it is in progress.
+    /// Whether a slice of the sweep, which recompresses poorly packed chunks, or the pause after it is in progress.
     sweeping: bool,
     /// Timer that compresses the remaining objects once the resource is idle.
     idle_timer: Option<SpawnHandle>,
@@ -217,7 +217,7 @@ impl Handler<OpenPartition> for CacheActor {
             }
             let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
-            // The step carried over from the previous informer.
+            // The memory step carried over from the previous informer.
             let step = health.memory.step();
             half.keep(id, lease, step);
             (id, half.store.outbox(id), step, resume)

@@ -35,7 +35,8 @@ pub struct OpenPartition {
     /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
     /// unchanged.
     pub settings: u64,
-    /// Generation of a CRD that has changed the objects without events, so that a list must be compared with them.
+    /// `metadata.generation` of a CRD change that altered objects without watch events, e.g. by a new default. The next
+    /// list must then be compared with the stored objects. `None` without such a change.
     pub converted_by: Option<u64>,
 }
 

@@ -45,7 +45,7 @@ pub(in crate::actors) struct QueryRunner {
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// Counts one more. Returns the number before, too.
+    /// Adds one to the counter. Also returns the count before.
     fn new(counter: &Arc<AtomicUsize>) -> (Self, usize) {
         let before = counter.fetch_add(1, Relaxed);
         (Self(Arc::clone(counter)), before)

@@ -41,7 +41,7 @@ pub(in crate::actors) struct WriteHalf {
     steps: BTreeMap<PartitionId, MemoryStep>,
     /// Partitions whose first list is being read.
     first_lists: BTreeSet<PartitionId>,
-    /// Limit on uncompressed objects while there are such partitions.
+    /// Limit on the bytes of uncompressed objects while a first list is being read.
     list_limit: usize,
     /// Snapshots retained for continue tokens.
     pinned: Arc<Mutex<PinnedSnapshots>>,
@@ -116,7 +116,7 @@ impl WriteHalf {
         self.store.set_history_tight(tight);
     }
 
-    /// Sets the limit on uncompressed objects while a first list is read.
+    /// Sets the limit on the bytes of uncompressed objects while a first list is being read.
     pub(in crate::actors) fn set_list_limit(&mut self, limit: usize) {
         self.list_limit = limit;
         self.limit_uncompressed();
@@ -148,7 +148,7 @@ impl WriteHalf {
         }
     }
 
-    /// As [`Store::strip`]. Returns the key to continue after.
+    /// As [`Store::strip`]. Returns the key to continue after; `None` at the end of the partition.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,

@@ -33,8 +33,8 @@ impl Barrier {
             let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
-        // Readers receive no events before the partition has been on disk once (see the listener), then its objects at
-        // that time.
+        // Readers receive no events before the partition has been on disk once (see the listener). They first receive
+        // the objects that it has then.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
         let has_nothing_to_write = !begun && partition.is_empty() && !partition.has_synced();

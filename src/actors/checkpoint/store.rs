@@ -38,7 +38,8 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     fn pass_completed(&self);
 }
 
-/// Version up to which readers have received events that were not on disk at the start, by cache and partition.
+/// Version up to which readers have received events that were not on disk at the start, by cache and partition. `None`
+/// if all delivered events were on disk.
 pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
 /// State directory of a hub: its files, and the partitions that must stay in them.

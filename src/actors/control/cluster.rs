@@ -33,7 +33,8 @@ use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Smaller than an informer's intensity: by the time an informer gives up, five restarts have not helped.
+/// Restart intensity for informers. Smaller than an informer's own intensity: by the time an informer gives up, five
+/// restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
 mod failure_log;
@@ -109,7 +110,8 @@ impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
-        // Discovery has the new resource, so the cluster has read its CRD, and the next list follows that.
+        // Discovery already has the new resource, so the apiserver has read this generation of the CRD. The next list
+        // follows it.
         if let Some(generation) = self.generation {
             self.parts.health.set_definition_generation(generation);
         }

@@ -2,7 +2,7 @@
 //!
 //! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
 //! asked for its resources; [`Pace`] decides when. If they may not be watched, the cluster is polled. The names of
-//! definitions also show which resources were deleted, and a changed generation that a schema has changed, after which
+//! definitions also show which resources were deleted. A changed generation means a changed schema, after which
 //! informers list again (`cluster/relist`).
 
 mod name_watch;
@@ -32,7 +32,7 @@ pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) connection: Arc<dyn Connection>,
     pub(in crate::actors) listener: Recipient<DiscoveryReport>,
     pub(in crate::actors) number: usize,
-    /// Shared with the cluster's informers.
+    /// Recovery signal, shared with the cluster's informers.
     pub(in crate::actors) recovery: RecoverySignal,
 }
 
@@ -251,9 +251,15 @@ impl Handler<NamesChanged> for DiscoveryActor {
                     let resource = resource_of(of).gvr;
                     // Permission for both is usually missing together; log only one.
                     if matches!(other, WatchState::Refused(_, true)) {
-                        tracing::debug!(%cluster, %resource, %error, "cannot watch the definitions of resources");
+                        tracing::debug!(
+                            %cluster, %resource, %error,
+                            "cannot watch the definitions of resources; polling them every 30 seconds instead"
+                        );
                     } else {
-                        tracing::warn!(%cluster, %resource, %error, "cannot watch for added and removed resources; polling every 30 seconds instead");
+                        tracing::warn!(
+                            %cluster, %resource, %error,
+                            "cannot watch for added and removed resources; polling every 30 seconds instead"
+                        );
                     }
                 }
                 *watched = WatchState::Refused(error, is_logged);

@@ -45,7 +45,7 @@ mod transitions;
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
 
-/// Larger than the cluster's, which is larger than the registry's.
+/// Restart intensity for the pipeline. Larger than the cluster's, which is larger than the registry's.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
 /// Configuration and connections of an informer actor.
@@ -91,7 +91,8 @@ pub(in crate::actors) struct InformerActor {
     partition: Option<(PartitionId, Lease)>,
     /// Version from which the first reflector may resume.
     resume: Option<ResourceVersion>,
-    /// Generation of a CRD that has changed the objects, until the partition is opened again.
+    /// `metadata.generation` of a CRD change that altered objects without watch events. `None` once the partition has
+    /// been opened with it.
     converted_by: Option<u64>,
     supervision: Supervision,
     pipeline: Pipeline,
@@ -265,7 +266,8 @@ impl InformerActor {
         match decision {
             Decision::Ignore => {}
             Decision::RestartFrom(first) => {
-                tracing::warn!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed; restarting it and its dependents");
+                tracing::warn!(%cluster, resource = %resource.gvr, actor = name, %status,
+                    "actor of an informer failed; restarting it and its dependents");
                 self.parts.health.restarts.fetch_add(1, Relaxed);
                 self.parts.health.set_error(Some(format!("{name} {status} and was restarted")));
                 self.stop_from(first);
@@ -282,7 +284,8 @@ impl InformerActor {
     /// Stops the informer. The cluster actor, which keeps the subscriptions, restarts or degrades it.
     fn give_up(&mut self, name: &str, status: ExitStatus, ctx: &mut Context<Self>) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
-        tracing::error!(%cluster, resource = %resource.gvr, actor = name, %status, "actor of an informer failed too often; giving up");
+        tracing::error!(%cluster, resource = %resource.gvr, actor = name, %status,
+            "actor of an informer failed too often; stopping the informer");
         self.parts.health.set_error(Some(format!("{name} {status} too often")));
         self.stop_from(0);
         self.guard.set(ExitStatus::GaveUp);

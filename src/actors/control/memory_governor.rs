@@ -118,9 +118,15 @@ fn apply_step(member: &Member, change: Change<u64>) {
     let Origin { cluster, resource, scope, .. } = &*member.origin;
     let (from, to, reason) = (change.from, change.to, change.reason);
     if to > from {
-        tracing::warn!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is short: the informer keeps less");
+        tracing::warn!(
+            %cluster, resource = %resource.gvr, %scope, %from, %to, reason,
+            "memory is short: the informer keeps less of its objects or pauses"
+        );
     } else {
-        tracing::info!(%cluster, resource = %resource.gvr, %scope, %from, %to, reason, "memory is available: the informer keeps more of its objects");
+        tracing::info!(
+            %cluster, resource = %resource.gvr, %scope, %from, %to, reason,
+            "memory is available: the informer keeps more of its objects"
+        );
     }
     member.health.memory.set_step(to, Some(reason));
     // An error means that the informer has just ended; its successor reads the step.

@@ -42,8 +42,8 @@ pub struct StopInformer {
     pub stays_open: bool,
 }
 
-/// Sets whether an informer lists and watches. When an idle state is answered, all changes read before are in the store
-/// and delivered.
+/// Sets whether an informer lists and watches. A message with an idle mode is answered once all changes read before it
+/// are stored and delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
 pub enum WatchMode {
@@ -66,22 +66,22 @@ pub struct MoveTo {
     pub source: Arc<dyn ListerWatcher>,
     /// Whether the informer lists and watches the new origin.
     pub mode: WatchMode,
-    /// Whether the current objects are deleted first.
+    /// Whether the current objects are deleted first, because the resource was defined anew.
     pub renewed: bool,
 }
 
-/// Makes an informer list again, and read objects in another way from then on. It keeps its objects, and subscribers
-/// receive what the list changes.
+/// Makes an informer list again and decode objects with new settings. It keeps its objects, and subscribers receive
+/// what the list changes.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Relist {
-    /// Source with the settings.
+    /// Source that decodes objects with the new settings.
     pub source: Arc<dyn ListerWatcher>,
     /// Declared indices.
     pub indexes: Arc<[DeclaredIndex]>,
     /// Fingerprint of the settings; zero if unknown.
     pub settings: u64,
-    /// Generation of the CRD, if it has changed.
+    /// `metadata.generation` of the CRD, if the CRD has changed; `None` if only the settings have.
     pub converted_by: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub struct Relist {
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct DiscoveryReport {
-    /// Number of the discovery actor.
+    /// Number of the discovery actor. Reports of replaced discovery actors are ignored.
     pub number: usize,
     /// Discovery result; `None` until the first success.
     pub seen: Option<DiscoveryResults>,

@@ -42,7 +42,8 @@ mod labels;
 mod memory;
 mod status;
 
-/// Counted per cluster. The smallest of the tree: a cluster actor holds no objects and should never die.
+/// Restart intensity for cluster actors, counted per cluster. The smallest of the tree: a cluster actor holds no
+/// objects and should never die.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(600) };
 
 /// Delay before a cluster actor that died too often is restarted.
@@ -260,7 +261,10 @@ impl Handler<ChildExited> for RegistryActor {
         let dead = self.clusters.iter_mut().find(|(_, cluster)| cluster.number == exited.child);
         let Some((name, cluster)) = dead.map(|(name, cluster)| (name.clone(), cluster)) else { return };
         let delay = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
-        tracing::error!(cluster = %name, status = %exited.status, restart_in = ?delay, "cluster actor failed; restarting it");
+        tracing::error!(
+            cluster = %name, status = %exited.status, restart_in = ?delay,
+            "cluster actor failed; restarting it"
+        );
         ctx.run_later(delay, move |act, ctx| {
             // It may have been removed, or removed and re-added, meanwhile.
             if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)

@@ -59,7 +59,10 @@ impl Headroom {
             }
         };
         if tokio::time::timeout(LONGEST, waited).await.is_err() {
-            tracing::debug!(bytes, waited = ?LONGEST, "memory did not become free in time; reading continues");
+            tracing::debug!(
+                bytes, waited = ?LONGEST,
+                "no memory became free in time; reading more objects regardless of the memory limit"
+            );
         }
         self.left.fetch_sub(bytes, Relaxed);
     }

@@ -1,8 +1,8 @@
 //! Fifo actor: the queue between a reflector and its processor.
 //!
 //! Back-pressure: `Enqueue` is answered when there is room, and a reflector has one `Enqueue` in flight. The processor
-//! receives one batch at a time: a backlog in hundreds, a single change at once. A batch is small compared with the
-//! amount at which a cache applies back-pressure.
+//! receives one batch at a time: hundreds of keys if there is a backlog, a single change without delay. A batch is
+//! small compared with the amount at which a cache applies back-pressure.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

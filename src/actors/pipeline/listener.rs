@@ -144,7 +144,10 @@ impl ListenerActor {
                 let lost = *lost as u64;
                 health.lost.fetch_add(lost, Relaxed);
                 health.delivered.fetch_add(count - lost, Relaxed);
-                tracing::warn!(%cluster, resource = %resource.gvr, subscription, lost, error, "subscriber failed to process notifications");
+                tracing::warn!(
+                    %cluster, resource = %resource.gvr, subscription, lost, error,
+                    "subscriber failed to process notifications; they are lost"
+                );
             }
             Delivered::Gone(0) => {
                 tracing::info!(%cluster, resource = %resource.gvr, subscription, "subscriber has ended; unsubscribed it");
@@ -152,11 +155,8 @@ impl ListenerActor {
             Delivered::Gone(lost) => {
                 health.lost.fetch_add(*lost as u64, Relaxed);
                 tracing::warn!(
-                    %cluster,
-                    resource = %resource.gvr,
-                    subscription,
-                    lost,
-                    "subscriber ended while it had notifications; unsubscribed it"
+                    %cluster, resource = %resource.gvr, subscription, lost,
+                    "subscriber ended before it processed all notifications; unsubscribed it"
                 );
             }
         }

@@ -52,7 +52,7 @@ pub struct Join {
     pub inbox: Arc<Inbox>,
     /// Filter and initial objects.
     pub options: ListenerOptions,
-    /// Name of a durable reader, which resumes after a restart of the process.
+    /// Name of a durable reader, which resumes after a restart of the process. `None` for other subscribers.
     pub reader: Option<String>,
     /// Resync period.
     pub resync: Option<Duration>,

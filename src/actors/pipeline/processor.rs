@@ -79,7 +79,7 @@ impl ProcessorActor {
             env,
             cache,
             health,
-            // Most informers have one.
+            // Most informers have one listener.
             listeners: LiteMap::with_capacity(1),
             fifo: None,
             resyncs: ResyncSchedule::new(),

@@ -53,7 +53,7 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
-    /// Resources whose versions have gone back.
+    /// Record of resources whose versions went back, because etcd was restored from a backup.
     pub(in crate::actors) rewinds: Rewinds,
 }
 
@@ -289,7 +289,8 @@ impl Driver {
         health.timings().inspect(|timings| timings.lists.record(clock::now() - self.list_began, None));
         self.clear_error();
         self.show_version();
-        tracing::debug!(%cluster, resource = %resource.gvr, objects = health.list_items.load(Relaxed), "listed");
+        let objects = health.list_items.load(Relaxed);
+        tracing::debug!(%cluster, resource = %resource.gvr, objects, "listed the resource");
     }
 
     fn list_failed(&mut self, error: &SourceError) {
@@ -429,7 +430,10 @@ impl Driver {
             if object.is_head_only() {
                 health.skipped.fetch_add(1, Relaxed);
                 let Origin { cluster, resource, .. } = &*self.parts.origin;
-                tracing::warn!(%cluster, resource = %resource.gvr, object = %object.key(), "cannot decode the last state of a deleted object");
+                tracing::warn!(
+                    %cluster, resource = %resource.gvr, object = %object.key(),
+                    "cannot decode the last state of a deleted object; applying its deletion without that state"
+                );
             }
             self.pending.push(delta(kind, object));
         }
@@ -457,7 +461,7 @@ impl Driver {
         }
     }
 
-    // === both ===
+    // === list and watch ===
 
     /// Passes pending changes to the fifo. Waits while the fifo is full, or while there is no headroom for new objects.
     async fn hand_over(&mut self) -> Result<(), FifoGone> {

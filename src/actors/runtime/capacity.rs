@@ -28,7 +28,8 @@ pub const PROCESS_BATCH: usize = 512;
 /// compression before others have to.
 pub const PROCESS_BYTES: usize = 512 * 1024;
 
-/// Maximum number of changes a processor writes to the store directly instead of by message. Takes about 100 µs.
+/// Maximum number of changes a processor writes to the store directly instead of by message. Writing that many takes
+/// about 100 µs.
 pub const DIRECT_BATCH: usize = 16;
 
 /// Maximum number of notifications a listener delivers in one message.

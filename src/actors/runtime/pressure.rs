@@ -6,7 +6,7 @@ use informer_hub_types::{WatchCell, Watcher};
 #[derive(Debug)]
 pub(in crate::actors) struct PressureSource(WatchCell<()>);
 
-/// Waits for lagging work.
+/// Handle with which a writer waits until the lagging work is done.
 #[derive(Clone, Debug)]
 pub struct Pressure(Watcher<()>);
 

@@ -46,7 +46,8 @@ impl fmt::Display for ExitStatus {
     }
 }
 
-/// Maximum number of restarts within a period before a supervisor gives up. Smaller higher up the tree.
+/// Maximum number of restarts within a period before a supervisor gives up. The higher a supervisor is in the tree, the
+/// smaller is its intensity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) struct RestartIntensity {
     /// Maximum number of restarts.

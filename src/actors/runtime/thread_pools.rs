@@ -34,7 +34,10 @@ pub(crate) fn lower_priority() {
         use rustix::process::{getpriority_process, setpriority_process};
         let lowered = getpriority_process(None).and_then(|own| setpriority_process(None, (own + READER_NICE).min(19)));
         if let Err(error) = lowered {
-            tracing::warn!(%error, "cannot lower the CPU priority of a thread that answers requests; requests may delay watches");
+            tracing::warn!(
+                %error,
+                "cannot lower the CPU priority of a thread that answers requests; requests may delay watches"
+            );
         }
     }
 }

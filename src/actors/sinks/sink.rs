@@ -1,7 +1,7 @@
 //! Sink actor: accepts notifications, delivers batches, and applies back-pressure while its queue is full.
 //!
-//! It drives one [`Machine`], which decides. The actor runs attempts on the I/O runtime and the store on a blocking
-//! thread, and reports the outcomes. It keeps the only timer.
+//! It drives one [`Machine`], which decides what to send and when. The actor runs attempts on the I/O runtime and the
+//! store on a blocking thread, and reports the outcomes. It keeps the only timer.
 //!
 //! # Back-pressure
 //! A message with notifications is answered when all of them are queued, and on disk if the sink has a journal. A
@@ -86,7 +86,7 @@ pub struct Drain {
 pub struct DrainReport {
     /// Events acknowledged since the request.
     pub delivered: u64,
-    /// Undelivered events that are only in memory.
+    /// Undelivered events that are only in memory, and so are lost when the process ends.
     pub left: u64,
     /// Undelivered events in the journal, for the next start.
     pub kept: u64,
@@ -123,7 +123,7 @@ pub struct SinkActor {
     state: Recoverable<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
-    /// Number of the configuration; outcomes of attempts of earlier ones are ignored.
+    /// Number of the configuration; outcomes of attempts under earlier configurations are ignored.
     generation: u64,
     _guard: ExitGuard,
 }
@@ -296,7 +296,10 @@ impl SinkActor {
         let is_over = |drain: &mut Draining| written && (all == 0 || given_up) || drain.deadline <= now;
         for drain in self.state.drains.extract_if(.., is_over) {
             if left > 0 {
-                tracing::warn!(sink = %self.params.machine.name, left, "drain deadline reached with undelivered events");
+                tracing::warn!(
+                    sink = %self.params.machine.name, left,
+                    "drain deadline reached with events that are neither delivered nor in a journal"
+                );
             }
             let _ = drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept });
         }
@@ -342,7 +345,10 @@ impl Actor for SinkActor {
     fn stopped(&mut self, _: &mut Context<Self>) {
         let left = self.state.machine.at_risk();
         if left > 0 && self.state.machine.is_sending() {
-            tracing::warn!(sink = %self.params.machine.name, left, "sink stopped with events pending");
+            tracing::warn!(
+                sink = %self.params.machine.name, left,
+                "sink stopped with events that are neither delivered nor in a journal"
+            );
         }
     }
 }

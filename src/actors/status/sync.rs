@@ -20,7 +20,8 @@ const SYNC_POLL: Duration = Duration::from_millis(100);
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Added to the number of messages when the hub begins to end. Then no wait takes the removal of clusters for their sync.
+/// Added to the number of messages in flight when the hub begins to shut down, so that no wait mistakes the removal of
+/// clusters for their sync.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
 /// Published views of all clusters, by name.
@@ -37,7 +38,7 @@ pub struct NotSynced {
     pub waiting: Vec<String>,
 }
 
-/// Returns a duration without what is below a millisecond.
+/// Truncates a duration to whole milliseconds.
 fn in_millis(duration: Duration) -> Duration {
     Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
@@ -122,7 +123,7 @@ impl SyncView {
         view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Returns whether a request has not reached every cluster yet, or the hub ends.
+    /// Returns whether a request has not reached every cluster yet, or the hub is shutting down.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.in_flight.load(SeqCst) > 0
@@ -158,7 +159,7 @@ impl SyncView {
         }
         if is_starting {
             let is_ending = self.in_flight.load(SeqCst) >= ENDING;
-            let state = if is_ending { "the hub is ending" } else { "informers are being started" };
+            let state = if is_ending { "the hub is shutting down" } else { "informers are being started" };
             waiting.push(state.to_owned());
         }
         waiting

@@ -34,12 +34,13 @@ pub(in crate::actors) struct ListenerHealth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct InboxLease(u64);
 
-/// Position that a subscriber must acknowledge: everything from a partition up to a batch.
+/// Position in a partition, which a subscriber reaches when it has acknowledged every batch up to `number`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Set once the batch is in the inbox: the place after its notifications, and the number of merges until then.
+    /// Queue position after the batch's notifications, and the number of merges until then. `None` until the batch is
+    /// in the inbox.
     place: Option<(u64, u64)>,
 }
 
@@ -58,7 +59,7 @@ pub struct Inbox {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Queue of the subscriber; `None` until a processor has taken on the inbox.
+    /// Queue of the subscriber; `None` until a processor calls [`Inbox::join`].
     queue: Option<ListenerQueue>,
     /// Partition whose changes are queued.
     partition: Option<PartitionId>,
@@ -70,7 +71,7 @@ struct State {
     has_replayed: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
-    /// Sampled change: the place after it, its timestamps and its span.
+    /// Sampled change whose latency is being measured: the queue position after it, its timestamps and its span.
     followed: Option<(u64, SampledChange, Span)>,
     lease: InboxLease,
 }
@@ -113,19 +114,19 @@ impl Inbox {
         }
     }
 
-    /// Returns whether it has joined this partition before and continues from there.
+    /// Returns whether the inbox has joined this partition before, so that it continues with its pending notifications.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
     }
 
-    /// Returns the partition that it has joined.
+    /// Returns the partition that the inbox has joined; `None` before the first one.
     pub(in crate::actors) fn partition(&self) -> Option<PartitionId> {
         self.state.lock().partition
     }
 
-    /// Starts with `queue`, unless it has joined this partition before. Batch numbers are per partition, so pending
-    /// notifications of an earlier partition are dropped.
+    /// Starts the inbox with `queue`, unless the inbox has joined this partition before. Batch numbers are per
+    /// partition, so pending notifications of an earlier partition are dropped.
     pub(in crate::actors) fn join(&self, partition: PartitionId, queue: ListenerQueue) {
         let mut state = self.state.lock();
         if state.queue.is_none() || state.partition != Some(partition) {
@@ -161,8 +162,8 @@ impl Inbox {
         state.lease
     }
 
-    /// Returns the next batch of at most `max` notifications; a predecessor may have left a larger one. Returns `None`
-    /// after another listener has taken over.
+    /// Returns the unacknowledged batch, or else the next one of at most `max` notifications. Returns `None` after
+    /// another listener has taken over.
     pub(in crate::actors) fn next(&self, lease: InboxLease, max: usize) -> Option<Vec<Notification>> {
         let mut state = self.state.lock();
         if state.lease != lease {
@@ -216,7 +217,7 @@ impl Inbox {
         !queue.is_replaying() && !has_replayed && queue.merged() == merged && answered >= place
     }
 
-    /// Publishes the counters.
+    /// Copies the number of waiting notifications and the other counters to [`ListenerHealth`].
     fn publish_counts(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);

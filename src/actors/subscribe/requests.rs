@@ -32,8 +32,8 @@ pub struct RequestInformer {
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
 
-/// Requests an informer in each selected cluster, now and later. Informers are shared and their users counted. Answered
-/// when the clusters have received it, at the latest after
+/// Requests an informer in each selected cluster, also in clusters that are added later. Informers are shared and their
+/// users counted. Answered when the clusters have received it, at the latest after
 /// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]

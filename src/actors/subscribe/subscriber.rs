@@ -17,7 +17,8 @@ use informer_hub_types::{Notification, Notifications, Threads, Traced};
 pub(in crate::actors) enum Delivered {
     /// The subscriber has handled the batch.
     All,
-    /// The subscriber failed on this many notifications, which are lost; the others were handled.
+    /// The subscriber failed on this many notifications, which are lost; the others were handled. The text is the
+    /// cause.
     Lost(usize, &'static str),
     /// The subscriber has ended. It was sent this many notifications that it has not handled.
     Gone(usize),

@@ -18,7 +18,7 @@ use informer_hub_types::{Origin, Threads};
 #[derive(Clone)]
 pub struct WatchErrorHandler {
     call: Arc<OnError>,
-    /// Shared by all informers that use the handler.
+    /// Whether a call is running. Shared by all informers that use the handler.
     busy: Arc<AtomicBool>,
 }
 
@@ -71,7 +71,10 @@ impl WatchErrors {
             let (origin, error) = (Arc::clone(origin), error.clone());
             handlers.spawn_blocking(move || {
                 if catch_unwind(AssertUnwindSafe(|| call(&origin, &error))).is_err() {
-                    tracing::warn!(cluster = %origin.cluster, resource = %origin.resource.gvr, "watch error handler panicked");
+                    tracing::warn!(
+                        cluster = %origin.cluster, resource = %origin.resource.gvr,
+                        "a watch error handler of the embedding program panicked; it is called again for later errors"
+                    );
                 }
                 busy.store(false, std::sync::atomic::Ordering::Release);
             });

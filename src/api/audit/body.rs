@@ -21,7 +21,7 @@ pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> R
     Response::from_parts(head, Body::new(AuditedBody::new(body, record)))
 }
 
-/// Body whose record is dropped after its last part, or with it when the client goes away.
+/// Body whose record is dropped after its last part, or with the body when the client disconnects.
 struct AuditedBody {
     inner: Body,
     record: Option<Record>,

@@ -1,7 +1,8 @@
 //! Audit log of the port: one event for each request, whatever becomes of it.
 //!
-//! `serve` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its [`Notes`](super::notes). The
-//! record writes its event when it is dropped: after the last part of the answer, or when the client goes away.
+//! `serve` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its
+//! [`Notes`](super::notes). The record writes its event when it is dropped: after the last part of the answer, or when
+//! the client goes away.
 //!
 //! Events, policy and writer are in `informer_hub_audit`; this module connects them with HTTP.
 
@@ -77,7 +78,9 @@ impl Auditor {
         let closing = tokio::task::spawn_blocking(move || auditor.log.close(left));
         match closing.await {
             Ok(0) => {}
-            Ok(lost) => tracing::warn!(lost, "the last events of the audit log are not written"),
+            Ok(lost) => {
+                tracing::warn!(lost, "the last events of the audit log are lost: its output is too slow or fails");
+            }
             Err(error) => tracing::warn!(%error, "cannot close the audit log; its last events may be missing"),
         }
     }

@@ -23,7 +23,7 @@ use informer_hub_types::clock::{self, Instant};
 /// Header of the response with the identifier of the request, as kube-apiserver sends it.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Longest namespace and name in an event.
+/// Maximum length of a namespace and of a name in an event, in characters.
 const MAX_NAME: usize = 253;
 
 /// Record of a request. Dropping it writes the last event.
@@ -204,7 +204,7 @@ impl Record {
         let took = clock::now().duration_since(self.began);
         all.insert("informer-hub.io/latency", format!("{:.6}s", took.as_secs_f64()));
         if !self.is_complete {
-            all.insert("informer-hub.io/incomplete", "the client went away, or the answer broke off".to_owned());
+            all.insert("informer-hub.io/incomplete", "the client disconnected, or the answer was cut off".to_owned());
         }
         all
     }
@@ -224,7 +224,7 @@ impl Record {
             (ReaderOrigin::Administrator, _) => "hub.auth.token".to_owned(),
             (ReaderOrigin::ReadToken, _) => "hub.auth.read_token".to_owned(),
             (ReaderOrigin::Table(name), _) => format!("readers.{name}"),
-            (ReaderOrigin::Certificate, true) => "a client certificate of no reader".to_owned(),
+            (ReaderOrigin::Certificate, true) => "a client certificate that belongs to no reader".to_owned(),
             _ => match (grants.rules.is_empty(), grants.reviews) {
                 (false, false) => "rules of readers".to_owned(),
                 (false, true) => "rules of readers, or access reviews".to_owned(),

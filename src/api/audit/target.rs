@@ -5,7 +5,7 @@ use axum::http::{Method, Uri};
 use informer_hub_audit::ObjectRef;
 use informer_hub_kubeapi::{Options, ResourcePath, Target as PathTarget, parse_path};
 
-/// Longest verb; a client may invent methods.
+/// Maximum length of a verb, in characters; a client may invent methods.
 const MAX_VERB: usize = 32;
 
 /// Verb and objects of a request.

@@ -24,7 +24,7 @@ pub(in crate::api) enum Denied {
     UnknownHost,
     /// The request asks to be answered as another user.
     Impersonation,
-    /// The token of an issuer is not valid, or cannot be verified.
+    /// The JWT of an OIDC issuer is not valid, or cannot be verified.
     Jwt(InvalidJwt),
     /// The token of a service account is not accepted, or cannot be reviewed.
     ServiceAccount(RefusedToken),

@@ -8,7 +8,7 @@
 //! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
-//! The right to look is that of any known reader; handlers show what its [`Reader`] may see. If no credential is
+//! Every known reader has the right to look. Handlers show only what its [`Reader`] may see. If no credential is
 //! required, the host named in the request must be one that the hub serves ([`Hosts`]).
 
 mod denied;
@@ -37,10 +37,12 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Shortest token that is looked for in other parts of its request. A shorter one is no credential, but may be a word.
+/// Minimum length, in bytes, of a token that is looked for in other parts of its request. A shorter text may be a plain
+/// word.
 const LEAST_TOKEN: usize = 8;
 
-/// Beginning of the headers that ask for an answer as another user. An answer as the sender itself would mislead.
+/// Prefix of the headers that ask for an answer as another user. Such requests are denied, because an answer as the
+/// sender would mislead.
 const IMPERSONATE: &str = "impersonate-";
 
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
@@ -108,7 +110,7 @@ impl Access {
         let (change, look) = (mac(&self.credentials.token)?, mac(&self.credentials.read_token)?);
         let directory = old.settings.directory()?.replacing(&old.directory);
         let known = KnownReaders { change, look, directory, ..KnownReaders::clone(&old) };
-        // Readers that were replaced meanwhile have been read later.
+        // If the readers were replaced meanwhile, the newer ones stay.
         self.known.compare_and_swap(&old, Arc::new(known));
         Ok(())
     }

@@ -58,7 +58,7 @@ pub struct ReaderEntry {
 pub enum IdentityFrom {
     /// A token that has to be read.
     Token(TokenFrom),
-    /// Another identity.
+    /// An identity without a secret.
     Known(Identity),
 }
 

@@ -25,9 +25,9 @@ pub(super) struct ChangeFilter {
     events: Vec<EventType>,
     /// Whether the present objects come first, and those of clusters that join.
     pub(super) replay: bool,
-    /// Whether updates have the paths that changed.
+    /// Whether updates include the paths that changed.
     pub(super) changed: bool,
-    /// Values of Secrets never leave, as in sinks.
+    /// Redaction of the values of Secrets, which are never sent, as in sinks.
     redaction: Redaction,
 }
 
@@ -41,7 +41,7 @@ impl ChangeFilter {
         let filter = match filter {
             None => None,
             Some(text) => {
-                // Takes milliseconds and a thread of its own.
+                // Compiling takes milliseconds and blocks, so it runs on a thread of its own.
                 let compiled = tokio::task::spawn_blocking(move || Filter::compile(&text)).await;
                 let compiled = compiled.map_err(|_| Failure::invalid("cannot compile filter"))?;
                 Some(compiled.map_err(|error| Failure::invalid(error.to_string()))?)
@@ -58,7 +58,7 @@ impl ChangeFilter {
         (visibility, self.sight.reviewer(&cache.resource))
     }
 
-    /// Returns whether objects of a namespace are selected; `None` are those without one.
+    /// Returns whether objects of a namespace are selected; `None` stands for cluster-scoped objects.
     pub(super) fn selects_namespace(&self, namespace: Option<&str>) -> bool {
         let is_in = |name: &str| self.namespaces.iter().any(|wanted| wanted == name);
         self.namespaces.is_empty() || namespace.is_some_and(is_in)

@@ -56,7 +56,7 @@ pub(super) enum Next {
     Item(Item),
     /// It is not known whether the reader sees the next object: [`Feed::review`] finds out.
     Undecided,
-    /// There is none now.
+    /// No item is available now.
     Nothing,
 }
 
@@ -95,13 +95,14 @@ pub(super) struct Feed {
 #[derive(Debug)]
 struct Replay {
     snapshot: Arc<Snapshot>,
-    /// Informers left, from the last.
+    /// Partitions that are not read completely; the last one is being read.
     partitions: Vec<PartitionId>,
     after: Option<ObjectKey>,
 }
 
 impl Feed {
-    /// Begins where a client has got to; without a position, with the present objects if they are wanted, else now.
+    /// Begins at the position of the client. Without a position, begins with the present objects if they are wanted,
+    /// else with the next change.
     pub(super) async fn begin(
         cache: CacheInfo,
         wanted: &ChangeFilter,

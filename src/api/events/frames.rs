@@ -108,7 +108,7 @@ impl Frames {
                 text.push_str(",\"data\":");
             }
             let parts = [&text, rest, json[1], json[2]];
-            // Objects are as their clusters wrote them: line breaks stand between tokens only.
+            // Objects are stored as their clusters wrote them, so line breaks occur only between JSON tokens.
             let bytes = parts.iter().flat_map(|part| part.bytes());
             out.extend(bytes.map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
             out.push(b'\n');

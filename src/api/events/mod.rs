@@ -1,9 +1,9 @@
 //! `/v1/events`: changes as they happen, as Server-Sent Events or lines of JSON.
 //!
-//! A stream has no queue. Like a watch, it reads the windows of recent changes from its position whenever the client has
-//! taken what was sent before (`feed`). A client that falls behind a window is notified of the gap, and the stream starts
-//! anew. `asked` parses the request, `wanted` selects changes, `position` encodes where a client has got to, `frames`
-//! writes events, and `stream` drives it. `docs/query-api.md` describes it for users.
+//! A stream has no queue. Like a watch, it reads the windows of recent changes from its position whenever the client
+//! has taken what was sent before (`feed`). A client that falls behind a window is notified of the gap, and the stream
+//! starts anew. `request` parses the request, `change_filter` selects changes, `position` encodes what a client has
+//! received, `frames` writes events, and `stream` drives them. `docs/query-api.md` describes it for users.
 
 mod change_filter;
 mod feed;
@@ -45,7 +45,7 @@ use stream::{Gate, Stream};
 /// Path of the requests.
 pub(super) const PATH: &str = "/v1/events";
 
-/// Most resources of one stream: each has a part in the position.
+/// Maximum number of resources of one stream, because each has a part in the position.
 const MAX_RESOURCES: usize = 64;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

@@ -11,7 +11,7 @@ use informer_hub_types::{EventType, LabelSelector};
 /// Longest time that a request may ask for.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Most values of a repeated parameter.
+/// Maximum number of values of a repeated parameter.
 const MAX_VALUES: usize = 100;
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -48,7 +48,7 @@ pub(super) struct EventsRequest {
     pub(super) events: Vec<EventType>,
     /// Whether the present objects come first.
     pub(super) replay: bool,
-    /// Whether updates have the paths that changed.
+    /// Whether updates include the paths that changed.
     pub(super) changed: bool,
     pub(super) timeout: Option<Duration>,
 }
@@ -73,7 +73,7 @@ impl EventsRequest {
         let replay = match parameters.one("initial") {
             None | Some("skip") => false,
             Some("replay") => true,
-            Some(_) => return Err(Failure::invalid("initial is neither skip nor replay")),
+            Some(_) => return Err(Failure::invalid("initial must be skip or replay")),
         };
         Ok(Self {
             resources,
@@ -96,7 +96,7 @@ fn events_of(words: &[String]) -> Result<Vec<EventType>, Failure> {
     }
     let event = |word: &String| {
         let found = ALL.into_iter().find(|event| event.as_str() == word);
-        found.ok_or_else(|| Failure::invalid("events has other words than added, updated and deleted"))
+        found.ok_or_else(|| Failure::invalid("events must be added, updated or deleted; separate several by commas"))
     };
     words.iter().map(event).collect()
 }

@@ -25,10 +25,10 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Bytes after which events are sent.
 const CHUNK: usize = 64 << 10;
 
-/// Steps of feeds before others get their turn, even if no change is wanted.
+/// Maximum number of steps of feeds in one turn, even if none of them yields a wanted change.
 const STEPS: usize = 512;
 
-/// Place in which a stream takes turns.
+/// Access of a stream to the fair queue of readers, in which it takes turns.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) api: Arc<ReadApi>,
@@ -37,12 +37,12 @@ pub(super) struct Gate {
     pub(super) notes: Notes,
 }
 
-/// See the module.
+/// Running stream; see the module.
 #[derive(Debug)]
 pub(super) struct Stream {
     gate: Gate,
     writer: Writer,
-    /// `None` without feeds.
+    /// Check of the rights of the reader; `None` without feeds.
     rights: Option<RightsCheck>,
     until: Option<Instant>,
     next_heartbeat: Instant,
@@ -57,7 +57,7 @@ struct Writer {
     wanted: ChangeFilter,
     feeds: Vec<Feed>,
     frames: Frames,
-    /// Feed that is next.
+    /// Index of the next feed.
     at: usize,
     /// Changes written.
     written: u64,
@@ -76,7 +76,7 @@ impl Stream {
     ) -> Self {
         let (api, rights) = (Arc::clone(&gate.api), feeds.first().map(Feed::check));
         let writer = Writer { api, wanted, feeds, frames, at: 0, written: 0, has_warned: false };
-        // The first heartbeat has the position.
+        // The first heartbeat is due at once and gives the client a position.
         let next_heartbeat = clock::now();
         Self { gate, writer, rights, until, next_heartbeat, ending: None, is_ended: false }
     }
@@ -124,7 +124,7 @@ impl Stream {
         None
     }
 
-    /// Returns whether the reader has the rights that it had, if a check is due.
+    /// Returns whether the reader still has the rights that it had. True if no check is due.
     async fn has_rights(&mut self) -> bool {
         let Some(rights) = &mut self.rights else { return true };
         let is_due = rights.is_due();
@@ -233,7 +233,7 @@ impl Writer {
     /// Reports once that changes are left out.
     fn warn(&mut self, error: &str, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_warned, true) {
-            let message = format!("some changes are left out because the filter fails for them: {error}");
+            let message = format!("some changes are left out, because the hub cannot filter or send them: {error}");
             self.notice(Notice::Warning, &json!({ "message": message }), out);
         }
     }

@@ -1,8 +1,8 @@
 //! Definitions of resources: columns, list kind, names and selectable fields.
 //!
-//! Those of custom resources come from their CustomResourceDefinition in the cluster of the request, or in the first cluster of
-//! the fleet that serves the resource and that the reader may know of: from the hub's own cache if it watches definitions,
-//! else from the apiserver. They are kept for a minute.
+//! The definition of a custom resource comes from its CustomResourceDefinition: in the cluster of the request, or in
+//! the first cluster of the fleet that serves the resource and that the reader may know of. It is read from the hub's
+//! own cache if the hub watches definitions, else from the apiserver, and kept for a minute.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// Longest wait for a cluster's answer; without one, the columns are name and age.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Most definitions kept.
+/// Maximum number of definitions kept.
 const MAX_KEPT: usize = 1024;
 
 /// Definition of one resource, cheap to clone.

@@ -29,7 +29,7 @@ const KEPT: Duration = Duration::from_secs(300);
 /// Longest wait for a cluster's document.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Most bytes of OpenAPI documents kept.
+/// Maximum size of all kept OpenAPI documents, in bytes.
 const MAX_KEPT: usize = 32 << 20;
 
 /// Cache of documents that come from clusters.
@@ -103,7 +103,8 @@ impl Documents {
         Ok(response(StatusCode::OK, accepted.content_type(), Body::from(body)))
     }
 
-    /// Answers with a document of the newest cluster that answers. If none does, with one of before.
+    /// Answers with a document of the reachable cluster with the newest version. If no cluster answers, uses a kept
+    /// document.
     async fn of_cluster(
         &self,
         fleet: &dyn Fleet,
@@ -134,7 +135,7 @@ impl Documents {
         if let Some((_, kept)) = kept {
             return Ok(json_response(StatusCode::OK, kept.clone()));
         }
-        let text = "no cluster of this root answers, and its OpenAPI document is not cached";
+        let text = "no cluster at this path answers, and the OpenAPI document is not cached";
         Err(Status { retry_after: Some(5), ..Status::service_unavailable(text) })
     }
 
@@ -148,11 +149,11 @@ impl Documents {
     }
 }
 
-/// Returns `/version`: of the newest cluster. A client must not take a made-up version for that of the cluster.
+/// Returns `/version` of the cluster with the newest version. A made-up version would mislead clients.
 fn version(clusters: &[ClusterInfo]) -> Result<Vec<u8>, Status> {
     let newest = clusters.iter().filter_map(|cluster| cluster.version.as_deref()).max_by_key(|version| parts(version));
     let Some(git_version) = newest else {
-        let text = "no cluster of this root has answered yet, so its version is not known";
+        let text = "no cluster at this path has answered yet, so the Kubernetes version is not known";
         return Err(Status { retry_after: Some(5), ..Status::service_unavailable(text) });
     };
     let numbers = parts(git_version);

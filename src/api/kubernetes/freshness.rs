@@ -13,8 +13,8 @@ use informer_hub_types::{ClusterName, Freshness, first_names, printable};
 /// Longest text of a warning; kubectl prints each on one line.
 const MAX_TEXT: usize = 1024;
 
-/// Part of the objects of a cluster under a memory limit.
-pub(in crate::api) const WITHOUT_BODIES: &str = "objects without bodies, for lack of memory";
+/// Text for clusters whose objects have lost their bodies under a memory limit.
+pub(in crate::api) const WITHOUT_BODIES: &str = "only names, versions, labels and index values, for lack of memory";
 
 /// Freshness of the clusters of an answer.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl Coverage {
         self.partial.insert(cluster.clone(), part);
     }
 
-    /// Adds the clusters that have not said what the reader may see.
+    /// Adds the clusters that have not answered the access reviews of the reader.
     pub(in crate::api) fn add_unanswered(&mut self, visibility: &Visibility) {
         for (cluster, failure) in visibility.unanswered() {
             self.partial(cluster, format!("rights unknown: {failure}"));

@@ -19,7 +19,7 @@ const SCAN: usize = 512;
 /// Bytes after which a chunk ends.
 const CHUNK: usize = 128 << 10;
 
-/// Most bytes of items in protobuf that are kept, so that they are not encoded again.
+/// Maximum bytes of protobuf items that are kept, so that they are not encoded again.
 const MAX_KEPT: usize = 2 << 20;
 
 /// Fields of a list response other than `items`.

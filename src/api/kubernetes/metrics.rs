@@ -11,13 +11,14 @@ use smol_str::SmolStr;
 use informer_hub_kubeapi::ResourcePath;
 use informer_hub_types::{Gvr, Histogram, HistogramState, LAG_SECONDS, REQUEST_SECONDS};
 
-/// Most resources that are counted apart: the names come from clients. The others are counted together.
+/// Maximum number of resources counted separately, because the names come from clients. The others are counted
+/// together.
 const MAX_RESOURCES: usize = 256;
 
-/// Most client programs that are counted apart.
+/// Maximum number of client programs counted separately.
 const MAX_CLIENTS: usize = 32;
 
-/// Longest name of a client program; longer ones are cut.
+/// Maximum length of the name of a client program; longer names are cut.
 const MAX_CLIENT_NAME: usize = 40;
 
 /// Requests, watches and bytes.

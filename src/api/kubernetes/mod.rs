@@ -59,7 +59,7 @@ use informer_hub_types::clock::Instant;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub use metrics::ReadCounts;
 use read_request::ReadRequest;
-// Used by the other ways to read.
+// Used by the paths below `/v1`.
 pub(in crate::api) use encode::head_only;
 pub(in crate::api) use freshness::{Coverage as Warnings, WITHOUT_BODIES};
 pub(in crate::api) use metrics::OpenWatch;
@@ -79,9 +79,9 @@ const LEAST_WAIT: Duration = Duration::from_micros(10);
 /// Settings of the read API.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApiOptions {
-    /// Lists and single objects in progress.
+    /// Maximum number of lists and single objects in progress.
     pub requests: usize,
-    /// Open watches.
+    /// Maximum number of open watches.
     pub watches: usize,
     /// Whether Secrets are served.
     pub secrets: bool,
@@ -101,7 +101,7 @@ pub struct ReadApi {
     usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
-    /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same.
+    /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same times.
     began: (jiff::Timestamp, Instant),
 }
 
@@ -127,7 +127,7 @@ impl ReadApi {
         }
     }
 
-    /// Has open watches ask for the rights that their readers have now.
+    /// Sets the function with which open watches ask for the current rights of their readers.
     #[must_use]
     pub fn with_current_readers(mut self, current: CurrentReader) -> Self {
         self.rights.set_current(current);
@@ -141,7 +141,7 @@ impl ReadApi {
         self
     }
 
-    /// Has refused requests counted with the other use of the port.
+    /// Sets the counters to which refused requests are added.
     #[must_use]
     pub fn with_usage(mut self, usage: Arc<ReaderUse>) -> Self {
         self.usage = usage;

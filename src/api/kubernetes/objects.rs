@@ -22,7 +22,7 @@ pub(super) struct ListPosition {
     pub(super) key: ObjectKey,
 }
 
-/// Conditions that objects which cannot be selected are skipped by.
+/// Conditions that all selected objects meet; objects that do not meet them are skipped unread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates<'a> {
     /// Namespace of all selected objects, if they have one.
@@ -65,7 +65,8 @@ impl State {
         state
     }
 
-    /// Returns the state before `changes`, given the present state. `changes` are all changes since then, in order.
+    /// Returns the state before `changes`, given the present state. `changes` are all changes from that state to the
+    /// present one, in order.
     pub(super) fn before(scope: &Scope, snapshot: Arc<Snapshot>, changes: &[Arc<RecordedChange>]) -> Self {
         let mut state = Self::present(scope, snapshot);
         for change in changes {
@@ -75,7 +76,7 @@ impl State {
             };
             let before = before.map(|old| (Arc::clone(old), Arc::clone(&change.origin)));
             state.clusters.insert(change.origin.cluster.clone());
-            // The first change since then has the state of then.
+            // The first change of an object has its state before all `changes`.
             let undone = state.undone.entry(change.origin.cluster.clone()).or_default();
             undone.entry(change.object.key().clone()).or_insert(before);
         }
@@ -128,7 +129,7 @@ impl State {
         self.ranges.get(cluster).is_none_or(|ranges| is_in(ranges, key))
     }
 
-    /// Returns the names of the clusters in order, from one on.
+    /// Returns the names of the clusters in order, from `first` on if it is given.
     pub(super) fn clusters_from(&self, first: Option<&ClusterName>) -> impl Iterator<Item = &ClusterName> {
         let first = first.map_or(Bound::Unbounded, |first| Bound::Included(first.clone()));
         self.clusters.range((first, Bound::Unbounded))
@@ -177,7 +178,7 @@ impl State {
                 continue;
             }
             if left == 0 {
-                // ListPosition all names of the namespaces before.
+                // After all names of the earlier namespaces.
                 return Some(range.clone());
             }
             let wanted = Candidates { namespace, ..wanted };

@@ -40,7 +40,10 @@ impl JsonOnly {
             !clusters.is_empty()
         });
         if known.entry(gvr.clone()).or_default().insert(cluster.clone(), now + JSON_ONLY).is_none() {
-            tracing::warn!(%cluster, resource = %gvr, %error, "cannot serve a resource as protobuf, serving it as JSON");
+            tracing::warn!(
+                %cluster, resource = %gvr, %error,
+                "cannot serve a resource as protobuf; serving it as JSON for ten minutes"
+            );
         }
     }
 }
@@ -66,8 +69,8 @@ impl ResourceWriter {
         Some(Self { objects, gvr: resource.gvr.clone(), json_only: Arc::clone(json_only) })
     }
 
-    /// Encodes an object of a cluster in its envelope. A bookmark has no cluster. If it fails, the resource of the cluster is
-    /// served as JSON for a while.
+    /// Encodes an object of a cluster in its envelope. A bookmark has no cluster. If it fails, the resource of the
+    /// cluster is served as JSON for a while.
     ///
     /// # Errors
     /// As [`ObjectWriter::object`].
@@ -103,7 +106,7 @@ impl ResourceWriter {
 /// Returns a failure in its envelope.
 pub(super) fn status(failure: &Status) -> Vec<u8> {
     let writer = ObjectWriter::new(TypeMeta { api_version: "v1", kind: "Status" }, MAX_OBJECT);
-    // It is in the schema, with every member that a failure has: tests encode them all.
+    // `Status` is in the schema with every member that a failure has: tests encode them all.
     let status = writer.and_then(|mut writer| writer.object(&failure.json()).ok().map(<[u8]>::to_vec));
     debug_assert!(status.is_some());
     status.unwrap_or_default()

@@ -88,7 +88,7 @@ impl FairQueue {
     /// most half of all.
     ///
     /// # Errors
-    /// The limit that is reached; so for watches and scans.
+    /// The limit that is reached.
     pub(super) fn admit(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         let half = self.limits.requests.div_ceil(2);
         let own = limits.requests.map_or(half, |own| own.min(half));

@@ -23,17 +23,18 @@ use informer_hub_kubeapi::{Continuation, Form, ListAt, Media, Printer, Reason, S
 use informer_hub_protobuf::EncodeError;
 use informer_hub_types::{LabelNeeds, clock};
 
-/// Least length of an answer that is compressed, as in kube-apiserver.
+/// Minimum length of an answer that is compressed, in bytes, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
 
-/// Rows of a page that kubectl asks for by default, and rows that it gets.
+/// Rows of a page that kubectl requests by default, and the rows that the hub sends instead.
 const KUBECTL_PAGE: usize = 500;
 const LONG_PAGE: usize = 10_000;
 
-/// Most changes that are undone for an earlier state. A partition that joined or left is one change per object.
+/// Maximum number of changes that are undone to answer from an earlier state. A partition that joined or left counts as
+/// one change per object.
 const MAX_UNDONE: usize = 100_000;
 
-/// Most further reviews of a reader's rights for one answer.
+/// Maximum number of further reviews of a reader's rights for one answer.
 const MAX_REVIEWS: usize = 3;
 
 /// State and version that a request is answered from.
@@ -82,7 +83,7 @@ pub(super) async fn answer(
         kind,
         api_version,
         resource_version: at.version.to_string(),
-        // kube-apiserver writes the empty token of custom resources.
+        // kube-apiserver writes an empty continue token for custom resources.
         continuation: (definition.is_custom && asked.accepted.form == Form::Object).then(String::new),
         remaining: None,
         freshness: scope.naming.is_fleet().then(|| at.coverage.summary()).flatten(),
@@ -131,10 +132,10 @@ fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
     asked.notes.served(1);
 }
 
-/// Returns the most objects of the answer; `None` for all.
+/// Returns the maximum number of objects in the answer; `None` for all.
 ///
-/// ListPosition ten requests, kubectl sends five a second, so its pages of 500 rows make up most of the time that a large table
-/// takes. A server may return more than `limit`.
+/// After ten requests, kubectl sends only five per second, so its pages of 500 rows make large tables slow. A server
+/// may return more than `limit`.
 fn page_limit(asked: &ReadRequest) -> Option<usize> {
     let limit = usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0)?;
     let is_default_of_kubectl =
@@ -142,7 +143,7 @@ fn page_limit(asked: &ReadRequest) -> Option<usize> {
     Some(if is_default_of_kubectl { LONG_PAGE } else { limit })
 }
 
-/// Has a table of storage classes mark the default class of each cluster.
+/// Makes a table of storage classes mark the default class of each cluster.
 fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     let gvr = &scope.cache.resource.gvr;
     let is_marked = gvr.group == "storage.k8s.io" && gvr.resource == "storageclasses";
@@ -221,9 +222,9 @@ fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Result<At, Status> {
     Ok(At { state: State::present(scope, snapshot), version, coverage })
 }
 
-/// Returns the state of exactly a version: the present one without the changes since.
+/// Returns the state at exactly `version`: the present state, with all later changes undone.
 async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<At, Status> {
-    // The window is read before the snapshot would change it further; a change in between is in both, and undone.
+    // Changes that are recorded after this snapshot are not in it; they are dropped below and not undone.
     let snapshot = scope.reached(version).await?;
     let history = &scope.cache.history;
     let mut cursor = match &scope.clusters {

@@ -26,7 +26,7 @@ pub(super) struct ReadRequest {
     pub(super) path: ResourcePath,
     pub(super) options: Options,
     pub(super) accepted: Accepted,
-    /// The answer without protobuf, if `accepted` is protobuf.
+    /// Media type and form to use instead if objects cannot be protobuf; `None` if the client accepts no other.
     other: Option<Accepted>,
     pub(super) include: IncludeObject,
     /// Whether JSON is indented.
@@ -104,7 +104,7 @@ fn is_pretty(parts: &Parts, accepted: &Accepted) -> bool {
     accepted.pretty || asked.unwrap_or_else(|| is_read_by_people(parts))
 }
 
-/// Returns the `Accept` headers as one.
+/// Returns the `Accept` headers, joined to one.
 pub(super) fn accept_of(parts: &Parts) -> Option<String> {
     let all: Vec<_> = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     (!all.is_empty()).then(|| all.join(","))

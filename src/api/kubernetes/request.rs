@@ -95,7 +95,7 @@ async fn answer_resource(api: &Arc<ReadApi>, fleet: &Arc<dyn Fleet>, asked: Read
         return Err(Status::new(404, Reason::NotFound, text));
     }
     if matches!(asked.root, Root::Fleet(_) | Root::Unique(_)) {
-        // A list of some clusters only would have informers delete the objects of the others.
+        // A list without some of the clusters would make informers of clients delete the objects of these clusters.
         check_started(&**fleet)?;
     }
     let scope = Scope::find(&**fleet, &asked.root, &asked.path, (&api.rights, &asked.user, &asked.notes));

@@ -21,7 +21,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, Origin, View
 pub(super) enum Clusters {
     /// One cluster.
     One(ClusterName),
-    /// The clusters whose labels match, also as they are added and removed.
+    /// The clusters whose labels match, including clusters that are added later.
     Matching(LabelSelector),
 }
 

@@ -114,7 +114,7 @@ impl Selection {
         self.namespace().is_some_and(|wanted| wanted != namespace)
     }
 
-    /// Returns the conditions that objects which cannot be selected are skipped by.
+    /// Returns conditions that all selected objects meet, to skip other objects unread.
     pub(super) fn candidates(&self) -> Candidates<'_> {
         let field = self.terms.iter().find_map(|term| match term.source {
             Source::Paths(first, 1, default) if term.is_equal && term.value != default => {
@@ -125,7 +125,7 @@ impl Selection {
         Candidates { namespace: self.namespace(), needs: &self.needs, field }
     }
 
-    /// Returns the key that the only selected object of a cluster has, if the selection has name and scope.
+    /// Returns the key of the only object of a cluster that can be selected, if the selection has its name and scope.
     pub(super) fn key(&self, namespaced: bool, cluster_prefix: Option<&ClusterName>) -> Option<ObjectKey> {
         let name = self.name.as_deref().or_else(|| self.equal(|source| matches!(source, Source::Name)))?;
         let name = match cluster_prefix {
@@ -192,7 +192,8 @@ impl Selection {
     }
 }
 
-/// Returns the bits that the label filters of all selected objects have. At fleet roots the label of the cluster is not stored.
+/// Returns the bits that the label filters of all selected objects have. At fleet roots the label of the cluster is not
+/// stored.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())

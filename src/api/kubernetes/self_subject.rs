@@ -1,7 +1,8 @@
 //! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
 //!
-//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights: reads that the hub would answer are allowed, everything else is not. At
-//! roots of several clusters, an access is allowed if some visible cluster allows it.
+//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights:
+//! reads that the hub would answer are allowed, everything else is not. At roots of several clusters, an access is
+//! allowed if some visible cluster allows it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -235,13 +236,13 @@ fn json_of(body: &[u8], review: SelfReview) -> Result<Cow<'static, [u8]>, Status
 impl Sender<'_> {
     async fn access(&self, spec: &Value) -> Result<Value, Status> {
         let spec: AccessSpec = serde_json::from_value(spec.clone())
-            .map_err(|error| Status::bad_request(format!("spec cannot be read: {error}")))?;
+            .map_err(|error| Status::bad_request(format!("cannot decode spec: {error}")))?;
         let refusal = match (&spec.resource_attributes, &spec.non_resource_attributes) {
             (Some(wanted), None) => (!self.allows(wanted).await).then(|| self.reason(wanted)),
             (None, Some(wanted)) => {
                 let is_open = OPEN_PATHS.iter().any(|open| covers(open, &wanted.path));
                 let is_answered = wanted.verb.eq_ignore_ascii_case("get") && is_open;
-                (!is_answered).then(|| "the hub does not answer it".to_owned())
+                (!is_answered).then(|| "the hub allows only get of API, version and health paths".to_owned())
             }
             _ => {
                 let text = "exactly one of spec.resourceAttributes and spec.nonResourceAttributes must be set";
@@ -262,7 +263,9 @@ impl Sender<'_> {
         let name = wanted.name();
         match self.find(wanted) {
             // Others must not learn what is cached.
-            _ if !self.reader.sees_everything() => format!("no rule of the hub allows it, or it does not cache {name}"),
+            _ if !self.reader.sees_everything() => {
+                format!("no rule of the hub allows it, or the hub does not cache {name}")
+            }
             None => format!("the hub does not cache {name}"),
             Some(_) => format!("the hub does not serve {name}"),
         }

@@ -11,7 +11,7 @@ use informer_hub_types::clock;
 /// How long a request waits for a version that the hub has not reached yet, as kube-apiserver does.
 const WAIT: Duration = Duration::from_secs(3);
 
-/// How often bookmarks of the clusters, which change no object, are looked for.
+/// Interval at which a waiting request looks for bookmarks of the clusters, which change no object.
 const POLL: Duration = Duration::from_millis(50);
 
 impl Scope {
@@ -55,7 +55,7 @@ impl Scope {
     /// [`Status`] of code 504 after three seconds, as kube-apiserver answers.
     pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
         if matches!(self.clusters, Clusters::One(_)) && wanted >= MADE_UP {
-            // The cluster will not reach a version that this or an earlier process has made up.
+            // This process or an earlier one has made up such a version, so the cluster itself will never reach it.
             let snapshot = self.snapshot();
             let is_own = self.version(&snapshot).is_some_and(|version| version >= wanted);
             return if is_own { Ok(snapshot) } else { Err(Status::watch_expired(wanted, 0)) };

@@ -38,13 +38,14 @@ pub(super) struct WatchOptions {
     pub(super) bookmarks: bool,
     /// Version of the bookmark that ends the initial state (`sendInitialEvents`): that of the state.
     pub(super) end_bookmark: Option<u64>,
-    /// Version of the cluster that the client has reached and the hub has not: changes that it has seen are left out.
+    /// Version of the cluster that the client has reached and the hub has not: changes that the client has seen are
+    /// left out.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
     pub(super) until: Instant,
 }
 
-/// Text of the event that ends a watch of a reader with other rights than before. Clients list again.
+/// Text of the event that ends a watch because the reader's rights have changed. Clients then list again.
 const OTHER_RIGHTS: &str = "the rights of the reader have changed";
 
 /// A running watch.
@@ -154,8 +155,8 @@ impl Watch {
         None
     }
 
-    /// Returns whether the reader has the rights that it had, if a check is due. Clusters that do not answer for some
-    /// checks have revoked them.
+    /// Returns whether the reader still has the rights that it had. True if no check is due. Clusters that leave
+    /// several checks in a row unanswered count as having revoked the rights.
     async fn has_rights(&mut self) -> bool {
         let is_due = self.rights.is_due();
         self.rights.holds()
@@ -252,8 +253,8 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns the failure of a client that was ahead of the hub, if a list has led the hub past its version: the list shows
-    /// nothing of objects that the client has, that the hub never had, and that are gone.
+    /// Returns an error for a client that was ahead of the hub, if a list has led the hub past the client's version.
+    /// Such a list cannot show the deletion of objects that the client has seen and the hub has not.
     fn skipped_by_list(&mut self) -> Option<Status> {
         let Clusters::One(cluster) = &self.scope.clusters else { return None };
         let skipped = self.options.skipped.filter(|_| self.is_ahead)?;

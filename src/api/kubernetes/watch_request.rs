@@ -89,7 +89,7 @@ pub(super) async fn answer(
             Err(status) => return Ok(refused(&status, &asked)),
         },
     };
-    // A time that has passed: a negative number of seconds.
+    // A negative `timeoutSeconds` ends the watch at once, so it writes no initial state.
     let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
     let snapshot = scope.snapshot();
@@ -126,12 +126,12 @@ fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), S
     match &scope.clusters {
         Clusters::One(cluster) => match snapshot.locate(cluster, version) {
             Ok(cursor) => Ok((cursor, None)),
-            // The hub has not seen that version yet. What it reads until then, the client knows. The first objects of a list
-            // in progress may be newer already, so the watch begins at the start of the window.
+            // The hub has not reached that version yet. The client knows the changes that the hub reads until then. The
+            // first objects of a list in progress may be newer already, so the watch begins at the start of the window.
             Err(LocateError::Future { .. }) if snapshot.has_one_informer(cluster) => {
                 Ok((oldest_position(scope), Some(version)))
             }
-            // With several informers, the hub of before a kill may have made up the version.
+            // With several informers, an earlier process of the hub that was killed may have made up the version.
             Err(LocateError::Future { newest }) => Err(Status::watch_expired(version, newest)),
             Err(LocateError::Expired { oldest }) => Err(Status::watch_expired(version, oldest.unwrap_or_default())),
         },

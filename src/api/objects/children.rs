@@ -14,13 +14,13 @@ use informer_hub_access::Verb;
 use informer_hub_query::Expr;
 use informer_hub_types::{ClusterSelector, Object, Uid};
 
-/// Most objects of a tree.
+/// Maximum number of objects of a tree.
 pub(super) const MOST: usize = 1000;
 
-/// Most levels of a tree.
+/// Maximum number of levels of a tree.
 const LEVELS: usize = 16;
 
-/// Owners in one query.
+/// Maximum number of owners in one query.
 const OWNERS: usize = 100;
 
 /// Maximum number of concurrent queries.
@@ -34,12 +34,12 @@ const WITHIN: Duration = Duration::from_secs(5);
 pub(super) struct Children {
     /// Children by UID of their owner, in the order of resource, namespace and name.
     pub(super) of: HashMap<Uid, Vec<Object>>,
-    /// Whether the tree is larger.
+    /// Whether the tree has more objects or levels than are returned.
     pub(super) more: bool,
 }
 
 /// Searches the tree below an object, level by level. A cache that has an index of owners answers at once; the first
-/// query of one without builds it.
+/// query of a cache without that index builds it.
 pub(super) async fn children_of(
     fleet: &dyn Fleet,
     root: &Object,
@@ -85,7 +85,7 @@ fn add(found: &mut Children, known: &mut HashSet<Uid>, owners: &[Object], childr
         let mut owners_of =
             references.iter().filter(|reference| owners.iter().any(|owner| *owner.uid() == reference.uid));
         let Some(owner) = owners_of.next() else { continue };
-        // The first owner has it, so that a tree has each object once.
+        // A child is listed below its first owner only, so that a tree has each object once.
         if known.insert(child.uid().clone()) {
             found.of.entry(owner.uid.clone()).or_default().push(child.clone());
             added.push(child);

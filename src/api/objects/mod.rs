@@ -1,7 +1,7 @@
 //! `/v1/objects`: one object with its owners, its children, the Events about it and its last change.
 //!
-//! `around` gathers, `children` walks down, `happened` reads Events, and `shown` writes JSON. `docs/query-api.md`
-//! describes it for users.
+//! `surroundings` gathers the parts, `children` searches downwards, `object_events` reads Events, and `report` writes
+//! JSON. `docs/query-api.md` describes it for users.
 
 mod children;
 mod object_events;
@@ -38,9 +38,9 @@ const RESOURCE: Parameter = Parameter::of_path(
 );
 
 const PARAMETERS: &[Parameter] = &[
-    Parameter::new("children", Kind::Flag, "Whether the objects that it owns are searched; true if absent"),
-    Parameter::new("events", Kind::Flag, "Whether the Events about it are searched; true if absent"),
-    Parameter::new("objects", Kind::Flag, "Whether the owners have their objects; true if absent"),
+    Parameter::new("children", Kind::Flag, "Whether to search the objects that the object owns; true if absent"),
+    Parameter::new("events", Kind::Flag, "Whether to search the Events about the object; true if absent"),
+    Parameter::new("objects", Kind::Flag, "Whether to return the bodies of the owners; true if absent"),
 ];
 
 const ANSWERS: &[Answer] = &[Answer {
@@ -113,7 +113,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, place: [&str; 4]) -> Response
     response
 }
 
-/// Returns the answer. `name_of_resource` becomes the name for metrics.
+/// Returns the answer. Sets `name_of_resource` to the label for metrics.
 async fn find(
     api: &Arc<ReadApi>,
     parts: &Parts,

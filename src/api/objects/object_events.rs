@@ -11,7 +11,7 @@ use informer_hub_access::Verb;
 use informer_hub_query::{Expr, Test};
 use informer_hub_types::{ClusterSelector, FieldPath, Object};
 
-/// Most Events of an answer.
+/// Maximum number of Events in an answer.
 const MOST: usize = 50;
 
 /// Time limit of the query.
@@ -49,7 +49,8 @@ pub(super) async fn events_about(
     Ok(Some(events))
 }
 
-/// Events of cluster-scoped objects are in the namespace `default`, so only names and kinds decide there.
+/// Returns the query for the Events about an object. Events of cluster-scoped objects are in the namespace `default`,
+/// so only names and kinds select them.
 fn query_of(object: &Object, about: &str) -> Query {
     let field = |name: &str, value: &str| {
         let path: Option<FieldPath> = format!("{about}.{name}").parse().ok();
@@ -72,7 +73,7 @@ fn is_about(reference: &Value, object: &Object) -> bool {
     uid.is_empty() || uid == object.name() || uid == object.uid().to_string()
 }
 
-/// Returns the members that people read, the same for both API groups.
+/// Returns the members of an Event for the answer, with the same names for both API groups of Events.
 fn shown(event: &Value) -> Value {
     let first = |paths: &[&str]| paths.iter().filter_map(|path| event.pointer(path)).find(|value| !value.is_null());
     let time = first(&[

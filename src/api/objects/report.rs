@@ -31,7 +31,7 @@ pub(super) struct ObjectReport {
     pub(super) events: Option<ObjectEvents>,
     /// The last change and its time.
     pub(super) change: Option<(Arc<RecordedChange>, jiff::Timestamp)>,
-    /// Whether owners have their objects.
+    /// Whether each owner in the answer includes its whole object.
     pub(super) with_objects: bool,
 }
 
@@ -78,14 +78,14 @@ fn identity(object: &Object) -> Map<String, Value> {
     }
 }
 
-/// Returns the object; of one whose body is not in memory, its metadata.
+/// Returns the object, or only its metadata if its body is not in memory.
 fn body(object: &Object) -> Value {
     let stored = object.stored();
     let json = stored.json().ok().and_then(|json| serde_json::from_slice(&json).ok());
     json.or_else(|| serde_json::from_slice(&head_only(stored, object.origin())).ok()).unwrap_or_default()
 }
 
-/// Returns the children of an object, each with its own.
+/// Returns the children of an object, each with its own children.
 fn children(owner: &Object, all: &Children) -> Value {
     let of_owner = all.of.get(owner.uid()).into_iter().flatten();
     let child = |child: &Object| {

@@ -19,7 +19,7 @@ use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
 pub(super) struct AnswerParts {
     pub(super) children: bool,
     pub(super) events: bool,
-    /// Whether owners have their objects.
+    /// Whether each owner in the answer includes its whole object.
     pub(super) objects: bool,
 }
 
@@ -96,7 +96,8 @@ fn freshness_of(snapshot: &Snapshot, object: &Object) -> Freshness {
     of_origin.next().map_or(Freshness::Missing, |(_, partition)| partition.freshness())
 }
 
-/// Returns the owners, nearest first, and why the chain ends before its root. A hidden owner is as a missing one.
+/// Returns the owners, nearest first, and why the chain ends before its root. An owner that the reader may not see
+/// counts as missing.
 async fn owners_of(object: &Object, caches: &[CacheInfo], sight: &Sight) -> (Vec<Object>, Option<String>) {
     let snapshots: Vec<_> = caches.iter().map(|cache| cache.published.load_full()).collect();
     let chain = owner_chain(object, &snapshots);

@@ -2,8 +2,8 @@
 //!
 //! `GET` has the request as parameters, `POST` as a JSON object with the same members. Both only read.
 //!
-//! A request passes `asked` (parse), the cache, and `rows` (write the answer in turns). `docs/query-api.md` describes it for
-//! users.
+//! A request passes `request` (parse), the cache, and `rows` (write the answer in turns). `docs/query-api.md` describes
+//! it for users.
 
 mod cells;
 mod meta;
@@ -77,7 +77,7 @@ async fn by_parameters(State(api): State<Arc<ReadApi>>, parts: Parts) -> Respons
 async fn by_body(State(api): State<Arc<ReadApi>>, parts: Parts, body: Bytes) -> Response {
     let asked = match parts.uri.query() {
         None | Some("") => ParsedQuery::of_body(&body),
-        Some(_) => Err(Failure::invalid("a POST has its members in the body, not in the path")),
+        Some(_) => Err(Failure::invalid("a POST takes its members from the body: remove the parameters from the URL")),
     };
     respond(&api, &parts, asked).await
 }

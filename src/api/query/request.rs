@@ -119,7 +119,7 @@ impl ParsedQuery {
 
 fn once(member: &str, is_in_text: bool) -> Result<(), Failure> {
     if is_in_text {
-        return Err(Failure::invalid(format!("{member} is given twice: in q and beside it; keep one of them")));
+        return Err(Failure::invalid(format!("{member} is given twice: in q and outside q; keep one of them")));
     }
     Ok(())
 }

@@ -24,10 +24,10 @@ use informer_hub_screen::{Column, Layout, csv_record};
 /// Bytes after which a chunk ends.
 const CHUNK: usize = 128 << 10;
 
-/// Items whose cells decide the widths of a text table.
+/// Maximum number of items whose cells decide the widths of a text table.
 const MEASURED: usize = 1_000;
 
-/// Name of the header with the continue token, for the forms that have rows only.
+/// Name of the header with the continue token, for the forms that consist of rows only.
 const CONTINUE: HeaderName = HeaderName::from_static("informer-hub-continue");
 
 /// Forms that are offered.
@@ -96,14 +96,14 @@ struct Writer {
     items: Items,
     titles: Vec<String>,
     layout: Option<Layout>,
-    /// Bytes before the first item.
+    /// Bytes before the first item; `None` once they are written.
     head: Option<Vec<u8>>,
     at: usize,
     is_done: bool,
 }
 
 impl Writer {
-    /// `members` are those of a JSON answer before its items.
+    /// Creates a writer. `members` is a JSON object with the members before the items; other forms ignore it.
     fn new(form: Form, items: Items, output: &Output, mut members: Vec<u8>) -> Self {
         let titles = Items::titles(output);
         let mut layout = None;

@@ -149,7 +149,7 @@ async fn mistakes_say_what_where_and_what_would_be_right() {
         ("", "&resource=pods&clusters=aa", 404, "the hub has no cluster \"aa\"; did you mean \"a\"?"),
         ("", "&resource=pods&clusters=tier=", 200, ""),
         ("", "&resource=pods&clusters=,", 400, "clusters: \",\" is neither a cluster's name nor a label selector"),
-        ("limit 1", "&resource=pods&limit=2", 400, "limit is given twice: in q and beside it; keep one of them"),
+        ("limit 1", "&resource=pods&limit=2", 400, "limit is given twice: in q and outside q; keep one of them"),
         ("", "&resource=pods&limit=0", 400, "limit is not a positive integer"),
         ("", "&resource=pods&limits=1", 400, "unknown parameter \"limits\"; did you mean \"limit\"?"),
         ("", "&resource=pods&timeout=1", 400, "timeout: \"1\" is not a duration"),

@@ -37,7 +37,7 @@ impl Rights {
         Self { serve_secrets, current: None, reviews: None }
     }
 
-    /// Has open streams ask for the rights that their readers have now.
+    /// Sets the function with which open streams ask for the current rights of their readers.
     pub(in crate::api) fn set_current(&mut self, current: CurrentReader) {
         self.current = Some(current);
     }

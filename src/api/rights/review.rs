@@ -16,7 +16,7 @@ use informer_hub_access::{
 };
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr};
 
-/// Most namespaces of a cluster that are reviewed one by one. Further ones are not visible.
+/// Maximum number of namespaces of a cluster that are reviewed one by one. Further ones are not visible.
 const MAX_NAMESPACES: usize = 2_000;
 
 /// Part of a cluster that a request asks for.
@@ -37,8 +37,8 @@ pub(in crate::api) enum Extent {
 }
 
 impl Rights {
-    /// Returns what a reader may see of a resource at some places. Asks the clusters, if the reader's rights are those
-    /// that the clusters give.
+    /// Returns what a reader may see of a resource at some places. Asks the clusters, if they decide about the reader's
+    /// rights.
     pub(in crate::api) async fn reviewed(
         &self,
         reader: &Reader,
@@ -88,7 +88,7 @@ impl Rights {
         };
         let mut namespaces: Vec<_> = namespaces.into_iter().filter(|namespace| !is_known(namespace)).collect();
         if namespaces.len() > MAX_NAMESPACES {
-            let text = format!("{} namespaces are too many: {MAX_NAMESPACES} are reviewed", namespaces.len());
+            let text = format!("only {MAX_NAMESPACES} of {} namespaces were reviewed", namespaces.len());
             answers.failure = Some(text.into());
             namespaces.truncate(MAX_NAMESPACES);
         }
@@ -105,7 +105,8 @@ impl Rights {
         answers
     }
 
-    /// Returns what clusters have allowed a reader lately, by resource; nothing if clusters are not asked about it.
+    /// Returns what clusters have allowed a reader lately, by resource; nothing if clusters are not asked about this
+    /// reader.
     pub(super) fn allowed_lately(&self, reader: &Reader) -> BTreeMap<Gvr, Reviewed> {
         match &self.reviews {
             Some(reviews) if reader.grants().reviews => reviews.allowed(&User::from(reader)),
@@ -126,20 +127,20 @@ impl Rights {
     }
 }
 
-/// Checks of a watch that clusters may leave unanswered.
+/// Consecutive checks with an unanswered review after which a watch ends.
 const MAX_FAILURES: u32 = 3;
 
-/// Time of a turn of what was not allowed.
+/// Length of a turn. In each turn, a part of the denied accesses is reviewed again.
 const TURN: Duration = Duration::from_secs(10);
 
-/// Turns in which all that was not allowed is reviewed again once.
+/// Number of turns in which each denied access is reviewed again once.
 const TURNS: u64 = 60;
 
-/// Reviews of a running watch: of namespaces as they appear, and again of those known.
+/// Reviews of a running watch: new namespaces are reviewed when they appear, known ones repeatedly.
 ///
-/// Each check reviews the accesses that were allowed, which asks a cluster when the kept answer has expired, so that a
-/// revoked right ends the watch. The others, which may be far more, have their turn once in [`TURNS`]. All watches review
-/// the same in the same turn, so that they share the answers.
+/// Each check reviews the accesses that were allowed, which asks a cluster when the kept answer has expired. So a
+/// revoked right ends the watch. Each denied access, of which there may be far more, is reviewed once in [`TURNS`]
+/// turns. All watches review the same accesses in a turn, so they share the answers.
 #[derive(Debug)]
 pub(in crate::api) struct Reviewer {
     rights: Rights,
@@ -208,7 +209,7 @@ impl Reviewer {
     }
 }
 
-/// Returns whether one of these turns is that of a namespace.
+/// Returns whether a namespace is reviewed in one of these turns.
 fn has_turn(cluster: &ClusterName, namespace: &str, turns: &RangeInclusive<u64>) -> bool {
     let mut hasher = DefaultHasher::new();
     (cluster.as_str(), namespace).hash(&mut hasher);

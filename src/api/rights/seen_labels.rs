@@ -1,4 +1,4 @@
-//! Labels of the clusters of an open stream: whether their change has changed which namespaces the reader sees.
+//! Labels of the clusters of an open stream, to detect changes that make other namespaces visible to the reader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use informer_hub_types::{ClusterName, Origin};
 
 /// Labels with which the clusters of a stream were last seen.
 ///
-/// A cluster that joins or leaves a stream as a whole adds or deletes its objects. One that stays, with other visible
-/// namespaces, does not.
+/// A cluster that joins or leaves a stream as a whole adds or deletes its objects. A cluster that stays and has other
+/// visible namespaces does not, so the caller must be notified.
 #[derive(Debug, Default)]
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 

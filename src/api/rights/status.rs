@@ -16,8 +16,8 @@ const OF_INFORMER: [&str; 6] = ["resource", "scope", "view", "state", "synced", 
 
 impl Rights {
     /// Returns the status for a reader. Without rights to everything, it has the visible clusters and, of them, the
-    /// informers of resources that are visible. `resources` are those of the caches. Asks no cluster: of a reader whom
-    /// clusters decide about, it has what they have allowed lately.
+    /// informers of resources that are visible. `resources` are those of the caches. Asks no cluster. If clusters
+    /// decide about the reader, the status has what they allowed recently.
     pub(in crate::api) fn status(&self, reader: &Reader, mut status: Value, resources: &[ApiResource]) -> Value {
         if reader.sees_everything() {
             return status;

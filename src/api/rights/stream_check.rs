@@ -36,7 +36,7 @@ impl RightsCheck {
         self.next.is_some_and(|next| next <= clock::now())
     }
 
-    /// Returns whether the reader still has the rights that it had when the stream began, if a check is due.
+    /// Returns whether the reader still has the rights that it had when the stream began. True if no check is due.
     pub(in crate::api) fn holds(&mut self) -> bool {
         let now = clock::now();
         if self.next.is_none_or(|next| now < next) {

@@ -91,7 +91,8 @@ async fn request_without_a_token_sees_probes_without_details() {
     );
     let answer = port.exchange(&with("GET", "/none", TOKEN)).await;
     assert!(
-        answer.starts_with("HTTP/1.1 404 ") && answer.ends_with(r#"{"error":"there is no /none; / lists the paths"}"#)
+        answer.starts_with("HTTP/1.1 404 ")
+            && answer.ends_with(r#"{"error":"there is no path /none; GET / lists the paths"}"#)
     );
     let answer = port.exchange(&with("GET", "/clusters/a/api", TOKEN)).await;
     assert!(answer.contains("hub.read_api.enabled is false"), "{answer}");

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::ReaderUse;
 use informer_hub_types::clock::{self, Instant};
 
-/// Time whose bytes may be sent at once.
+/// Size of a burst: the bytes of this time may be sent at once.
 const BURST: Duration = Duration::from_secs(2);
 
 /// Delay from which further requests are refused. Below it, requests of a reader share its bandwidth.

@@ -17,16 +17,16 @@ use self::bandwidth::Bucket;
 pub(in crate::api) use self::paced::{Delayed, paced};
 use informer_hub_access::{Reader, ReaderOrigin};
 
-/// Label of all users that are no table's token: their names are not from the configuration.
+/// Label of all users of certificates, OIDC and service accounts, whose names are not from the configuration.
 const USERS: &str = "informer-hub:users";
 
-/// Most tables that are counted apart. Reloads may replace them again and again.
+/// Maximum number of labels counted separately, because reloads may replace tables any number of times.
 const MAX_LABELS: usize = 1024;
 
-/// Label of the others.
+/// Label of all readers beyond [`MAX_LABELS`].
 const OTHER: &str = "informer-hub:other";
 
-/// Buckets that are kept before full ones are removed: a full one says nothing.
+/// Number of buckets above which full ones are removed, since a full bucket holds no information.
 const MAX_BUCKETS: usize = 1024;
 
 /// Limit that has refused a request.

@@ -27,8 +27,8 @@ impl Delayed {
     }
 }
 
-/// Has a body take the bandwidth of its reader. Parts of a stream are delayed. Another body is one part, which is sent at
-/// once; later answers wait for it.
+/// Has a body take the bandwidth of its reader. Parts of a stream are delayed. Any other body is one part, which is
+/// sent at once; later answers to the reader are delayed instead.
 pub(in crate::api) fn paced(body: Body, bandwidth: Bandwidth, is_stream: bool) -> (Body, Delayed) {
     let delayed = Delayed::default();
     let paced = PacedBody { inner: body, bandwidth, is_stream, delayed: delayed.clone(), held: None };
@@ -40,7 +40,7 @@ struct PacedBody {
     bandwidth: Bandwidth,
     is_stream: bool,
     delayed: Delayed,
-    /// A part, and its delay.
+    /// Part that waits for its delay to end.
     held: Option<(Frame<Bytes>, Pin<Box<Sleep>>)>,
 }
 

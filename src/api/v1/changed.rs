@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use informer_hub_screen::Difference;
 
-/// Most differences that are shown.
+/// Maximum number of differences shown.
 const MOST: usize = 100;
 
 /// Returns `changed` and, if there are more differences than are shown, `changedMore` with their number.

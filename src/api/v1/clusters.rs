@@ -10,7 +10,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, InvalidSelector, LabelSelec
 pub(in crate::api) enum ClusterChoice {
     All,
     One(ClusterName),
-    /// Those whose labels match, also as they are added and removed.
+    /// Clusters whose labels match, including clusters that are added later.
     Matching(LabelSelector),
 }
 

@@ -10,13 +10,13 @@ use informer_hub_kubeapi::Status;
 use informer_hub_query::{InvalidQuestion, ParseProblem};
 use informer_hub_types::shortened;
 
-/// Longest part of a query's text in an error.
+/// Maximum length of a quoted part of a query in an error, in characters.
 const MAX_FOUND: usize = 100;
 
 /// Longest text of an error, in characters. It may quote what the client has sent.
 const MAX_ERROR: usize = 1000;
 
-/// A request that is not answered.
+/// Error response to a request.
 #[derive(Debug)]
 pub(in crate::api) struct Failure {
     code: StatusCode,
@@ -94,10 +94,10 @@ impl Failure {
 
     /// Returns 406 for an `Accept` header without one of the offered forms.
     pub(in crate::api) fn not_acceptable(offered: &[&str]) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, format!("Accept names none of {}", offered.join(", ")))
+        Self::new(StatusCode::NOT_ACCEPTABLE, format!("the header Accept allows none of {}", offered.join(", ")))
     }
 
-    /// Adds a name that was probably meant.
+    /// Adds a suggested name to the error; `None` adds nothing.
     pub(in crate::api) fn suggesting(mut self, name: Option<&str>) -> Self {
         self.body.suggestion = name.map(str::to_owned);
         self

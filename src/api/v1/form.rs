@@ -30,7 +30,7 @@ impl Form {
         }
     }
 
-    /// Returns the media types that select it.
+    /// Returns the media types that select this form.
     fn media(self) -> &'static [&'static str] {
         match self {
             Self::Json => &["application/json"],

@@ -10,7 +10,7 @@ use super::route::{Parameter, Place};
 use informer_hub_config::HumanDuration;
 use informer_hub_types::nearest_name;
 
-/// Longest part of an unknown name in an error.
+/// Maximum length of an unknown name in an error, in characters.
 const MAX_SHOWN: usize = 64;
 
 /// Parameters in the order of the request.
@@ -40,7 +40,7 @@ impl Parameters {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns all values of a parameter that may be repeated: also those separated by commas.
+    /// Returns all values of a parameter that may be repeated, including values separated by commas.
     pub(in crate::api) fn all<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p str> {
         let values = self.0.iter().filter(move |(known, _)| known == name);
         values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|value| !value.is_empty())

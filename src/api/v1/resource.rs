@@ -26,7 +26,8 @@ pub(in crate::api) fn find(fleet: &dyn Fleet, name: &str, sight: &Sight) -> Resu
     Err(Failure::unknown_resource(name, nearest, &first_names(&known)))
 }
 
-/// Returns the caches of all resources that the reader may see: of each the fullest.
+/// Returns the caches of all resources that the reader may see: for each resource, the one with the most complete
+/// objects.
 pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = visible(fleet, sight);
     let mut known = BTreeSet::new();
@@ -34,7 +35,7 @@ pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInf
     caches
 }
 
-/// Returns the caches that the reader may see, by group; of each resource the fullest first.
+/// Returns the caches that the reader may see, by group. Caches with more complete objects come first.
 fn visible(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = fleet.caches();
     caches.retain(|cache| sight.resource(&cache.resource));

@@ -42,11 +42,11 @@ pub(in crate::api) struct Answer {
 #[derive(Debug)]
 pub(in crate::api) struct Media {
     pub(in crate::api) name: &'static str,
-    /// Name of its schema; of a text, or of a line of it, if it is not JSON.
+    /// Name of the schema of a JSON body, or of a line of another format. `None` declares a plain string.
     pub(in crate::api) schema: Option<&'static str>,
 }
 
-/// Where a parameter stands.
+/// Location of a parameter in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) enum Place {
     Path,
@@ -54,7 +54,7 @@ pub(in crate::api) enum Place {
     Header,
 }
 
-/// Values of a parameter.
+/// Type of a parameter's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) enum Kind {
     Text,
@@ -62,7 +62,7 @@ pub(in crate::api) enum Kind {
     Count,
     /// `true` or `false`.
     Flag,
-    /// Such as `10s`.
+    /// A duration, such as `10s`.
     Duration,
     /// One of these words.
     OneOf(&'static [&'static str]),

@@ -1,4 +1,4 @@
-//! What the reader of one request below `/v1` may see: clusters, resources and namespaces.
+//! View of the reader of one request below `/v1`: the visible clusters, resources and namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,8 +54,8 @@ impl Sight {
         names_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Sends an access review
-    /// if the reader's rights come from the cluster.
+    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Sends an access
+    /// review if the reader's rights come from the cluster.
     pub(in crate::api) async fn sees(
         &self,
         verb: Verb,

@@ -44,7 +44,11 @@ impl SourceFeed {
             Ok(()) => true,
             Err(error) => {
                 let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::error!(source = self.name, error, "cannot add or remove the clusters of a cluster source");
+                tracing::error!(
+                    source = self.name,
+                    error,
+                    "cannot add or remove the clusters of a cluster source; trying again with its next report"
+                );
                 !self.stop.is_cancelled()
             }
         }

@@ -175,7 +175,7 @@ fn text(path: &Path) -> io::Result<String> {
     if text.len() as u64 > MAX_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("larger than {MAX_BYTES} bytes: not a kubeconfig"),
+            format!("it has more than {MAX_BYTES} bytes, the limit of a kubeconfig"),
         ));
     }
     Ok(text)

@@ -30,7 +30,7 @@ use informer_hub_types::{
 /// Interval between two checks of the informers' states.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time over which changes are collected: ten new clusters usually come one after the other.
+/// Time over which changes are collected: several new clusters usually arrive one after the other.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// Minimum delay before a dead registry is restarted; up to the same again is added at random.
@@ -152,7 +152,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed
             return;
         }
         tracing::error!(source = source.name, "the watcher of a cluster source failed; restarting it");
-        feed.set_state(ClusterSourceState::Unreachable, Some("its watcher died; it is restarted".to_owned()));
+        feed.set_state(ClusterSourceState::Unreachable, Some("its watcher failed; restarting it".to_owned()));
         tokio::select! {
             biased;
             () = feed.stop.cancelled() => return,

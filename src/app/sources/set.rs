@@ -94,7 +94,10 @@ impl Sources {
             now.conflicts.iter().filter(|it| !before.conflicts.contains(it))
         {
             let holder = holder.of(cluster);
-            tracing::warn!(source, object, %cluster, holder, "a cluster of a source is not watched: another cluster has its name");
+            tracing::warn!(
+                source, object, %cluster, holder,
+                "a cluster of a cluster source is not watched: another cluster has its name; rename one of them"
+            );
         }
         self.changed.set(());
     }
@@ -164,7 +167,8 @@ impl Sources {
                 source = feed.name,
                 over,
                 most,
-                "a source has more clusters than max_clusters allows; the others are not watched: raise max_clusters"
+                "a cluster source has more clusters than max_clusters allows; the others are not watched: raise \
+                 max_clusters"
             );
         }
         entry.report = Arc::new(report);

@@ -8,8 +8,9 @@ use hashbrown::HashMap;
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
-/// Least version that a hub makes up, far above those of a cluster, so that neither leads to changes of the other. The
-/// fleet version is added, which begins with the time in microseconds, so no two processes make up the same.
+/// Base of made-up versions, far above every version of a cluster. So a made-up version never leads to a change with a
+/// version of the cluster, nor the reverse. The fleet version is added to the base. It begins with the time in
+/// microseconds, so no two processes make up the same version.
 #[doc(hidden)]
 pub const MADE_UP: u64 = 1 << 50;
 
@@ -86,8 +87,9 @@ impl ClusterWindow {
         Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
     }
 
-    /// Records that a list has led from one version to another. Between them, objects may have come and gone that the
-    /// list does not show, so readers that have seen a part of it must list too. `at` is the fleet version of its end.
+    /// Records that a list has led from one version to another. The list does not show objects that were added and
+    /// deleted between the two versions. So readers with a version in between must list too. `at` is the fleet version
+    /// of the list's end.
     pub(crate) fn skip(&mut self, from: u64, to: u64, at: u64) {
         self.gaps.retain(|(_, end)| *end > self.floor.below);
         if self.gaps.len() < GAPS {
@@ -115,7 +117,7 @@ impl ClusterWindow {
         }
     }
 
-    /// Has the present entries found by the map.
+    /// Adds the sorted entries to `unsorted`, and begins an empty sorted part after them.
     fn unsort(&mut self) {
         let sorted = self.entries.range(self.first_sorted()..);
         let found = sorted.filter_map(|entry| Some((entry.cluster_version?, entry.version)));
@@ -128,7 +130,7 @@ impl ClusterWindow {
         self.entries.partition_point(|entry| entry.version < self.sorted_from)
     }
 
-    /// Starts anew at a fleet version. Readers before it have expired.
+    /// Drops all entries, and restarts the window at a fleet version. Readers at earlier versions expire.
     pub(crate) fn cut(&mut self, at: u64, floor: Floor) {
         let changed = Arc::clone(&self.changed);
         *self = Self { changed, ..Self::new(at, floor) };
@@ -168,7 +170,8 @@ impl ClusterWindow {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
-    /// Returns whether a change had this version, or a later one has been dropped. Another change must not have it.
+    /// Returns whether a change may have had this version: an entry has it, or changes up to it were dropped. No other
+    /// change may get it.
     pub(crate) fn has_used(&self, version: u64) -> bool {
         version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
     }
@@ -179,8 +182,8 @@ impl ClusterWindow {
         sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
     }
 
-    /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version, not
-    /// of a change, that readers may have.
+    /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version that
+    /// readers may have and that no change has.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
@@ -196,7 +199,7 @@ impl ClusterWindow {
         }
         if version > base {
             if version >= MADE_UP {
-                // Of an earlier process: the cluster will not reach it.
+                // Made up by an earlier process: the cluster will not reach it.
                 return Err(LocateError::Expired { oldest: self.floor.exact });
             }
             return Err(LocateError::Future { newest: base.max(self.newest) });
@@ -204,7 +207,8 @@ impl ClusterWindow {
         if let Some(entry) = self.last_sorted(version) {
             return Ok(entry.version);
         }
-        // After the last one that is not greater, and before the first one that is.
+        // The position after the last entry whose version is not greater, before the first entry whose version is
+        // greater.
         let rest = self
             .entries
             .range(..self.first_sorted())

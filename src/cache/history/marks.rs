@@ -13,7 +13,7 @@ pub(crate) struct Marks {
     pub(crate) newest: Option<u64>,
     /// Last change that has a version: fleet version and version.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Version from which the versions of the cluster are used again. Set while they are made up.
+    /// Cluster version from which the cluster's own versions are used again; `None` unless versions are made up now.
     pub(crate) until: Option<u64>,
 }
 
@@ -113,7 +113,8 @@ impl ClusterMarks {
         self.newest >= Some(version)
     }
 
-    /// Returns the greatest version of a change of a partition that does not get its own version.
+    /// Returns the greatest version that a change of a partition cannot keep: a change at or below it needs another
+    /// version.
     pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }

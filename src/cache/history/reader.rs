@@ -52,7 +52,8 @@ pub enum HistoryScope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryCursor {
     version: u64,
-    /// Key of that version, if the next one belongs to the same partition's join or leave.
+    /// Key of the object whose change has that version, if the next version belongs to the same join or leave of a
+    /// partition.
     key: Option<ObjectKey>,
 }
 
@@ -171,8 +172,8 @@ impl HistoryReader {
         })
     }
 
-    /// Returns the position from which a reader of several clusters continues that has this fleet version. It may be the
-    /// version that the first state had in an earlier process.
+    /// Returns the position at which a reader of several clusters that has this fleet version continues. The version
+    /// may be that of the first state in an earlier process.
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after it have been dropped.
@@ -188,8 +189,8 @@ impl HistoryReader {
         }
     }
 
-    /// Returns the position from which a reader of a cluster continues that has this version of it. `base` is the
-    /// greatest version, not of a change, that readers may have.
+    /// Returns the position at which a reader that has this version of a cluster continues. `base` is the greatest
+    /// version that readers may have and that no change has.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -305,8 +306,8 @@ impl HistoryReader {
         window.trim(self.now());
     }
 
-    /// Continues after a writer died with a published snapshot of this version. If it died between the window and the snapshot, the
-    /// window starts anew.
+    /// Continues after a writer died with a published snapshot of this version. If it died between the window and the
+    /// snapshot, the window starts anew.
     pub(crate) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         if self.0.window.read().head() != version {
             self.restart(version, floors);
@@ -319,7 +320,7 @@ impl HistoryReader {
         self.0.window.write().restart(version, floors.into_iter());
     }
 
-    /// Sets the version that the present, first state had in an earlier process.
+    /// Sets the version that the current state, which is still the first, had in an earlier process.
     pub(crate) fn set_saved(&self, saved: Option<SavedVersion>) {
         self.0.window.write().set_saved(saved);
     }

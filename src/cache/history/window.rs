@@ -37,10 +37,10 @@ impl Default for HistoryLimits {
 /// Bytes of an entry besides the object: the entry, its places in the window, and the previous object's head.
 const OVERHEAD: usize = 224;
 
-/// Share of the byte limit while memory is short.
+/// Divisor of the byte limit while memory is short.
 const TIGHT_SHARE: usize = 8;
 
-/// Share of the byte limit that a partition that left takes at most, so that its deletions can be read.
+/// Divisor of the byte limit: a partition that left counts at most this part, so that its deletions can be read.
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -79,13 +79,13 @@ struct Slot {
     last: u64,
     entry: Entry,
     cluster: ClusterName,
-    /// Bytes that count against the limit, and that it may keep in memory.
+    /// Bytes that count against the limit, and bytes that the slot may keep in memory.
     bytes: (usize, usize),
     /// Time in milliseconds.
     at: u64,
 }
 
-/// See the module.
+/// Recent changes of all clusters of a cache; see the module.
 #[derive(Debug)]
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
@@ -208,7 +208,7 @@ impl Window {
         }
     }
 
-    /// Sets the version that the present, first state had in an earlier process.
+    /// Sets the version that the current state, which is still the first, had in an earlier process.
     pub(crate) fn set_saved(&mut self, saved: Option<SavedVersion>) {
         self.saved = saved.map(|saved| (saved, self.head));
     }

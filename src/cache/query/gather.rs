@@ -67,7 +67,7 @@ impl Filled {
     }
 }
 
-/// Sets the flags that others have set.
+/// Sets the flags of `flags` that are set in `others`.
 fn unite(flags: &mut Vec<bool>, others: &[bool]) {
     flags.resize(flags.len().max(others.len()), false);
     flags.iter_mut().zip(others).for_each(|(flag, other)| *flag |= other);

@@ -110,7 +110,7 @@ pub enum OwnerChainError {
     #[error("the chain of owners is longer than {MAX_LINKS}")]
     TooLong,
     /// An object's body is not kept under the hub's memory limit.
-    #[error("the body of {0} is not kept, so its owners are not known")]
+    #[error("the hub's memory limit leaves no room for the body of {0}, so its owners are not known")]
     NotKept(ObjectKey),
     /// An object's body is damaged.
     #[error("cannot read an object in the chain of owners")]

@@ -1,8 +1,8 @@
 //! Pace of a scanning thread: frequent pauses for other threads, and slices for other scans.
 //!
-//! Linux lets a running thread finish its time slice before a thread that was woken, whatever their priorities, and looks
-//! at the clock every few milliseconds. A pause lets the woken thread run at once. Time is estimated from the work,
-//! because reading a clock for each object would cost as much as examining it.
+//! Linux lets a running thread finish its time slice before it runs a thread that was woken, whatever their priorities.
+//! It ends a time slice only every few milliseconds. A pause lets the woken thread run at once. Time is estimated from
+//! the work, because reading a clock for each object would cost as much as examining it.
 
 /// Estimated cost of reading an object's body, in heads of about 50 ns.
 const BODY: u64 = 200;

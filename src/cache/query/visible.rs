@@ -16,7 +16,7 @@ pub(super) struct VisibleParts {
 }
 
 impl VisibleParts {
-    /// Finds them.
+    /// Finds the parts of a snapshot that the reader of a query may see.
     pub(super) fn new(snapshot: &Snapshot, query: &Query) -> Self {
         let Some(visibility) = query.visibility() else { return Self::default() };
         let mut partitions = BTreeMap::new();

@@ -33,7 +33,7 @@ pub(super) const NAME_ITS_CA: &str =
 const COMPRESSION_FACTOR: u64 = 16;
 
 /// Effect of reviews that the hub may not create.
-const NO_READERS: &str = "readers who depend on it see nothing of the cluster";
+const NO_READERS: &str = "readers whose rights depend on it see nothing of the cluster";
 
 /// Maximum number of groups of a user in the report.
 const MAX_GROUPS: usize = 50;

@@ -172,7 +172,7 @@ impl Args {
                 let holder = conflict.holder.of(&conflict.cluster);
                 about.conflicting += 1;
                 let problem = format!("{}: the name {} belongs to {holder}", conflict.object, conflict.cluster);
-                let advice = "it is not watched: rename one of them, or set another name pattern for the source";
+                let advice = "the hub does not watch it: rename one, or set another name pattern for the source";
                 about.find(Level::Warning, problem, advice);
             }
         }

@@ -37,7 +37,7 @@ pub(super) enum Kind {
 }
 
 impl CompletedWord {
-    /// Returns what the word after `before` is; `None` if the hub knows nothing about it.
+    /// Returns the kind of the word after `before`; `None` if the hub has no candidates for it.
     pub(super) fn of(command: Command, before: &[String], word: &str) -> Option<Self> {
         let (before, word) = joined(before, word);
         let command = command.ignore_errors(true);

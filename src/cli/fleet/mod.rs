@@ -44,7 +44,7 @@ enum Command {
     /// Move a cluster to a collector, and keep it there
     #[command(
         after_help = "Examples:\n  informer-hub fleet move prod-eu hub-1 -c hub.toml\n  informer-hub fleet move \
-        prod-eu --auto -c hub.toml\n\nThe cluster stays while the process of the collector runs and does not drain."
+        prod-eu --auto -c hub.toml\n\nThe cluster stays there as long as the collector runs and is not draining."
     )]
     Move {
         /// The cluster as shown by `fleet status`: with its shard if it is divided, as in prod-eu/pods
@@ -52,7 +52,7 @@ enum Command {
         /// The collector as shown by `fleet status`, or the beginning of its name
         #[arg(required_unless_present = "auto")]
         collector: Option<String>,
-        /// Let the collectors decide again
+        /// Remove the pin: the collectors decide again which of them owns the cluster
         #[arg(long, conflicts_with = "collector")]
         auto: bool,
         /// The time to wait for the move

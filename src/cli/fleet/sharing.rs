@@ -20,13 +20,13 @@ pub(super) struct Sharing {
 #[serde(rename_all = "camelCase")]
 struct DelivererView {
     name: String,
-    /// Number of sinks whose lease it holds.
+    /// Number of sinks whose lease the deliverer holds.
     sinks: usize,
-    /// Number of sinks whose lease it would take.
+    /// Number of sinks whose lease the deliverer would take.
     contends_for: usize,
-    /// Whether it renews its entry.
+    /// Whether the deliverer renews its entry in the roster.
     live: bool,
-    /// Time since its last renewal, by the clocks of this machine and the server.
+    /// Seconds since its last renewal: the time of the NATS server compared with the clock of this machine.
     last_seen_seconds: u64,
 }
 
@@ -36,9 +36,9 @@ struct SinkView {
     /// Holder of the lease, also of one that has expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliverer: Option<String>,
-    /// Whether the holder renews its entry.
+    /// Whether the holder renews its entry in the roster.
     live: bool,
-    /// Cause why the holder is unknown.
+    /// Why the holder is unknown; `None` if it could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }

@@ -15,7 +15,7 @@ use informer_hub_roles::{FleetRoster, LeaseHolder, Ownership, RosterEntry, Roste
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::printable;
 
-/// Interval of looks at the fleet.
+/// Interval at which the fleet is observed.
 const LOOK: Duration = Duration::from_millis(250);
 /// Time within which a live collector renews its entry: three intervals.
 const RENEWAL: Duration = Duration::from_secs(3);
@@ -123,8 +123,8 @@ impl Fleet {
             }
             anyhow::ensure!(
                 begun.elapsed() < limit,
-                "no collector has claimed {cluster} within {limited}: none that runs has the cluster in its file; start \
-                 one that has"
+                "no collector has claimed {cluster} within {limited}: no running collector has the cluster in its \
+                 file; start one that has"
             );
         }
     }
@@ -152,7 +152,7 @@ impl Fleet {
         let owned: BTreeSet<_> = owned.map(|own| own.shard.clone()).collect();
         let is_left =
             |own: &&Ownership| own.collector == from.name || (own.collector.is_empty() && owned.contains(&own.shard));
-        let deadline = Deadline::new(timeout, &format!("{} drains, but still has clusters", from.name));
+        let deadline = Deadline::new(timeout, &format!("{} is draining, but still has clusters", from.name));
         let mut last = None;
         loop {
             let left = self.roster.owners().await?.iter().filter(is_left).count();
@@ -171,7 +171,7 @@ impl Fleet {
         let view = self.observe().await?;
         let found = view.collector(collector)?;
         if !found.draining {
-            return show(&format!("{} does not drain", found.name));
+            return show(&format!("{} is not draining", found.name));
         }
         self.roster.remove(&RosterItem::Drain(found.name.clone())).await?;
         show(&format!("{} gets clusters again", found.name))

@@ -9,7 +9,7 @@ use crate::cli::print::{grouped, span};
 use informer_hub_roles::{Member, MoveInProgress, Ownership, RosterEntry, RosterItem};
 use informer_hub_types::{Shard, clock, first_names, nearest_name};
 
-/// Differences of letters up to which a name is suggested.
+/// Maximum number of differing letters of a suggested name.
 const NEAR: usize = 3;
 
 /// Fleet at one moment.
@@ -26,17 +26,17 @@ pub(super) struct CollectorView {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zone: Option<String>,
-    /// Number of clusters that it owns.
+    /// Number of clusters that the collector owns.
     pub(super) clusters: usize,
-    /// Sum of their weights.
+    /// Sum of the weights of these clusters.
     pub(super) weight: u64,
-    /// Whether it renews its entry.
+    /// Whether the collector renews its entry in the roster.
     pub(super) live: bool,
     pub(super) draining: bool,
     /// Fingerprint of the names of the clusters that it contends for.
     #[serde(skip)]
     contends_for: u64,
-    /// Time since its last renewal, by the clocks of this machine and the server.
+    /// Seconds since its last renewal: the time of the NATS server compared with the clock of this machine.
     pub(super) last_seen_seconds: u64,
 }
 
@@ -126,8 +126,8 @@ impl FleetOverview {
         found.ok_or_else(|| unknown("cluster", name, &known))
     }
 
-    /// Returns the collector of a name, or the only one whose name begins with it. Of several, the only live one: after a crash, the
-    /// former process has the same beginning.
+    /// Returns the collector of a name, or the only one whose name begins with it. Of several, returns the only live
+    /// one, because the process before a crash may have a name with the same beginning.
     pub(super) fn collector(&self, name: &str) -> anyhow::Result<&CollectorView> {
         if let Some(found) = self.collectors.iter().find(|collector| collector.name == name) {
             return Ok(found);
@@ -154,9 +154,13 @@ impl FleetOverview {
     /// Verifies that a collector can take a cluster over: it is live, does not drain, and contends for the same clusters as
     /// the owner, if there is one.
     pub(super) fn ensure_receives(&self, cluster: &ClusterView, to: &CollectorView) -> anyhow::Result<()> {
-        anyhow::ensure!(to.live, "collector {} does not renew its entry; choose a live one", to.name);
+        anyhow::ensure!(to.live, "collector {} is not live: it does not renew its entry; choose another one", to.name);
         let undo = format!("informer-hub fleet drain {} --undo", to.name);
-        anyhow::ensure!(!to.draining, "collector {} drains; end that with `{undo}`, or choose another one", to.name);
+        anyhow::ensure!(
+            !to.draining,
+            "collector {} is draining; end the drain with `{undo}`, or choose another one",
+            to.name
+        );
         let owner = self.collectors.iter().find(|collector| Some(&collector.name) == cluster.owner.as_ref());
         let Some(owner) = owner.filter(|owner| owner.contends_for != to.contends_for) else { return Ok(()) };
         let others = self.collectors.iter().filter(|other| other.receives_from(owner));
@@ -166,7 +170,7 @@ impl FleetOverview {
             some => format!("these can: {}", first_names(some)),
         };
         anyhow::bail!(
-            "collector {} cannot take {} over: its file has other clusters than that of the owner, {}; {others}",
+            "collector {} cannot take over {}: its file has other clusters than the file of the owner {}; {others}",
             to.name,
             cluster.name,
             owner.name
@@ -320,7 +324,7 @@ mod tests {
         };
         let mut view = view_of(|name| u64::from(name == "hub-0-18-bb"));
         view.collectors.iter_mut().for_each(|collector| (collector.live, collector.draining) = (true, false));
-        let text = "collector hub-0-18-bb cannot take prod-eu over: its file has other clusters than that of the owner, \
+        let text = "collector hub-0-18-bb cannot take over prod-eu: its file has other clusters than the file of the owner \
                     hub-0-17-aa; these can: hub-1-17-cc";
         assert_eq!(refused(&view, "prod-eu", "hub-0-18-bb").as_deref(), Some(text));
         assert_eq!(refused(&view, "prod-eu", "hub-1-17-cc"), None);
@@ -330,9 +334,9 @@ mod tests {
         let refusal = refused(&view, "prod-eu", "hub-0-18-bb").unwrap();
         assert!(refusal.ends_with("; no other live collector has the same clusters"), "{refusal}");
         let refusal = refused(&view, "prod-eu", "hub-1-17-cc").unwrap();
-        assert!(refusal.starts_with("collector hub-1-17-cc drains; end that with"), "{refusal}");
+        assert!(refusal.starts_with("collector hub-1-17-cc is draining; end the drain with"), "{refusal}");
         view.collectors[2].live = false;
         let refusal = refused(&view, "prod-eu", "hub-1-17-cc").unwrap();
-        assert!(refusal.ends_with("does not renew its entry; choose a live one"), "{refusal}");
+        assert!(refusal.ends_with("does not renew its entry; choose another one"), "{refusal}");
     }
 }

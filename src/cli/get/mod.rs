@@ -36,7 +36,7 @@ use informer_hub_types::printable;
         nothing is found. 1: a named object does not exist, or the hub refuses or does not answer. 2: wrong command line."
 )]
 pub(super) struct Args {
-    /// Resources, comma-separated, then names; or RESOURCE/NAME, several. Short names and categories are accepted: po, all
+    /// Resources, comma-separated, then names; or one or more RESOURCE/NAME. Short names and categories work: po, all
     #[arg(required = true, value_name = "RESOURCE [NAME]")]
     what: Vec<String>,
     #[command(flatten)]
@@ -117,7 +117,7 @@ async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Res
 fn check(args: &Args, targets: &[Target<'_>]) -> anyhow::Result<()> {
     let has_names = targets.iter().any(|target| !target.names.is_empty());
     if has_names && (args.selector.is_some() || args.field_selector.is_some()) {
-        return Err(Misuse::error("names and selectors exclude each other"));
+        return Err(Misuse::error("give either names or a selector (-l, --field-selector), not both"));
     }
     if args.output == Output::Csv && targets.len() > 1 {
         return Err(Misuse::error("-o csv takes one resource, because each has different columns"));

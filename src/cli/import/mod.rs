@@ -69,7 +69,7 @@ fn shown(files: &[PathBuf]) -> String {
 /// with kubectl.
 fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
     if !files.iter().any(|file| file.exists()) {
-        bail!("there is no kubeconfig {}; give its FILE, or set KUBECONFIG", shown(files));
+        bail!("there is no kubeconfig {}; give the path of one as FILE, or set KUBECONFIG", shown(files));
     }
     let mut all: Vec<(PathBuf, ContextSummary)> = Vec::new();
     for file in files {
@@ -82,7 +82,7 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
         for named in &kubeconfig.contexts {
             if let Some((first, _)) = all.iter().find(|(_, it)| it.context == named.name) {
                 let (name, file) = (&named.name, file.display());
-                note!("context {name:?} of {file}: ignored, {} has a context of this name", first.display());
+                note!("context {name:?} of {file}: ignored, because {} has a context of this name", first.display());
                 continue;
             }
             all.push((file.clone(), ContextSummary::of(&kubeconfig, named, clock::wall())));
@@ -94,7 +94,7 @@ fn gather(files: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, ContextSummary)>> {
 fn toml(contexts: &[(PathBuf, ContextSummary)], resources: bool) -> String {
     let mut text = String::from(
         "# Made by informer-hub import-kubeconfig. Credentials stay where they are: this file refers to the kubeconfig.\n\
-         # config/hub.toml of the sources has every key there is; `informer-hub check -c FILE` tries it.\n",
+         # config/hub.toml in the source repository has every key; `informer-hub check -c FILE` checks this file.\n",
     );
     let mut taken = BTreeSet::new();
     for (file, found) in contexts {

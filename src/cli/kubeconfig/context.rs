@@ -7,7 +7,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, check_name};
 
 /// Name of the context of all clusters.
 pub(super) const FLEET: &str = "fleet";
-/// Name of the context of all clusters in which every object has a name of its own.
+/// Name of the context of all clusters in which every object has a unique name.
 const UNIQUE: &str = "fleet-unique";
 /// Beginning of the context of a cluster whose name is taken.
 const OTHERWISE: &str = "cluster-";

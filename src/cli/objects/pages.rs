@@ -140,8 +140,8 @@ fn explained(error: anyhow::Error, ended: &Ended) -> anyhow::Error {
         return error;
     }
     let text = format!(
-        "the hub has changed too much since the list began, so it ends after {} objects; repeat the command, read it \
-         faster, or select less",
+        "the hub no longer has the state at which the list began, so the list ends after {} objects; repeat the command, \
+         read its output faster, or select less",
         ended.count
     );
     anyhow::anyhow!(text)

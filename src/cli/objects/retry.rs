@@ -34,7 +34,7 @@ impl Retry {
             return Err(error);
         }
         if self.failures == 0 {
-            note!("informer-hub: the watch was interrupted and goes on: {}", printable(&format!("{error:#}")));
+            note!("informer-hub: the watch was interrupted; retrying: {}", printable(&format!("{error:#}")));
         }
         self.failures += 1;
         self.wait().await;

@@ -53,7 +53,8 @@ impl<'a> Cells<'a> {
         output: &Output,
     ) -> anyhow::Result<Self> {
         let printer = Printer::new(&resource.api, None);
-        let question: query::Question = text.parse().context("this program does not know all of the query's words")?;
+        let question: query::Question =
+            text.parse().context("cannot read a query that the hub accepted: use the version of the hub")?;
         let titles = match &question.output {
             query::Output::Objects => of_objects(&printer, resource.api.namespaced),
             query::Output::Columns(columns) => of_columns(&columns.iter().map(ToString::to_string).collect::<Vec<_>>()),

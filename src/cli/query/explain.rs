@@ -5,7 +5,7 @@ use std::fmt::Write;
 use informer_hub_apiclient::{QueryAnswer, Resource, plan_parts};
 use informer_hub_types::printable;
 
-/// Steps that are listed one by one.
+/// Maximum number of steps that are listed.
 const SHOWN: usize = 20;
 
 /// Returns the plan of an explained query.

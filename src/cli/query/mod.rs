@@ -164,8 +164,8 @@ fn notes(answer: &QueryAnswer<'_>, resource: &Resource, text: &str) {
         note!("informer-hub: no examined object has {paths}; check the spelling");
     }
     match &answer.continuation {
-        Some(token) => note!("informer-hub: there is more: repeat the query with --continue {}", printable(token)),
-        None if answer.more => note!("informer-hub: there is more than the limit allows"),
+        Some(token) => note!("informer-hub: there are more results: query again with --continue {}", printable(token)),
+        None if answer.more => note!("informer-hub: there are more results than the limit allows"),
         None => {}
     }
 }

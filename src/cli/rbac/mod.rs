@@ -191,8 +191,8 @@ impl Args {
         let file = self.config.display();
         let heading = format!("Cluster source {}: list and watch the resources that {file} configures.", source.name);
         let notes =
-            ["Apply it in the management cluster. RBAC has no label selectors: a source that reads Secrets can read \
-                      all Secrets of these namespaces."
+            ["Apply these objects in the management cluster. RBAC has no label selectors: a source that reads Secrets can \
+                      read all Secrets of these namespaces."
                 .to_owned()];
         self.text(&heading, &notes, &grants)
     }
@@ -200,8 +200,10 @@ impl Args {
     /// Renders the rights that a cluster of a source needs if every entry selects it.
     async fn rights_of_sourced(&self, config: &Config) -> anyhow::Result<String> {
         let mut grants = Grants::default();
-        let mut notes =
-            vec!["Apply it in each of them. An entry needs no rights in clusters that it does not select.".to_owned()];
+        let mut notes = vec![
+            "Apply these objects in each cluster. An entry needs no rights in clusters that it does not select."
+                .to_owned(),
+        ];
         for resource in &config.resources {
             match named_resources(resource, None).await {
                 Ok(found) => found.iter().for_each(|found| grants.add(found, &resource.namespaces)),
@@ -278,13 +280,15 @@ impl Args {
             let (Account { name, namespace }, secret) = (&account, account.token_secret());
             notes.extend(if self.token_secret {
                 vec![
-                    format!("Its token, which is valid until the Secret {secret} is deleted:"),
+                    format!("Token of service account {name}, valid until the Secret {secret} is deleted:"),
                     format!("{kubectl} -n {namespace} get secret {secret} -o jsonpath='{{.data.token}}' | base64 -d"),
                 ]
             } else {
                 vec![
-                    "A token for it, which expires after a day and is not renewed (--token-secret: one that does not):"
-                        .to_owned(),
+                    format!(
+                        "Token of service account {name}, valid for a day (--token-secret prints one that does not \
+                         expire):"
+                    ),
                     format!("{kubectl} -n {namespace} create token {name} --duration 24h"),
                 ]
             });
@@ -299,7 +303,7 @@ impl Args {
         }
         if !whole_groups.is_empty() {
             notes.push(format!(
-                "For a pattern, {} may be read, including resources added later, but no Secrets of Kubernetes itself",
+                "For patterns, these rights cover {} and resources added there later, but no Secrets of Kubernetes itself",
                 whole_groups.join(", ")
             ));
         }

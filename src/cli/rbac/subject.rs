@@ -141,8 +141,8 @@ impl Advice<'_> {
             Some(identity) => match self::subject(identity) {
                 Some(subject) => subject,
                 None => {
-                    return "grant its user the rights that informer-hub rbac prints; its name cannot be \
-                                        part of a command"
+                    return "grant the rights that informer-hub rbac prints to the user of the hub; its name \
+                                        cannot be part of a command"
                         .to_owned();
                 }
             },

@@ -15,11 +15,11 @@ pub(super) enum Form {
     Table,
     /// The table with all columns
     Wide,
-    /// One JSON document; with --watch one document a line
+    /// One JSON document; with --watch one document per line
     Json,
     /// One YAML document; with --watch a stream of documents
     Yaml,
-    /// Kind and name, one a line: cluster/prod-eu
+    /// Kind and name, one per line: cluster/prod-eu
     Name,
 }
 

@@ -35,7 +35,7 @@ pub(super) fn not_connected(status: &Value) -> Option<String> {
 /// Returns that the log stores changes too late; `None` if it does not.
 pub(super) fn behind(status: &Value) -> Option<String> {
     let is_behind = status["fleet"]["oldestAppendSeconds"].as_f64().is_some_and(|seconds| seconds >= BEHIND);
-    is_behind.then(|| format!("a change waits for the log for more than {BEHIND} s"))
+    is_behind.then(|| format!("a change has waited for more than {BEHIND} s to be stored in the fleet's log"))
 }
 
 #[cfg(test)]

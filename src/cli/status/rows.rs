@@ -90,7 +90,11 @@ fn fallbacks(cluster: &Value) -> BTreeMap<String, Vec<&str>> {
         let why = match text(encoding, "reason") {
             "refused" => "the server answers in JSON".to_owned(),
             "faulty" => {
-                format!("faulty answers, until {}: {}", text(encoding, "until"), line(text(encoding, "message")))
+                format!(
+                    "faulty protobuf, tried again at {}: {}",
+                    text(encoding, "until"),
+                    line(text(encoding, "message"))
+                )
             }
             "schema" => line(text(encoding, "message")),
             _ => continue,
@@ -178,7 +182,7 @@ fn own(status: &Value) -> Vec<Row> {
     let of_state_dir = state_dir["lastError"]
         .as_str()
         .map(line)
-        .map(|error| if error.is_empty() { "the caches cannot be written to its disk".to_owned() } else { error });
+        .map(|error| if error.is_empty() { "cannot write caches to its disk".to_owned() } else { error });
     let troubles = [
         ("fleet", "not connected", fleet::not_connected(status), Concern(1)),
         ("fleet", "log behind", fleet::behind(status), Concern(4)),
@@ -450,8 +454,9 @@ mod tests {
         cluster["informers"].as_array_mut().unwrap().push(twin);
         cluster["informers"][1]["encoding"] = serde_json::json!({ "used": "json", "reason": "configured" });
         status["clusters"][1]["informers"][0]["encoding"] = serde_json::json!({ "used": "protobuf" });
-        let expected =
-            ["a: read as JSON instead of protobuf: pods: faulty answers, until 2026-01-01T00:10:00Z: no object"];
+        let expected = [
+            "a: read as JSON instead of protobuf: pods: faulty protobuf, tried again at 2026-01-01T00:10:00Z: no object",
+        ];
         assert_eq!(notes(&status).iter().map(|note| note.trim_end()).collect::<Vec<_>>(), expected);
         let cells = |subject: Subject, header: &str| {
             let at = shape(subject).header.iter().position(|name| *name == header).unwrap();

@@ -60,7 +60,7 @@ pub(super) fn of_cluster(cluster: &Value) -> String {
             let cause = own.or_else(|| in_state("forbidden").map(of_informer)).unwrap_or_default();
             format!("{all} forbidden: {cause}")
         }
-        "degraded" => or(own, in_state("degraded").map_or_else(|| "an informer died too often".to_owned(), named)),
+        "degraded" => or(own, in_state("degraded").map_or_else(|| "an informer failed too often".to_owned(), named)),
         "unreachable" => or(own, "it does not answer"),
         "connecting" => or(own, "it has not answered yet"),
         "connected" => {
@@ -81,7 +81,7 @@ fn named(informer: &Value) -> String {
 pub(super) fn of_informer(informer: &Value) -> String {
     let explanation = match text(informer, "state") {
         "watching" => "",
-        "degraded" => "it died too often, see the log; it is retried at long intervals",
+        "degraded" => "it failed too often and is retried at long intervals; see the log",
         "forbidden" => "the cluster answered 401 or 403",
         "absent" => "the cluster does not have the resource",
         "stale" => "its watch is not open",

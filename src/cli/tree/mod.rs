@@ -21,15 +21,15 @@ use informer_hub_types::printable;
 
 /// Longest answer about an object.
 const LONGEST: usize = 256 << 20;
-/// Most objects of one name whose trees are printed.
+/// Maximum number of objects of one name whose trees are printed.
 const MOST: usize = 20;
 
 /// Arguments of `tree`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  informer-hub tree deployment web -n shop\n  \
     informer-hub tree pod web-0 --clusters prod-eu\n  informer-hub tree pod/web-0 -o json\n\n\
-    The first line is the last owner that the hub has. The object is marked with *. If several clusters or namespaces have \
-    an object of this name, each is printed.\n\n\
+    The first line is the topmost owner that the hub has. The object is marked with *. If several clusters or namespaces \
+    have an object of this name, each is printed.\n\n\
     Exit code 0: done. 1: there is no such object, or the hub refuses or does not answer. 2: wrong command line.")]
 pub(super) struct Args {
     /// RESOURCE NAME, or RESOURCE/NAME
@@ -172,7 +172,7 @@ fn notes(document: &Value, writer: &mut TableWriter) -> anyhow::Result<()> {
         note!("informer-hub: the tree may have more owners above its root: {}", printable(end));
     }
     if more {
-        note!("informer-hub: there are more children than these");
+        note!("informer-hub: the object has more children than these");
     }
     Ok(())
 }

@@ -7,14 +7,14 @@ use informer_hub_types::printable;
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// Widest column of clusters and of objects on a terminal.
+/// Maximum width of the columns of clusters and of objects on a terminal.
 const WIDEST: [usize; 2] = [20, 44];
 /// Minimum width for the description of a change; in less room it is omitted.
 const LEAST: usize = 12;
 /// Maximum number of differences in a line on a terminal.
 const MOST: usize = 4;
 
-/// Writer of lines. Columns grow with what they have had.
+/// Writer of lines. Each column is as wide as its longest value so far.
 #[derive(Debug)]
 pub(super) struct ChangeLines {
     /// Whether names are preceded by their kind.

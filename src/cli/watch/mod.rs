@@ -69,7 +69,7 @@ enum Form {
     #[default]
     #[value(aliases = ["table", "wide"])]
     Text,
-    /// A CloudEvent a line, as webhooks get it
+    /// One CloudEvent per line, as webhooks receive it
     Json,
 }
 

@@ -46,7 +46,8 @@ pub struct PartitionHeader {
     pub synced: bool,
     /// When the partition was last known to be up to date, in ms since the epoch.
     pub alive: i64,
-    /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some days from this time.
+    /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some
+    /// days from this time.
     pub written: i64,
     /// Readers that have acknowledged all of the partition.
     pub readers: BTreeSet<String>,

@@ -239,7 +239,10 @@ impl CacheFiles {
         let names = self.disk.list(&self.dir)?;
         let last = names.iter().filter_map(|name| FileName::parse(name)?.snapshot()).max();
         self.next_snapshot = self.next_snapshot.max(last.map_or(1, |last| last + 1));
-        tracing::error!(dir = %self.dir.display(), "the files of a cache were removed or replaced while the hub runs: rewriting them from memory");
+        tracing::error!(
+            dir = %self.dir.display(),
+            "the files of a cache were removed or replaced while the hub runs: rewriting them from memory"
+        );
         (self.snapshot, self.snapshot_file, self.deltas) = (None, None, None);
         self.sizes = FilesRead::default();
         self.unwanted.clear();
@@ -392,7 +395,10 @@ impl CacheFiles {
             }
             Ok(None) => BTreeMap::new(),
             Err(error) => {
-                tracing::warn!(dir = %self.dir.display(), %error, "dropping saved objects of clusters or resources that are no longer configured: cannot read them");
+                tracing::warn!(
+                    dir = %self.dir.display(), %error,
+                    "dropping saved objects of clusters or resources that are no longer configured: cannot read them"
+                );
                 BTreeMap::new()
             }
         }

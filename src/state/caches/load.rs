@@ -197,7 +197,7 @@ impl<'l> Loader<'l> {
                 Item::Frame { offset, payload } => {
                     let len = payload.len();
                     let Some(committed) = self.record(payload, &mut ops) else {
-                        self.damage.push(format!("{name}: cannot decode the record at {offset}"));
+                        self.damage.push(format!("{name}: cannot decode the record at byte {offset}"));
                         continue;
                     };
                     if committed {
@@ -253,7 +253,7 @@ impl<'l> Loader<'l> {
             Record::Follows(bytes) => {
                 if bytes != self.files.marked_bytes {
                     let there = self.files.marked_bytes;
-                    self.damage.push(format!("earlier files have {there} of {bytes} bytes"));
+                    self.damage.push(format!("earlier files of the cache have {there} instead of {bytes} bytes"));
                 }
             }
             Record::Fleet(fleet) => ops.push(Op::Fleet(fleet)),
@@ -293,7 +293,7 @@ impl<'l> Loader<'l> {
         let (resource, view) = self.kind?;
         let dictionaries = self.reader.finish();
         if self.reader.lost {
-            self.damage.push("a dictionary is lost, so bodies of objects are missing".to_owned());
+            self.damage.push("a compression dictionary is lost, so bodies of objects are missing".to_owned());
         }
         let of_key = |partition: ReadPartition| (partition.header.key(), partition);
         let partitions = self.partitions.into_values().map(of_key).collect();

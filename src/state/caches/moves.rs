@@ -29,7 +29,7 @@ impl Moves {
         }
         let partition = (from.cluster.clone(), from.scope.clone());
         let (from, to) = (&from.resource.gvr, &to.resource.gvr);
-        // Redirects earlier moves of it that are not on disk yet.
+        // Redirects earlier moves of this partition that are not on disk yet.
         for earlier in self.0.iter_mut().filter(|it| it.partition == partition && it.to == *from) {
             (earlier.to, earlier.is_done) = (to.clone(), false);
         }

@@ -89,7 +89,10 @@ fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, Partit
         };
         if let Some((_, at, id)) = loser {
             let gvr = &caches[at].resource.gvr;
-            tracing::warn!(resource = %gvr, cluster = %partition.origin().cluster, "dropping the older of two saved versions of a resource");
+            tracing::warn!(
+                resource = %gvr, cluster = %partition.origin().cluster,
+                "the state directory has a resource in two API versions; dropping the older copy"
+            );
             caches[at].store.close(id);
         }
     }

@@ -72,7 +72,8 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
     let config = match secret.text("config")? {
         None => Login::default(),
         Some(text) => serde_json::from_str(&text).map_err(|error| {
-            format!("data.config is not valid JSON of Argo CD: line {} column {}", error.line(), error.column())
+            let (line, column) = (error.line(), error.column());
+            format!("data.config is not the JSON of an Argo CD cluster: error at line {line}, column {column}")
         })?,
     };
     let credentials = credentials(server, config)?;

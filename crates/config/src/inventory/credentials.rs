@@ -51,7 +51,7 @@ pub(super) fn given(text: Option<&str>) -> Option<String> {
 }
 
 impl Credentials {
-    /// Whether there are no credentials of a user.
+    /// Returns whether there are no credentials of a user.
     pub(super) fn is_anonymous(&self) -> bool {
         self.token.is_none() && self.password.is_none() && self.certificate.is_none() && self.exec.is_none()
     }

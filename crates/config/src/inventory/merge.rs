@@ -89,7 +89,7 @@ pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef
 }
 
 impl Roster {
-    /// Number of clusters from a source.
+    /// Returns the number of clusters from a source.
     #[must_use]
     pub fn count(&self, source: &str) -> usize {
         self.sourced.values().filter(|holder| matches!(holder, Holder::Source { name, .. } if name == source)).count()

@@ -58,6 +58,6 @@ impl Secret {
 /// Parses an object's JSON. Errors do not quote it.
 pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     serde_json::from_slice(json).map_err(|error| {
-        format!("does not have the expected JSON form: line {} column {}", error.line(), error.column())
+        format!("does not have the expected JSON form: error at line {}, column {}", error.line(), error.column())
     })
 }

@@ -176,7 +176,7 @@ impl Profile {
                 offered[0]
             ),
             (false, false) => format!(
-                "status.accessProviders has {}, but configured are {}",
+                "status.accessProviders has {}, but the configured providers are {}",
                 offered.join(", "),
                 configured.join(", ")
             ),

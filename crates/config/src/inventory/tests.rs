@@ -131,12 +131,12 @@ fn argocd_problem_names_its_key_and_affects_no_other_secret() {
         &json!({ "tlsClientConfig": { "caData": b64(SECRET) } }),
         "tlsClientConfig.caData is not base64 of PEM",
     );
-    wrong_config(&json!({ "bearerToken": [SECRET] }), "is not valid JSON of Argo CD");
+    wrong_config(&json!({ "bearerToken": [SECRET] }), "is not the JSON of an Argo CD cluster");
     wrong_config(&json!({ "proxyUrl": format!("not {SECRET}") }), "proxyUrl is not an address");
     let of = |data: &[(&str, &str)]| problem(&argo(&argocd(""), &[secret("c", json!({}), data)]));
     assert!(of(&[("name", "x")]).contains("data.server is missing"));
     assert!(of(&[("server", "https://x"), ("config", "{\"bearerToken\": \"hunter2")]).contains("line 1 column"));
-    assert!(of(&[("server", "ftp://x")]).contains("data.server: not an address of http or https"));
+    assert!(of(&[("server", "ftp://x")]).contains("data.server: the address does not begin with http:// or https://"));
     assert!(of(&[("server", "https://u:hunter2@x")]).contains("data.server: a user or password does not belong"));
     let plain = [("server", "http://10.0.0.1"), ("config", "{\"bearerToken\":\"hunter2\"}")];
     assert!(of(&plain).contains("data.server would send credentials unencrypted"));
@@ -357,7 +357,9 @@ fn profile_reads_credentials_from_its_secret() {
 fn profile_problem_is_described() {
     let of = |status: Value| problem(&profiles(PROVIDERS, &profile(status), &[]));
     assert!(of(json!(null)).contains("status.accessProviders is empty"));
-    assert!(of(json!({ "accessProviders": [{ "name": "eks" }] })).contains("has eks, but configured are gke"));
+    assert!(
+        of(json!({ "accessProviders": [{ "name": "eks" }] })).contains("has eks, but the configured providers are gke")
+    );
     assert!(of(json!({ "accessProviders": [{ "name": "gke" }] })).contains("has no cluster"));
     let file = json!({ "server": "https://x", "certificate-authority": "/etc/x" });
     assert!(of(json!({ "accessProviders": [{ "name": "gke", "cluster": file }] })).contains("certificate-authority"));

@@ -11,7 +11,7 @@ use crate::listen::{REQUESTS, WATCHES};
 use crate::readers::{BYTES, IDENTITIES, SCANS};
 use crate::{AccessReviewConfig, OidcConfig, TokenReviewConfig};
 
-/// `[readers]`.
+/// Schema of `[readers]`.
 pub(super) fn readers() -> Value {
     let mut certificate = table(
         "Client certificate, by one of its names.",
@@ -86,7 +86,7 @@ fn limits() -> Value {
     )
 }
 
-/// `[oidc]`.
+/// Schema of `[oidc]`.
 pub(super) fn oidc() -> Value {
     let is = OidcConfig::new("", "");
     let claim = "Claim with the user's";
@@ -106,7 +106,7 @@ pub(super) fn oidc() -> Value {
     oidc
 }
 
-/// `[hub.authorization]`.
+/// Schema of `[hub.authorization]`.
 pub(super) fn authorization() -> Value {
     let (access, token) = (AccessReviewConfig::default(), TokenReviewConfig::new(Vec::new()));
     let modes = MODES.map(|(mode, ())| mode);

@@ -30,7 +30,7 @@ const BEYOND: &[&str] = &[
     "differs from",
     "; write different paths",
     "does not work with match.events",
-    "is a partition of sinks.",
+    "or one of its partitions",
     "has a name of more than 63 characters",
     "there is no such file",
     "is a directory",
@@ -50,7 +50,7 @@ const BEYOND: &[&str] = &[
     "an issuer has no query",
     "has no effect in a fleet",
     "has no effect without the role deliver",
-    "has collect beside another role",
+    "combines collect with another role",
     "no entry of [resources] watches",
 ];
 

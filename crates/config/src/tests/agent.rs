@@ -19,7 +19,7 @@ fn agent_needs_a_fleet_and_no_other_connection() {
     let text = format!("[resources.pods]\n{CLUSTERS}");
     only(&text, 3, "clusters.edge-1.agent: an agent needs a fleet; add [fleet], or connect with kubeconfig");
     let text = format!("{FLEET}[resources.pods]\n[clusters.a]\nagent = true\nserver = \"https://a\"\n");
-    only(&text, 8, "clusters.a.server: is for a hub that connects to the cluster itself; remove it, or agent");
+    only(&text, 8, "clusters.a.server: has no effect with agent = true; remove one of them");
     let text = format!("{FLEET}[resources.pods]\n[clusters.a]\nagent = false\n");
     only(&text, 6, "clusters.a: has no connection to the cluster");
     let text = format!("{FLEET}[resources.pods]\n[clusters.a]\nagent = \"yes\"\n");

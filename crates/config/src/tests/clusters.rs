@@ -21,7 +21,7 @@ fn cluster_has_exactly_one_connection() {
 
 #[test]
 fn cluster_values_are_checked() {
-    only_in_cluster("server = \"one\"\n", 1, "not an address of http or https");
+    only_in_cluster("server = \"one\"\n", 1, "the address does not begin with http:// or https://");
     only_in_cluster("server = \"http://x\"\ntoken = { env = \"A\" }\n", 1, "would send the token unencrypted");
     only_in_cluster("server = \"https://x\"\ncompression = \"no\"\n", 2, "expected true or false, found a text");
     only_in_cluster("server = \"https://x\"\nencoding = \"jsn\"\n", 2, "there is no encoding \"jsn\"");

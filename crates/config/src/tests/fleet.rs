@@ -72,7 +72,7 @@ fn shards_are_checked() {
             "no entry of [resources] watches pods in namespace \"x\" by itself",
         ),
         ("a = { resources = [\"pods\"], clusters = [] }", "fleet.shards.a.clusters: selects no cluster"),
-        ("a = { resources = [\"pods\"], clusters = [\"?\"] }", "\"?\" is not a name of clusters"),
+        ("a = { resources = [\"pods\"], clusters = [\"?\"] }", "\"?\" is not a cluster name or pattern"),
         ("A = { resources = [\"pods\"] }", "shard name \"A\" is not valid"),
         ("a = { resource = [\"pods\"], resources = [\"pods\"] }", "fleet.shards.a.resource: unknown key"),
     ] {
@@ -98,23 +98,19 @@ fn values_are_checked() {
         let lines = FLEET.lines().map(|old| if old.starts_with(key) { line } else { old });
         format!("{BASE}{}\n", lines.collect::<Vec<_>>().join("\n"))
     };
-    only(&with("nats", "nats = [\"http://a\"]"), 6, "fleet.nats[0]: not an address of nats or tls");
+    only(&with("nats", "nats = [\"http://a\"]"), 6, "fleet.nats[0]: the address does not begin with nats:// or tls://");
     only(&with("nats", "nats = [\"nats://a,nats://b\"]"), 6, "has several addresses");
     only(&with("nats", "nats = [\"nats://u:p@a\"]"), 6, "do not belong in the address; use fleet.credentials");
     only(&with("nats", "nats = []"), 6, "fleet.nats: is empty; write an address");
     only(&with("name", "name = \"a.b\""), 7, "\"a.b\" is not a valid fleet name");
     only(&with("roles", "roles = [\"colect\"]"), 8, "there is no role \"colect\"; did you mean \"collect\"?");
     only(&with("roles", "roles = []"), 8, "fleet.roles: is empty");
-    only(
-        &with("roles", "roles = [\"collect\", \"serve\"]"),
-        8,
-        "fleet.roles: has collect beside another role; give it a",
-    );
+    only(&with("roles", "roles = [\"collect\", \"serve\"]"), 8, "fleet.roles: combines collect with another role; run");
     let both = Config::from_toml(&with("roles", "roles = [\"serve\", \"deliver\"]")).unwrap().fleet.unwrap();
     assert_eq!(both.roles, [FleetRole::Serve, FleetRole::Deliver]);
     let serving = Config::from_toml(&with("roles", "roles = [\"serve\"]")).unwrap().fleet.unwrap();
     assert_eq!(serving.roles, [FleetRole::Serve]);
-    only_in_fleet("replicas = 2", 1, "fleet.replicas: 2 copies survive no more than 1: write an odd number");
+    only_in_fleet("replicas = 2", 1, "fleet.replicas: 2 copies are no safer than 1; write an odd number");
     only_in_fleet("replicas = 7", 1, "expected a whole number from 1 to 5, found 7");
     only_in_fleet("window = { age = \"1s\" }", 1, "1s is out of range: from 1m to 7d");
     only_in_fleet("window = { bytes = 1 }", 1, "is out of range: from 64MiB to 64TiB");

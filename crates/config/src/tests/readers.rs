@@ -104,12 +104,12 @@ fn rules_are_checked() {
     rule("cluster = [\"one\"]", "readers.sre.allow[0].cluster: unknown key; did you mean \"clusters\"?");
     rule("clusters = [\"two\"]", "readers.sre.allow[0].clusters[0]: there is no cluster \"two\"; there is one");
     rule("clusters = { tier = \"dev\" }", "matches no cluster; the label \"tier\" is prod");
-    rule("namespaces = []", "is empty; remove the key for all namespaces");
+    rule("namespaces = []", "is empty; remove the key to select all namespaces");
     rule(
         "namespaces = [\"Shop\"]",
         "\"Shop\" is not a namespace or a pattern; write one such as \"shop\" or \"team-*\"",
     );
-    rule("resources = []", "is empty; remove the key for all resources");
+    rule("resources = []", "is empty; remove the key to select all resources");
     rule("resources = [\"Pods\"]", "is not a resource");
     rule("resources = [\"deployments.v1.apps\"]", "has a version, but a right applies to all versions");
     rule("except = [\"*\"]", "excludes everything; remove the rule instead");
@@ -134,11 +134,15 @@ fn oidc_keys_are_checked() {
     let wrong = |lines: &str, line: usize, words: &str| only_after(&format!("[oidc]\n{lines}\n"), line + 1, words);
     wrong("audience = \"b\"", 0, "oidc: has no issuer; write issuer = \"https://login.example.com\"");
     wrong("issuer = \"https://a\"", 0, "oidc: has no audience; write audience = \"informer-hub\"");
-    wrong("issuer = \"login.example.com\"\naudience = \"b\"", 1, "oidc.issuer: not an address of http or https");
+    wrong(
+        "issuer = \"login.example.com\"\naudience = \"b\"",
+        1,
+        "oidc.issuer: the address does not begin with http:// or https://",
+    );
     wrong(
         "issuer = \"http://login.example.com\"\naudience = \"b\"",
         1,
-        "would send the keys unprotected; write https://",
+        "with http, an attacker can replace the issuer's keys; write https://",
     );
     wrong("issuer = \"https://a/?b\"\naudience = \"b\"", 1, "an issuer has no query and no fragment");
     wrong("issuer = \"https://a\"\naudience = \"b\"\ngroup_claim = \"c\"", 3, "did you mean \"groups_claim\"?");

@@ -39,7 +39,7 @@ fn short_name_is_the_same_resource() {
 
 #[test]
 fn resource_scopes_are_checked() {
-    only_in_resource("namespaces = []\n", 1, "is empty; remove the key for all namespaces");
+    only_in_resource("namespaces = []\n", 1, "is empty; remove the key to select all namespaces");
     only_in_resource("namespaces = [\"a\", \"b\", \"a\"]\n", 1, "namespaces[2]: \"a\" is in the list twice");
     only_in_resource("namespaces = [\n\"a\",\n\"B\"]\n", 3, "namespaces[1]: \"B\" is not a namespace");
     only_in_resource("namespaces = \"a\"\n", 1, "expected a list such as [\"a\", \"b\"], found a text");

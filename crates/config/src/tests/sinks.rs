@@ -93,7 +93,7 @@ fn nats_keys_are_checked() {
     let only =
         |lines: &str, line: usize, words: &str| only_in(&nats(lines), if line == 0 { 0 } else { line + 2 }, words);
     only_in("type = \"nats\"\n", 0, "has no url; write url = \"nats://");
-    only_in("type = \"nats\"\nurl = \"https://a\"\n", 2, "not an address of nats or tls");
+    only_in("type = \"nats\"\nurl = \"https://a\"\n", 2, "the address does not begin with nats:// or tls://");
     only_in("type = \"nats\"\nurl = \"nats://u:hunter2@a\"\n", 2, "use creds_file, token, user or nkey");
     only_in("type = \"natss\"\nurl = \"nats://a\"\n", 1, "did you mean \"nats\"?");
     only("user = \"u\"\n", 1, "needs a password");
@@ -184,7 +184,7 @@ fn partitions_are_sinks_of_their_own() {
     let synced = "partitions = 2\nmatch = { events = [\"added\", \"synced\"] }\n";
     only_in_sink(synced, 1, "does not work with match.events = [\"synced\"]");
     let other = format!("partitions = 2\n{}", SINK.replace("audit]", "audit-2-of-2]"));
-    only_in_sink(&other, 2, "has the name audit-2-of-2, which is a partition of sinks.audit; rename one");
+    only_in_sink(&other, 2, "has the name audit-2-of-2, as sinks.audit or one of its partitions");
     let long = SINK.replace("[sinks.audit]", &format!("[sinks.{}]", "a".repeat(60)));
     only(&format!("{BASE}{long}partitions = 2\n"), 5, "has a name of more than 63 characters");
 }
@@ -232,7 +232,7 @@ fn retry_defaults_adapt_to_written_values() {
 fn sink_match_must_refer_to_existing_entries() {
     only_in_sink("match = { resources = [\"pod\"] }\n", 1, "there is no [resources.pod]; did you mean \"pods\"?");
     only_in_sink("match = { resources = [\"pods\", \"pods\"] }\n", 1, "\"pods\" is in the list twice");
-    only_in_sink("match = { resources = [] }\n", 1, "is empty; remove the key for all resources");
+    only_in_sink("match = { resources = [] }\n", 1, "is empty; remove the key to select all resources");
     only_in_sink(
         "match = { events = [\"adedd\"] }\n",
         1,

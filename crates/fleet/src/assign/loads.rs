@@ -21,7 +21,8 @@ pub(super) struct Loads<'a> {
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
-    /// Relative loads: corrected beyond `low` and `high`; aimed at between `target_low` and `target_high`.
+    /// Bounds of relative loads. A load below `low` or above `high` is corrected, to between `target_low` and
+    /// `target_high`.
     low: u64,
     high: u64,
     target_low: u64,
@@ -155,7 +156,7 @@ impl<'a> Loads<'a> {
                 continue;
             }
             let fits = left >= self.target_low && grown <= self.target_high;
-            // One that fits badly is better the lighter it is.
+            // Of shards that do not fit, the lightest is the best.
             let rank = (there && !here, fits, if fits { *weight } else { u64::MAX - *weight });
             if best.is_none_or(|(other, _)| rank > other) {
                 best = Some((rank, *shard));

@@ -1,5 +1,5 @@
-//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves. It is a
-//! wish: the collectors claim and release shards (`roles/collect/contender`).
+//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves. The
+//! plan moves nothing itself: the collectors claim and release shards (`roles/collect/contender`).
 //!
 //! # Contract
 //! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of balance.
@@ -56,10 +56,11 @@ pub struct Collector {
 /// Permitted imbalance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
-    /// A load beyond this part of a collector's share, above or below, is corrected. Default: 0.15.
+    /// Permitted deviation of a load from its collector's share, as a part of the share. A larger deviation, above or
+    /// below, is corrected. Default: 0.15.
     pub tolerance: f64,
-    /// A move for balance is made only if it leaves the receiver this percentage below the present load of the giver, so that
-    /// small changes of weights move nothing. Default: 10.
+    /// Minimum gain of a move for balance, in percent: the receiver's load after the move must be this much below the
+    /// giver's present load. So small changes of weights move nothing. Default: 10.
     pub gain: u8,
 }
 
@@ -106,10 +107,11 @@ pub struct Move {
     pub reason: MoveReason,
 }
 
-/// Returns the moves to a balanced assignment, by urgency. Make the orphans' moves together, of the others one at a time.
+/// Returns the moves to a balanced assignment, by urgency. Make the moves of orphans together, and the other moves one
+/// at a time.
 ///
-/// `current` names the collector of each shard; one that is not among `collectors` is gone. If all collectors drain,
-/// shards stay.
+/// `current` names the collector of each shard. A collector that is not among `collectors` is gone. If all collectors
+/// drain, shards stay.
 #[must_use]
 pub fn plan<S: BuildHasher>(
     shards: &[ShardLoad],

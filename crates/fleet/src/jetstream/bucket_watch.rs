@@ -15,7 +15,8 @@ pub(super) struct BucketWatch {
     contents: &'static str,
     /// Last revision when the watch began.
     begin: u64,
-    /// Whether all entries of that time have been delivered, and whether the caller knows.
+    /// Whether all entries that existed when the watch began were delivered, and whether the caller was notified of
+    /// that.
     complete: (bool, bool),
 }
 
@@ -54,7 +55,7 @@ impl BucketWatch {
 /// Changes of a bucket whose entries concern clusters.
 pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
-/// Follows the entries of all clusters. One with a foreign key only advances the revision.
+/// Follows the entries of all clusters. An entry with a foreign key only advances the revision.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,

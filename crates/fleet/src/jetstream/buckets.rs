@@ -13,19 +13,19 @@ use crate::partition::Subjects;
 const IN_FLIGHT: usize = 1;
 
 /// Buckets and object store that all processes of a fleet need. [`RosterBucket`](super::RosterBucket) and
-/// [`Leases`](super::Leases) create theirs.
+/// [`Leases`](super::Leases) create their own buckets.
 #[derive(Debug)]
 pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
-    /// Buckets that others create.
+    /// Buckets of the roster and the leases, which their own types create.
     others: [String; 2],
     replicas: usize,
 }
 
 impl Buckets {
-    /// Sends no request.
+    /// Creates a handle to the buckets. Sends no request.
     #[must_use]
     pub fn new(client: async_nats::Client, subjects: &Subjects, replicas: usize, timeout: Duration) -> Self {
         let objects = checkpoints::bucket(subjects);
@@ -34,11 +34,11 @@ impl Buckets {
         Self { context: context(client, timeout, IN_FLIGHT), names, objects, others, replicas }
     }
 
-    /// Changes the number of copies of those that exist and have another one.
+    /// Sets the number of copies of the existing buckets and of the object store.
     pub async fn fix_replicas(&self) -> Result<(), NatsError> {
         let buckets = self.names.iter().chain(&self.others).map(|name| bucket_stream(name));
         for name in buckets.chain([object_stream(&self.objects)]) {
-            let action = || format!("change the copies of stream {name}");
+            let action = || format!("change the number of copies of stream {name}");
             let found = match self.context.get_stream(&name).await {
                 Ok(found) => found.cached_info().config.clone(),
                 Err(error) if is_missing(&error) => continue,
@@ -52,7 +52,7 @@ impl Buckets {
         Ok(())
     }
 
-    /// Creates those that do not exist. Returns their names.
+    /// Creates the buckets and the object store that do not exist. Returns the names of the created ones.
     pub async fn restore(&self) -> Result<Vec<String>, NatsError> {
         let mut created = Vec::new();
         for name in &self.names {

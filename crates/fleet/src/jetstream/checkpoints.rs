@@ -22,7 +22,7 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Initial allocation at most, however large an object claims to be.
+/// Maximum initial allocation in bytes, however large an object claims to be.
 const FIRST_ALLOCATION: usize = 1 << 20;
 
 /// Saves and loads checkpoints in an object store of JetStream.
@@ -95,15 +95,15 @@ impl Checkpoints {
             self.delete(object).await;
             return Ok(None);
         }
-        // A lost one that is stored again has the same name.
+        // A lost checkpoint that is stored again has the same name, so it is not an older one.
         if let Some(before) = before.filter(|before| before.at != object) {
             self.retire(partition, before, log).await?;
         }
         Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes. One that
-    /// the object store has lost is passed over.
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes. A
+    /// checkpoint that the object store has lost is skipped.
     pub async fn load(
         &self,
         partition: &Partition,
@@ -115,7 +115,7 @@ impl Checkpoints {
             if let Some(bytes) = self.read_object(&found.at, limit).await? {
                 return Ok(Some(bytes));
             }
-            // Unless it was replaced meanwhile.
+            // Continue before this checkpoint, unless it was replaced meanwhile.
             if self.find(partition, before).await?.is_some_and(|again| again.at == found.at) {
                 before = Some(found.sequence);
             }
@@ -180,7 +180,7 @@ impl Checkpoints {
         }
         let (key, action) = (self.key_of_older(partition), format!("keep an older checkpoint of {partition}"));
         if write_entry(&self.bucket, key, value.into(), revision, action).await?.is_none() {
-            // Another writer has kept others.
+            // Another writer has changed the list of older checkpoints.
             self.delete(object).await;
             return Ok(());
         }

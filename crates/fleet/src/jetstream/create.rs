@@ -9,8 +9,8 @@ use super::log::find_or_create;
 
 /// Opens a key-value bucket that keeps one revision of each entry, or creates it.
 ///
-/// A new bucket begins at the current time in microseconds. Its revisions exceed those of a deleted bucket with the same
-/// name, so no request with a revision of that one succeeds, and a watch of it can continue.
+/// A new bucket begins at the current time in microseconds. Its revisions exceed those of a deleted bucket with the
+/// same name. So no request with a revision of the deleted bucket succeeds, and a watch of it can continue.
 pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
     if let Ok(store) = context.get_key_value(bucket).await {
         return Ok(store);

@@ -1,8 +1,8 @@
 //! Log on a JetStream stream.
 //!
-//! An append carries the expected last sequence of its subject, which the server compares when it stores the message. Message
-//! ids are not used: a repeated append is refused by the comparison, for as long as the stream exists, while the server
-//! forgets ids after the duplicate window and keeps memory for each.
+//! An append carries the expected last sequence of its subject, which the server compares when it stores the message.
+//! Message ids are not used: the comparison refuses a repeated append for as long as the stream exists. The server
+//! forgets ids after the duplicate window, and each takes memory until then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,29 +25,29 @@ use crate::partition::{Partition, Subjects};
 
 /// Lowest first sequence of a stream of this program: microseconds of the year 2001.
 ///
-/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
-/// name, unless that stored more than a million messages a second for its whole life.
+/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the
+/// same name, if that stored at most a million messages a second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Window in which the server looks for repeated ids. They are not used, so it is the shortest that servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Appends that may wait for the server at once. A writer's window is smaller.
 const IN_FLIGHT: usize = 4096;
 
-/// Limits of a log that an existing stream is changed to. A new stream has all of them.
+/// Limits of [`LogParams`] that are applied to an existing stream. A new stream gets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedLimits {
-    /// [`LogParams::replicas`].
+    /// Whether [`LogParams::replicas`] is applied.
     pub replicas: bool,
-    /// [`LogParams::max_age`].
+    /// Whether [`LogParams::max_age`] is applied.
     pub max_age: bool,
-    /// [`LogParams::max_bytes`].
+    /// Whether [`LogParams::max_bytes`] is applied.
     pub max_bytes: bool,
 }
 
 /// Parameters of a [`JetStreamLog`].
 #[derive(Clone, Debug)]
 pub struct LogParams {
-    /// Name of the fleet.
+    /// NATS subjects of the fleet.
     pub subjects: Subjects,
     /// Copies of each message, 1, 3 or 5.
     pub replicas: usize,
@@ -55,7 +55,7 @@ pub struct LogParams {
     pub max_age: Duration,
     /// Size of the stream at which the oldest entries are removed.
     pub max_bytes: u64,
-    /// Limits that an existing stream is changed to.
+    /// Limits that are applied to an existing stream.
     pub fixed: FixedLimits,
     /// Time after which a request fails.
     pub timeout: Duration,
@@ -91,10 +91,15 @@ impl JetStreamLog {
             context.update_stream(changed.clone()).await.map_err(NatsError::request(action()))?;
             let text = |(copies, age, bytes)| format!("{copies} copies, {age:?}, {bytes} bytes");
             let (before, after) = (text(limits(&found)), text(limits(&changed)));
-            tracing::warn!(stream = name, before, after, "changed copies, age or bytes of the log, as configured");
+            tracing::warn!(
+                stream = name,
+                before,
+                after,
+                "changed the copies, age or bytes of the fleet's log to the configured values"
+            );
         }
         (params.replicas, params.max_age) = (changed.num_replicas, changed.max_age);
-        // Negative without a limit.
+        // The server reports a negative number if there is no limit.
         params.max_bytes = u64::try_from(changed.max_bytes).unwrap_or(u64::MAX);
         let stream = context.get_stream_no_info(&name).await.map_err(NatsError::request(action()))?;
         let (sender, receiver) = mpsc::channel(IN_FLIGHT);
@@ -108,7 +113,7 @@ impl JetStreamLog {
         self.params.replicas
     }
 
-    /// Creates the stream again if an operator has deleted it. Returns whether this process has.
+    /// Creates the stream again if an operator has deleted it. Returns whether this process created it.
     pub async fn restore(&self) -> Result<bool, NatsError> {
         let wanted = config(&self.params, &stream_name(&self.params.subjects));
         find_or_create(&self.context, &wanted).await.map(|(is_new, _)| is_new)
@@ -126,7 +131,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Reads all partitions after a sequence, or after the last entry of the log. Returns where it begins too.
+    /// Reads all partitions after a sequence, or after the last entry of the log. Also returns the sequence after which
+    /// the tail begins.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
@@ -141,7 +147,7 @@ impl JetStreamLog {
             self.stream.get_info().await.map_err(NatsError::request("read the state of the log"))?;
         let first = (state.first_sequence, state.first_timestamp.unix_timestamp());
         let last = (state.last_sequence, state.last_timestamp.unix_timestamp());
-        // Negative without a limit.
+        // The server reports a negative number if there is no limit.
         let max_bytes = u64::try_from(config.max_bytes).unwrap_or(u64::MAX);
         Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
@@ -151,8 +157,8 @@ impl JetStreamLog {
         Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
     }
 
-    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call. `None` if none
-    /// of the partition is retained.
+    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call. `None`
+    /// if the log retains no entry of the partition.
     pub async fn entries(&self, partition: &Partition, after: Sequence) -> Result<Option<Vec<Entry>>, NatsError> {
         let mut entries = Vec::new();
         let Some(last) = self.last(partition).await? else { return Ok(None) };

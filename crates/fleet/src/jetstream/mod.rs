@@ -45,7 +45,8 @@ pub use tail::Tail;
 use self::create::open_bucket;
 use crate::partition::Subjects;
 
-/// Error of a request to NATS. Every one may be repeated; those about configuration repeat until the operator acts.
+/// Error of a request to NATS. Every request may be repeated. An error of the configuration stays until the operator
+/// acts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
@@ -65,7 +66,7 @@ pub enum NatsError {
         #[source]
         source: async_nats::Error,
     },
-    /// The stream was not created by this program: its sequences may repeat, which fencing does not survive.
+    /// The stream was not created by this program: its sequences may repeat, so fencing would not be safe.
     #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
     ForeignStream(String),
     /// A stored value is not of this program, or of a newer version.
@@ -82,9 +83,9 @@ pub enum NatsError {
     TooLarge {
         /// Name of the object.
         object: String,
-        /// Its size.
+        /// Size of the object in bytes.
         size: usize,
-        /// The limit.
+        /// Limit of the caller in bytes.
         limit: usize,
     },
 }
@@ -111,8 +112,8 @@ fn shard_key(subjects: &Subjects, shard: &Shard) -> String {
     key_of(&subjects.of_shard(shard))
 }
 
-/// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry. Returns
-/// the new revision, or `None` if the entry has changed.
+/// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry.
+/// Returns the new revision, or `None` if the entry has changed.
 async fn write_entry(
     store: &kv::Store,
     key: String,

@@ -21,7 +21,7 @@ const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
 /// Noun for the entries, for errors.
 const CONTENTS: &str = "owners";
-/// Entries that are read at once.
+/// Maximum number of entries that are read at the same time.
 const READS: usize = 32;
 
 /// Claims shards of clusters for collectors in a key-value bucket of JetStream.

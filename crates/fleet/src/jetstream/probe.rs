@@ -1,4 +1,4 @@
-//! Look at JetStream before a process joins a fleet. It changes nothing.
+//! Read-only check of JetStream before a process joins a fleet.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::log::{check_origin, is_missing, stream_name};
 use super::{NatsError, context};
 use crate::partition::Subjects;
 
-/// Requests of a probe that wait for the server at once.
+/// Maximum number of requests of a probe that wait for the server.
 const IN_FLIGHT: usize = 1;
 
-/// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists. Returns whether
-/// it exists.
+/// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists.
+/// Returns whether it exists.
 ///
 /// # Errors
 /// [`NatsError::NoJetStream`], [`NatsError::ForeignStream`], or a failed request.

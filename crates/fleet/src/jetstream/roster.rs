@@ -1,7 +1,7 @@
 //! Bucket of the roster. One consumer follows it, so that reading it costs no request.
 //!
-//! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item notices that
-//! by the revision, and follows the new bucket.
+//! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item
+//! notices that by the revision, and follows the new bucket.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -22,8 +22,9 @@ use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
-/// Revisions between two puts of a process. A bucket that is created again begins further away: at the current time in
-/// microseconds, or at 1 if an earlier version creates it.
+/// Largest difference of revisions between two puts of a process in one bucket. A larger difference means that the
+/// bucket was created again. It then begins at the current time in microseconds, or at 1 if an earlier version creates
+/// it.
 const LARGEST_STEP: u64 = 10_000;
 /// Pause before the bucket is followed again after an error.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -93,7 +94,8 @@ impl RosterBucket {
         Ok(known.iter().flat_map(|known| known.values()).cloned().collect())
     }
 
-    /// Writes an item, whatever its entry is. Creates a bucket again that was deleted. Returns the revision of the item.
+    /// Writes an item, whatever its entry is. If the bucket was deleted, creates it again. Returns the revision of the
+    /// item.
     pub async fn put(&self, item: &RosterItem) -> Result<u64, NatsError> {
         let put = async || self.store.put(item.key(), item.encode().into()).await;
         let written = match (put().await, self.replicas) {
@@ -108,14 +110,14 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again. Returns `false` if it exists: its servers elect a leader.
+    /// Creates the bucket again. Returns `false` if the bucket exists: its servers are electing a leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
             return Ok(false);
         }
         open_bucket(&self.context, bucket, replicas).await?;
-        tracing::warn!(bucket, "created the bucket again, it was deleted; its drains and pins are lost");
+        tracing::warn!(bucket, "the roster bucket in NATS was deleted; created it again without its drains and pins");
         Ok(true)
     }
 
@@ -172,7 +174,7 @@ async fn follow_once(store: &Store, sender: &watch::Sender<Known>) -> Result<(),
     Ok(())
 }
 
-/// Returns whether a bucket does not answer because it has no stream, or no leader of it.
+/// Returns whether a bucket does not answer because its stream is missing or has no leader.
 fn has_no_stream(error: &PutError) -> bool {
     let publish = error.source().and_then(|source| source.downcast_ref::<PublishError>());
     publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)

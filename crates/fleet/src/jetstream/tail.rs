@@ -8,8 +8,8 @@ use super::NatsError;
 use crate::entry::{Entry, Sequence};
 use crate::partition::Subjects;
 
-/// Reads entries in order, and waits for new ones. After a lost connection it goes on where it was; entries may repeat then,
-/// and entries that retention has removed are missing: the [`Reader`](crate::Reader) finds both.
+/// Reads entries in order, and waits for new ones. After a lost connection it continues at the last entry. Then entries
+/// may repeat, and entries that retention has removed are missing. The [`Reader`](crate::Reader) finds both.
 pub struct Tail {
     messages: pull::Ordered,
     subjects: Subjects,

@@ -4,9 +4,9 @@
 //!
 //! # Contract
 //! - Records of a partition are stored in the order of [`Writer::offer`], each once.
-//! - [`Writer::open`] claims a partition: the first entry of an epoch is [`Record::Owner`]. From then on, no entry of an
-//!   earlier epoch can be stored, because every append expects the last entry that its own writer knows, and the log
-//!   compares. No clock takes part in this.
+//! - [`Writer::open`] claims a partition: the first entry of an epoch is [`Record::Owner`]. From then on, no entry of
+//!   an earlier epoch can be stored: every append names the last entry that its writer knows, and the log compares it.
+//!   No clock takes part in this.
 //! - A writer that is no longer the owner stores nothing, drops its queue and reports [`WriterEvent::Fenced`]. The new
 //!   owner resumes from the last [`Record::Progress`], so the dropped records come again from the cluster.
 //! - An append whose answer was lost is repeated. If the first attempt was stored, the log refuses the second one, since
@@ -122,17 +122,17 @@ pub enum WriterEvent {
 #[non_exhaustive]
 pub enum OfferError {
     /// The queue is full: offer the record again after [`WriterEvent::Stored`].
-    #[error("the queue of the log is full")]
+    #[error("the writer's queue is full: offer the record again after others are stored")]
     Full,
     /// The partition is not open, or is closing.
     #[error("the partition is not open")]
     NotOpen,
     /// The record exceeds [`MAX_BODY`].
-    #[error("a record of {0} bytes exceeds the limit of {MAX_BODY}")]
+    #[error("a record of {0} bytes exceeds the limit of {MAX_BODY} bytes")]
     TooLarge(usize),
 }
 
-/// See the [module documentation](self).
+/// Writer of a collector; see the [module documentation](self).
 ///
 /// Times are durations since any fixed moment.
 #[derive(Debug)]

@@ -22,10 +22,10 @@ pub enum FenceReason {
     Epoch(u64),
     /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream was
     /// deleted or restored, or its retention removed the entry. Claim the partition again.
-    #[error("the log was deleted or restored, or has removed the last entry")]
+    #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
-    #[error("its last entry cannot be read: {0}")]
+    #[error("cannot read the resource's last entry in the log: {0}")]
     Unreadable(DecodeError),
 }
 
@@ -237,7 +237,9 @@ impl PartitionWriter {
         if header.epoch == self.epoch && last.sequence == self.position {
             // The log is busy with an earlier attempt, or an outdated replica answered.
             self.step = Step::Append;
-            return Outcome::Failed("refused, though the last entry is the expected one".to_owned());
+            return Outcome::Failed(
+                "the log refused the entry, though the one before it is the expected one".to_owned(),
+            );
         }
         Outcome::Fenced(FenceReason::LogChanged)
     }
@@ -246,7 +248,7 @@ impl PartitionWriter {
         let before = self.position;
         match self.claim(last, params) {
             Outcome::Continue if self.position == before => {
-                Outcome::Failed("refused, though the last entry is the expected one".to_owned())
+                Outcome::Failed("the log refused the entry, though the one before it is the expected one".to_owned())
             }
             outcome => outcome,
         }

@@ -85,7 +85,7 @@ fn full_journal_removes_acknowledged_segments_then_rejects_until_merged() {
     assert!(matches!(refused, AppendError::Full { pending, .. } if pending == u64::from(appended)), "{refused}");
     assert_eq!(
         refused.to_string(),
-        format!("the journal is full: {} bytes of 16384, {appended} records pending", journal.bytes())
+        format!("the journal is full: {} of 16384 bytes, {appended} records pending", journal.bytes())
     );
     journal.ack(0..40);
     for i in 0..5 {
@@ -219,7 +219,7 @@ fn journal_of_a_newer_version_is_not_modified() {
     assert!(matches!(error, JournalError::Newer { version: 2, .. }));
     assert_eq!(
         error.to_string(),
-        format!("{} has format 2, this version knows up to 1: run the version that wrote it", file.display())
+        format!("{} has format 2, this program reads formats up to 1: run the version that wrote it", file.display())
     );
 }
 

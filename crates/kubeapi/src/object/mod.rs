@@ -50,7 +50,8 @@ pub fn set_version(json: &[u8], version: u64) -> Vec<u8> {
     Edit { version: Some(version), ..Edit::default() }.object(json)
 }
 
-/// Appends the object without `kind` and `apiVersion` to `out`. kube-apiserver lists objects of built-in kinds so.
+/// Appends the object without `kind` and `apiVersion` to `out`. kube-apiserver lists objects of built-in kinds in this
+/// form.
 pub fn without_type(json: &[u8], out: &mut Vec<u8>) {
     Edit { without_type: true, ..Edit::default() }.write_object(json, out);
 }

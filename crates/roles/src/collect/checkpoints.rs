@@ -1,8 +1,9 @@
 //! Checkpoints of the owned partitions, one at a time.
 //!
-//! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It is due at
-//! an interval, and as soon as the log, by its size, may remove what follows the previous one. If an operator has deleted the
-//! checkpoints, they are written again. A partition that the log does not have whole is listed.
+//! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It
+//! is due at an interval, and as soon as the log, by its size, may remove what follows the previous one. If an operator
+//! has deleted the checkpoints, they are written again. A partition that the log does not hold completely is listed
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Store {
         match shared.backend.checkpoints_created().await {
             Ok(created) => self.created.replace(created).is_some_and(|before| before != created),
             Err(error) => {
-                tracing::debug!(%error, "cannot read the age of the checkpoints, trying again");
+                tracing::debug!(%error, "cannot read the age of the checkpoints in NATS; retrying");
                 false
             }
         }
@@ -88,7 +89,7 @@ async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, o
             } else {
                 "the log has removed changes before a checkpoint had them; raise fleet.window.bytes"
             };
-            tracing::warn!(%partition, reason, "cannot write a checkpoint, listing the objects");
+            tracing::warn!(%partition, reason, "cannot write a checkpoint; listing the objects again");
             session.note_checkpoint(partition, None);
             // The next record is refused, and the informer begins with a list.
             shared.appender.abandon(partition.clone(), open.epoch).await;
@@ -98,7 +99,7 @@ async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, o
                 session.note_checkpoint(partition, None);
             }
             let error = with_causes(&error);
-            tracing::warn!(%partition, error, "cannot write a checkpoint, trying again at the next interval");
+            tracing::warn!(%partition, error, "cannot write a checkpoint; retrying at the next interval");
         }
     }
 }

@@ -22,7 +22,7 @@ const DELAY_PER_SHARD: Duration = Duration::from_millis(50);
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
-/// Attempts to release a shard.
+/// Maximum number of attempts to release a shard.
 const RELEASES: usize = 3;
 
 /// Contends for one shard, in a task of its own.
@@ -42,13 +42,13 @@ pub(super) struct Contender {
 /// End of a session.
 #[derive(PartialEq, Eq)]
 enum Held {
-    /// The shard is no longer this collector's.
+    /// The collector no longer owns the shard.
     Lost,
-    /// The collector gives it up.
+    /// The collector gives the shard up.
     Ended,
-    /// It is handed over to another collector.
+    /// The shard is handed over to another collector.
     Moved(String),
-    /// A later version of the program has written its log.
+    /// A later version of the program has written the shard's log.
     Unreadable,
 }
 
@@ -62,7 +62,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns the time for which the entry has not changed, at least.
+    /// Returns the least time for which the entry has not changed.
     fn age(&mut self, current: Instant, now: Instant) -> Duration {
         if current <= self.before {
             return Duration::ZERO;
@@ -124,16 +124,18 @@ impl Contender {
         if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;
         }
-        tracing::info!(cluster = %self.shard, to = next, "handing the cluster over");
+        tracing::info!(cluster = %self.shard, to = next, "handing the cluster over to another collector");
         self.release(&Ownership { next, ..own }).await;
         self.shared.ownerships.note_moved(&self.shard);
     }
 
-    /// Releases the shard for collectors of the version that has written its log. This one gives its other shards away too.
+    /// Releases the shard for collectors of the version that has written its log. This collector gives its other shards
+    /// away too.
     async fn leave_to_later(&mut self, own: &Ownership, session: &Session) {
         tracing::error!(
             cluster = %self.shard,
-            "a later version of the program has written the log of the cluster, leaving it to others: upgrade this process"
+            "a newer version of informer-hub wrote the log of the cluster; leaving all clusters to other collectors: \
+             upgrade this process"
         );
         self.unreadable = Some(clock::now());
         self.shared.ownerships.note_lost(&self.shard);
@@ -141,7 +143,7 @@ impl Contender {
         self.release(own).await;
         let drain = RosterItem::Drain(self.shared.params.name.clone());
         if let Err(error) = self.shared.backend.put_roster(&drain).await {
-            tracing::debug!(%error, "cannot drain the collector, trying again with the next cluster");
+            tracing::debug!(%error, "cannot drain this collector; retrying with the next cluster");
         }
     }
 
@@ -151,7 +153,10 @@ impl Contender {
             // If the answer to the attempt before was lost, the ownership has changed, which is no error.
             let Err(error) = self.shared.backend.release(own).await else { return };
             if attempt == RELEASES {
-                tracing::warn!(cluster = %self.shard, %error, "cannot release the cluster, its lease will expire");
+                tracing::warn!(
+                    cluster = %self.shard, %error,
+                    "cannot release the cluster; other collectors wait until its lease expires"
+                );
             }
         }
     }
@@ -226,10 +231,13 @@ impl Contender {
 
     /// Watches the shard and renews the ownership until it ends.
     async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
-        tracing::info!(cluster = %self.shard, epoch = own.epoch, "collecting the cluster");
+        tracing::info!(cluster = %self.shard, epoch = own.epoch, "this collector watches the cluster now");
         let mut watching = self.start().await;
         if let Err(error) = &watching {
-            tracing::error!(cluster = %self.shard, error, "cannot watch the cluster, trying again");
+            tracing::error!(
+                cluster = %self.shard, error,
+                "cannot start to watch a cluster that this collector owns; trying again"
+            );
         }
         loop {
             tokio::select! {
@@ -242,7 +250,10 @@ impl Contender {
                 watching = self.start().await;
             }
             if let Some(epoch) = session.newer_epoch() {
-                tracing::warn!(cluster = %self.shard, epoch, "the log has entries of a newer owner of the cluster; this collector stops collecting it");
+                tracing::warn!(
+                    cluster = %self.shard, epoch,
+                    "the fleet's log has entries of a newer owner of the cluster; this collector stops watching it"
+                );
                 return (own, Held::Lost);
             }
             if session.is_unreadable() {
@@ -256,7 +267,10 @@ impl Contender {
                     own = renewed;
                 }
                 Ok(None) => {
-                    tracing::warn!(cluster = %self.shard, "another collector has taken the cluster over");
+                    tracing::warn!(
+                        cluster = %self.shard,
+                        "another collector has taken the cluster over; this one stops watching it"
+                    );
                     return (own, Held::Lost);
                 }
                 // Without an answer, the shard is collected until the log refuses an entry.
@@ -284,8 +298,8 @@ impl Contender {
         }
     }
 
-    /// Returns whether any collector may claim the shard, or this one. One that is released for another collector is not
-    /// free before its entry expires.
+    /// Returns whether any collector may claim the shard, or this one. A shard that is released for another collector
+    /// is not free before its entry expires.
     fn is_free(&self, found: &Ownership) -> bool {
         let is_released = found.collector.is_empty() && (found.next.is_empty() || self.is_next(found));
         is_released || self.is_own(found)

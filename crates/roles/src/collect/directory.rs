@@ -15,7 +15,8 @@ use super::CollectorParams;
 use crate::backend::{Backend, BackendError};
 use crate::cluster_watch::{ClusterObserver, ClusterWatch};
 
-/// See the [module documentation](self). Dropping it ends the watch.
+/// Owners and documents of all clusters, as a collector knows them; see the [module documentation](self). Dropping it
+/// ends the watch.
 pub(super) struct Directory {
     entries: Arc<Entries>,
     watch: ClusterWatch,

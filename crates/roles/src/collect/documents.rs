@@ -11,7 +11,7 @@ use super::session::Session;
 
 /// Interval in which changed documents are stored.
 const EVERY: Duration = Duration::from_secs(1);
-/// Documents that are stored at once.
+/// Maximum number of documents that are stored at the same time.
 const AT_ONCE: usize = 16;
 
 /// Stores changed documents until it is aborted.
@@ -29,7 +29,10 @@ async fn save(shared: &Shared, session: &Session) {
     match knowledge::save_changes(&*shared.backend, of, session.epoch(), &session.knowledge, latest).await {
         Ok(newest) => session.note_epoch(newest),
         Err(error) => {
-            tracing::debug!(cluster = %session.shard, %error, "cannot store the document of the cluster, trying again");
+            tracing::debug!(
+                cluster = %session.shard, %error,
+                "cannot store the version and resources of the cluster for replicas; retrying"
+            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Document about the cluster of an owned shard: server, resources and failures, for replicas that do not ask the apiserver.
 //!
-//! It continues that of the owner before, so a takeover makes no resource unknown. It is stored when it has changed.
+//! It continues the previous owner's document, so a takeover makes no resource unknown. It is stored when it has
+//! changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use parking_lot::Mutex;
 use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
-/// Time after which a failure is a part of the document: a watch that is cut off and opened again is none.
+/// Time after which a failure becomes a part of the document. So a watch that is cut off and opened again is not
+/// reported as a failure.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Contents of the document of one session.
@@ -111,7 +113,7 @@ impl State {
         }
         match &self.catalogue {
             Some(catalogue) => document.catalogue = Some(Arc::clone(catalogue)),
-            // The one of an earlier owner may be outdated, and this one does not discover.
+            // The catalogue of an earlier owner may be outdated, and this owner does not discover.
             None => document.catalogue = document.catalogue.filter(|catalogue| self.agrees(catalogue)),
         }
         let settled = self.failures.iter().filter(|(_, (at, _))| now.duration_since(*at) >= SETTLED);
@@ -148,8 +150,8 @@ impl Stored {
     }
 }
 
-/// Stores the document if it has changed or was deleted, unless an owner with a newer epoch has stored one. Returns the newest
-/// epoch. `latest` is the revision of the stored document, as far as it is known.
+/// Stores the document if it has changed or was deleted, unless an owner with a newer epoch has stored one. Returns the
+/// newest epoch. `latest` is the revision of the stored document, as far as it is known.
 pub(super) async fn save_changes(
     backend: &dyn Backend,
     shard: &Shard,

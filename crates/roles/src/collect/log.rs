@@ -16,7 +16,7 @@ use crate::appender::AppendError;
 use crate::listed::LogSource;
 use crate::restore::{Restored, restore};
 
-/// Entries that a takeover reads, at which it needs a new checkpoint.
+/// Number of entries read in a takeover from which it requests a new checkpoint.
 const LONG_TAIL: usize = 500;
 
 /// Partition of a source.
@@ -91,14 +91,18 @@ impl SourceLog {
         }
         let (partition, state) = (&self.partition, &restored.state);
         if open.is_none() && restored.tail >= LONG_TAIL {
-            // Otherwise, owners that follow each other soon would never write one, and each takeover would take longer.
+            // Otherwise, owners that follow each other soon would never write a checkpoint, and each takeover would
+            // take longer.
             self.session.need_checkpoint(partition);
         }
         if usable {
             self.session.load.lock().begin(partition);
             self.session.note_begun(partition);
         }
-        tracing::debug!(%partition, sequence = state.last, tail = restored.tail, resume = ?state.resume, usable, "restored from the log");
+        tracing::debug!(
+            %partition, sequence = state.last, tail = restored.tail, resume = ?state.resume, usable,
+            "restored the state of the resource from the fleet's log"
+        );
         Ok(usable.then_some(restored))
     }
 

@@ -1,14 +1,16 @@
 //! Collector: owns clusters, or shards of them, and writes their changes to the log.
 //!
 //! # Contract
-//! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one shard.
-//!   An ownership is renewed; a collector takes a shard over whose ownership has not changed for
-//!   [`CollectorParams::lease`], by its own clock, which stands still while the services do not answer.
+//! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one
+//!   shard. The owner renews its ownership. If an ownership has not changed for [`CollectorParams::lease`], another
+//!   collector takes the shard over. It measures the time by its own clock, which stands still while the services do
+//!   not answer.
 //! - No clock decides what the log stores: each append is fenced by an epoch.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.
-//! - Collectors share them by weight ([`balance`]): one shard moves at a time, by an ordered release for its receiver.
+//! - Collectors share the shards by weight ([`balance`]): one shard moves at a time, by an ordered release for its
+//!   receiver.
 //! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
 //!   objects of its own.
 
@@ -102,8 +104,9 @@ impl CollectorParams {
 
 /// Hub that watches the clusters of a collector.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to watch a shard. If no other shard of the cluster is watched, the hub wraps the cluster's connector by `wrap`;
-    /// else it starts the informers that the connection [watches](informer_hub_reflector::Connection::watches) now too.
+    /// Starts to watch a shard. If no other shard of the cluster is watched, the hub wraps the cluster's connector by
+    /// `wrap`; else it starts the informers that the connection [watches](informer_hub_reflector::Connection::watches)
+    /// now too.
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
     /// Stops watching a shard. Completes when no request for it is running.

@@ -17,9 +17,10 @@ use super::knowledge::Knowledge;
 use super::weight::Load;
 use crate::appender::AppendError;
 
-/// Openings of partitions within one epoch of a shard.
+/// Maximum number of openings of partitions within one epoch of a shard.
 ///
-/// Each opening needs an epoch of its own, so the epoch of a partition is the shard's epoch and a number.
+/// Each opening needs an epoch of its own, so the epoch of a partition combines the shard's epoch and the number of the
+/// opening.
 const OPENINGS: u64 = 1 << 20;
 
 /// Partition that is open in a session.
@@ -32,13 +33,13 @@ pub(super) struct OpenPartition {
     pub(super) stored: Sequence,
     /// Whether the log had, or has got under this epoch, the beginning of a complete state.
     pub(super) has_begun: bool,
-    /// When the append began that is not stored yet.
+    /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
     /// Sequence of the last checkpoint, and when it was written or tried; `None` if it was deleted.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 
-/// See the [module documentation](self).
+/// Ownership of a shard under one epoch; see the [module documentation](self).
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) shard: Shard,
@@ -128,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Returns when the oldest append began that is not stored yet.
+    /// Returns when the oldest append that is not stored yet began; `None` if all are stored.
     pub(super) fn oldest_append(&self) -> Option<Instant> {
         self.open.lock().values().filter_map(|open| open.appending).min()
     }
@@ -144,7 +145,7 @@ impl Session {
         }
     }
 
-    /// Has the checkpoint of a partition written soon.
+    /// Requests a checkpoint of a partition soon.
     pub(super) fn need_checkpoint(&self, partition: &Partition) {
         if let Some(open) = self.open.lock().get_mut(partition) {
             open.checkpoint.1 = clock::now().checked_sub(self.shared.params.checkpoint).or(open.checkpoint.1);

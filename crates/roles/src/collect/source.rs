@@ -26,7 +26,7 @@ use crate::restore::Restored;
 /// Maximum wait for the cluster's version, when a partition is taken over.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// See the [module documentation](self).
+/// List and watch that writes to the log what it reads; see the [module documentation](self).
 pub(super) struct CollectingSource {
     inner: Arc<dyn ListerWatcher>,
     log: Arc<SourceLog>,
@@ -92,7 +92,7 @@ impl ListerWatcher for CollectingSource {
     }
 }
 
-/// Returns the state of the log, unless the cluster's version is older: its etcd was restored from a backup.
+/// Returns the state of the log; `None` if the cluster's version is older, because its etcd was restored from a backup.
 async fn begin(
     inner: &dyn ListerWatcher,
     log: &SourceLog,

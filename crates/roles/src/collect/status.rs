@@ -20,11 +20,12 @@ pub struct CollectorStatus {
     pub error: Option<String>,
     /// Clusters that the collector contends for, by name.
     pub shards: BTreeMap<Shard, ShardOwner>,
-    /// Times that the collector became the owner of a cluster.
+    /// Number of times that the collector became the owner of a cluster.
     pub acquired: u64,
-    /// Times that it lost a cluster to another collector.
+    /// Number of times that the collector lost a cluster to another collector.
     pub lost: u64,
-    /// Times that it handed a cluster over to another collector, for balance or because the operator wanted it.
+    /// Number of times that the collector handed a cluster over to another collector, for balance or because the
+    /// operator wanted it.
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
@@ -79,9 +80,12 @@ impl Ownerships {
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
-            tracing::warn!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; trying again");
+            tracing::warn!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; retrying");
         } else if !known.errors.contains_key(shard) {
-            tracing::debug!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; trying again");
+            tracing::debug!(
+                cluster = %shard, %error,
+                "cannot read or renew which collector owns the cluster; retrying"
+            );
         }
         known.errors.insert(shard.clone(), error.to_string());
     }

@@ -8,11 +8,11 @@ use informer_hub_types::clock::Instant;
 
 /// Weight of a cluster without objects, so that empty clusters spread too.
 const BASE: u64 = 100;
-/// Objects that cost as much as one event a second.
+/// Number of objects that cost as much as one event a second.
 const OBJECTS_PER_EVENT_RATE: f64 = 50.0;
 /// Time over which the rate of events is averaged.
 const HORIZON: Duration = Duration::from_secs(60);
-/// A change of the weight below this part of it is not published.
+/// Inverse of the smallest published change: a change by less than a tenth of the weight is not published.
 const STEP: u64 = 10;
 
 /// Objects and events that a session has read.
@@ -51,8 +51,8 @@ impl Load {
         self.objects.remove(partition);
     }
 
-    /// Returns the weight to publish after `published`. It stays while it is nearly equal. Before the session has measured the
-    /// rate and read all objects, it only grows with the objects.
+    /// Returns the weight to publish after `published`. It stays the same while the new weight is nearly equal. Before
+    /// the session has measured the rate and read all objects, it only grows with the objects.
     pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
         let passed = now.duration_since(self.measured).as_secs_f64();
         if passed > 0.0 {

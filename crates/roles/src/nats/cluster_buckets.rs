@@ -28,6 +28,7 @@ impl ClusterBuckets for NatsBackend {
 
 /// Turns the end of a stream into an error, so that the other one does not continue alone.
 fn endless(changes: ClusterChanges) -> ClusterChangeStream {
-    let ended = stream::once(async { Err(BackendError("NATS: a watch of the clusters has ended".to_owned())) });
+    let ended = BackendError("NATS: the watch of cluster owners or documents has ended".to_owned());
+    let ended = stream::once(async { Err(ended) });
     changes.map(|change| change.map_err(|error| failure(&error))).chain(ended).boxed()
 }

@@ -13,7 +13,7 @@ use informer_hub_types::with_causes;
 
 use super::{NatsParams, NatsProblem};
 
-/// Leases that are read at once.
+/// Maximum number of leases that are read at the same time.
 const READS: usize = 32;
 
 /// Roster, owners and leases of a fleet.

@@ -93,7 +93,7 @@ impl ServingConnection {
     }
 }
 
-/// Returns the resource of a name; `None` if the document does not tell.
+/// Returns the resource of a name; `None` if the document does not have the name.
 fn resolved(document: &ClusterDocument, written: &ResourceRef) -> Option<Result<ApiResource, ResolveError>> {
     match document.catalogue.as_ref().map(|catalogue| (catalogue, catalogue.find(written))) {
         Some((_, ResourceLookup::Resource(resource))) => Some(Ok(resource)),

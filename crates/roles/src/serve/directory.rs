@@ -15,7 +15,7 @@ use super::feed::Feed;
 use crate::backend::Backend;
 use crate::cluster_watch::{ClusterObserver, ClusterWatch};
 
-/// See the [module documentation](self). Dropping it ends the watch.
+/// Owners and documents of the clusters of a process; see the [module documentation](self). Dropping it ends the watch.
 pub(super) struct Directory {
     feeds: Arc<Feeds>,
     watch: ClusterWatch,

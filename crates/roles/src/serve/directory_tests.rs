@@ -94,7 +94,7 @@ fn replica_that_is_cut_off_is_stale_in_time_with_the_reason_and_recovers() {
         served.pass(5).await;
         let stale = served.stale();
         assert_eq!(stale.len(), 20);
-        assert!(stale[0].starts_with("the services of the fleet do not answer since"), "{stale:?}");
+        assert!(stale[0].starts_with("the fleet's data about the cluster has been unreadable since"), "{stale:?}");
         assert!(stale[0].ends_with("the simulated services do not answer"), "{stale:?}");
         served.backend.set_cut_off(false);
         served.pass(3).await;
@@ -115,8 +115,8 @@ fn collector_without_a_sign_of_life_makes_its_clusters_stale() {
         served.pass(4).await;
         let stale = served.stale();
         assert_eq!(stale.len(), 2);
-        assert!(stale[0].starts_with("collector a shows no sign of life since"), "{stale:?}");
-        assert!(stale[1].starts_with("no collector watches the cluster since"), "{stale:?}");
+        assert!(stale[0].starts_with("collector a has not renewed its ownership since"), "{stale:?}");
+        assert!(stale[1].starts_with("no collector has watched the cluster since"), "{stale:?}");
         let collector = served.fleet.connect();
         served.owned.push(collector.claim(&dead.shard, "b", Some(&dead), 0).await.unwrap().unwrap());
         served.pass(1).await;

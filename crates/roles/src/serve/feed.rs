@@ -101,7 +101,7 @@ impl Feed {
         });
     }
 
-    /// Accepts the document. One that is removed is kept.
+    /// Accepts the document. A removed document is kept.
     pub(super) fn note_document(&self, document: &Bytes) {
         self.update(|signs, known| match ClusterDocument::decode(document) {
             Ok(document) => {
@@ -189,7 +189,7 @@ impl Known {
         };
         let since = i64::try_from(failure.since).ok().and_then(|since| Timestamp::from_millisecond(since).ok());
         let since = since.unwrap_or_default();
-        let message = format!("its collector cannot watch it since {since:.0}: {}", failure.message);
+        let message = format!("its collector has failed to watch the resource since {since:.0}: {}", failure.message);
         Some(SourceError { class, message })
     }
 
@@ -204,9 +204,9 @@ fn stale(known: &Known, alive: &Alive) -> Stale {
     let since = alive.time;
     let owner = known.owner.as_ref().map(|owner| owner.collector.as_str()).filter(|owner| !owner.is_empty());
     let reason = match (&known.error, owner) {
-        (Some(error), _) => format!("the services of the fleet do not answer since {since:.0}: {error}"),
-        (None, Some(owner)) => format!("collector {owner} shows no sign of life since {since:.0}"),
-        (None, None) => format!("no collector watches the cluster since {since:.0}"),
+        (Some(error), _) => format!("the fleet's data about the cluster has been unreadable since {since:.0}: {error}"),
+        (None, Some(owner)) => format!("collector {owner} has not renewed its ownership since {since:.0}"),
+        (None, None) => format!("no collector has watched the cluster since {since:.0}"),
     };
     Stale { since, reason }
 }
@@ -214,8 +214,10 @@ fn stale(known: &Known, alive: &Alive) -> Stale {
 fn note(shard: &Shard, known: &WatchCell<Known>, next: Known) {
     known.modify(|known| {
         match (&known.stale, &next.stale) {
-            (None, Some(stale)) => tracing::warn!(cluster = %shard, reason = stale.reason, "the cluster is stale"),
-            (Some(_), None) => tracing::info!(cluster = %shard, "the cluster is current again"),
+            (None, Some(stale)) => {
+                tracing::warn!(cluster = %shard, reason = stale.reason, "the cached objects of the cluster are stale");
+            }
+            (Some(_), None) => tracing::info!(cluster = %shard, "the cached objects of the cluster are current again"),
             _ => {}
         }
         // A renewal alone concerns no informer.

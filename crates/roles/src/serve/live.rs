@@ -5,8 +5,8 @@
 //! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some.
 //!
 //! # Bounds
-//! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition,
-//! which reads the log instead and subscribes again. The tail waits for no subscriber.
+//! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its
+//! partition, which reads the log instead and subscribes again. The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before the tail is opened again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// See the [module documentation](self). Dropping it ends the tail.
+/// Tail of the log and its queues; see the [module documentation](self). Dropping it ends the tail.
 pub(super) struct Live {
     queues: Arc<Queues>,
     task: JoinHandle<()>,
@@ -95,7 +95,7 @@ impl Live {
         self.queues.position.load(SeqCst)
     }
 
-    /// Returns the error because of which the log is not followed.
+    /// Returns the error that keeps the log from being followed; `None` if it is followed.
     pub(super) fn error(&self) -> Option<String> {
         self.queues.state.get().error
     }
@@ -155,7 +155,10 @@ impl Queues {
         if before + size > QUEUE_BYTES || subscriber.sender.try_send(entry).is_err() {
             self.bytes.fetch_sub(size, Relaxed);
             subscribers.remove(&partition);
-            tracing::debug!(%partition, "too many log entries wait in queues; this partition reads the log and subscribes again");
+            tracing::debug!(
+                %partition,
+                "too many entries of the fleet's log are queued; reading the log of the resource again"
+            );
         }
     }
 
@@ -164,7 +167,7 @@ impl Queues {
         tracing::warn!(
             last,
             next,
-            "the log has removed entries before this process has read them, reading checkpoints and log again"
+            "the fleet's log removed entries before this process read them; reading checkpoints and log again"
         );
         // In an order that does not depend on hashes.
         let mut ended: Vec<_> = self.subscribers.lock().drain().map(|(_, subscriber)| subscriber).collect();
@@ -176,8 +179,8 @@ impl Queues {
         self.state.modify(|state| {
             let is_change = state.error.is_some() != error.is_some();
             match &error {
-                Some(error) if is_change => tracing::warn!(error, "cannot follow the log, trying again"),
-                None if is_change => tracing::info!("following the log again"),
+                Some(error) if is_change => tracing::warn!(error, "cannot follow the fleet's log; retrying"),
+                None if is_change => tracing::info!("following the fleet's log again"),
                 _ => {}
             }
             let changes = state.error != error || error.is_none() && !state.opened;
@@ -193,7 +196,7 @@ async fn follow(backend: Arc<dyn Backend>, queues: Arc<Queues>) {
     let mut failures = 0;
     loop {
         let error = follow_once(&*backend, &queues, &mut failures).await.err();
-        queues.note(Some(&error.unwrap_or_else(|| BackendError("the tail of the log has ended".to_owned()))));
+        queues.note(Some(&error.unwrap_or_else(|| BackendError("the subscription to the log has ended".to_owned()))));
         failures += 1;
         tokio::time::sleep(jittered_backoff(PAUSE.0, failures, PAUSE.1)).await;
     }
@@ -218,7 +221,7 @@ async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32)
             entry = entries.next() => entry,
             () = tokio::time::sleep(SILENCE.mul_f64(0.75 + 0.5 * rng::unit())) => {
                 if end > Some(position) {
-                    return Err(BackendError("the tail of the log is silent".to_owned()));
+                    return Err(BackendError("the subscription to the log delivers no entries".to_owned()));
                 }
                 // Whether the services answer is verified elsewhere.
                 end = backend.retained().await.ok().map(|retained| retained.last);

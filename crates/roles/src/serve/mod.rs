@@ -46,8 +46,8 @@ pub use feed::{ServedShard, Stale};
 
 /// Restores at once. Each has the changes of a partition since its checkpoint in memory.
 const RESTORES: usize = 16;
-/// Default time without a renewal after which a cluster is stale. After the death of a NATS server the others elect the leader
-/// of a bucket within 4 to 9 s, and then owners and readers repeat the requests that were lost.
+/// Default time without a renewal after which a cluster is stale. After the death of a NATS server the others elect the
+/// leader of a bucket within 4 to 9 s, and then owners and readers repeat the requests that were lost.
 const STALE: Duration = Duration::from_secs(15);
 
 /// Parameters of a [`Replica`].

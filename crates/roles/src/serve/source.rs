@@ -30,7 +30,7 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_s
 /// Time for which a watch waits until the cluster is no longer stale.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// See the [module documentation](self).
+/// List and watch of one resource from the log; see the [module documentation](self).
 pub(super) struct ServingSource(Arc<Served>);
 
 struct Served {
@@ -133,7 +133,10 @@ impl Served {
         let restored = restored.map_err(|error| self.unrestored(error))?;
         if restored.is_none() {
             let partition = &self.partition;
-            tracing::warn!(%partition, version, "the log has no state at the cursor; deletions since then are not delivered");
+            tracing::warn!(
+                %partition, version,
+                "the fleet's log no longer has the last delivered state; deletions since then are not delivered"
+            );
         }
         Ok(restored)
     }
@@ -150,7 +153,7 @@ impl Served {
         let deadline = clock::now() + self.shared.params.patience;
         let mut attempts = 0;
         loop {
-            // Those of the tail are in the log.
+            // Read before the restore, so that the restored state has all entries up to this position.
             let covered = tokio::time::timeout(FRESH, self.shared.live.position()).await.unwrap_or(0);
             let restored = {
                 let _permit = self.shared.restores.acquire().await;
@@ -183,7 +186,7 @@ impl Served {
     /// Lists the objects of the log.
     async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
         let (restored, covered) = match self.at_cursor(version).await? {
-            // Later entries may follow.
+            // Later entries exist, so none counts as read.
             Some(restored) => (restored, 0),
             None => self.restored(version).await?,
         };
@@ -194,7 +197,8 @@ impl Served {
     /// Follows the log from the position, until `end`.
     async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
         if self.shared.params.cursor.is_some() {
-            // The reflector has the whole first list. One that broke off begins at the cursor again.
+            // The reflector has the whole first list. After an incomplete list, the next one begins at the cursor
+            // again.
             self.shared.begun.lock().insert(self.partition.clone());
         }
         self.fresh().await?;
@@ -217,7 +221,7 @@ impl Served {
         let position = self.position.lock();
         match version {
             VersionMatch::NotOlderThan(version) if position.version.as_ref() == Some(version) => Ok(()),
-            _ => Err(self.failed(ErrorClass::Expired, "a watch begins at the last version that was read")),
+            _ => Err(self.failed(ErrorClass::Expired, "a watch must begin at the last version that was read")),
         }
     }
 
@@ -251,8 +255,8 @@ impl Served {
         Ok((subscription, missed.into()))
     }
 
-    /// Verifies that the log has removed no entry unread, if it retains none of the partition: a retained one would lead to
-    /// those before it.
+    /// Verifies that the log has removed no unread entry of a partition of which it retains none. A retained entry
+    /// would show that entries before it are missing.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();
@@ -262,7 +266,7 @@ impl Served {
             return Ok(());
         }
         position.version = None;
-        let gone = format!("entries from {covered} to {} are gone", retained.first);
+        let gone = format!("entries between {covered} and {} were removed before they were read", retained.first);
         Err(self.failed(ErrorClass::Expired, &gone))
     }
 
@@ -273,9 +277,13 @@ impl Served {
             Ok(ReadOutcome::Records(records)) => self.items(records),
             Ok(ReadOutcome::Nothing | ReadOutcome::Stale { .. }) => return Ok(Vec::new()),
             Ok(ReadOutcome::Gap(gap)) => {
-                Err(self.failed(ErrorClass::Expired, &format!("entries from {} to {} are gone", gap.after, gap.next)))
+                let (after, next) = (gap.after, gap.next);
+                let gone = format!("entries between {after} and {next} were removed before they were read");
+                Err(self.failed(ErrorClass::Expired, &gone))
             }
-            Ok(ReadOutcome::Incomplete) => Err(self.failed(ErrorClass::Expired, "entries are gone")),
+            Ok(ReadOutcome::Incomplete) => {
+                Err(self.failed(ErrorClass::Expired, "entries were removed before they were read"))
+            }
             Err(error) => Err(self.failed(ErrorClass::Expired, &with_causes(&error))),
         };
         let Ok(items) = items else {
@@ -309,7 +317,7 @@ impl Served {
                 }
                 Record::Progress { version } => WatchItem::Bookmark { version, initial_events_end: false },
                 Record::Reset { reason: ResetReason::Restart | ResetReason::Gone } => {
-                    return Err(self.failed(ErrorClass::Expired, "the collector lists the objects anew"));
+                    return Err(self.failed(ErrorClass::Expired, "the collector lists the objects again"));
                 }
                 Record::Reset { reason: ResetReason::Relist } | Record::Owner { .. } | Record::Checkpoint { .. } => {
                     continue;

@@ -96,7 +96,7 @@ async fn replica_follows_the_owners_without_any_one_server_and_is_stale_without_
     .await;
     println!("stale after {:?}: {}", died.elapsed(), stale(&replica)[0]);
     assert!(died.elapsed() < Duration::from_secs(25), "{:?}", died.elapsed());
-    assert!(stale(&replica)[0].starts_with("the services of the fleet do not answer since"));
+    assert!(stale(&replica)[0].starts_with("the fleet's data about the cluster has been unreadable since"));
     for at in 0..3 {
         servers.restart(at).await;
     }

@@ -6,7 +6,7 @@
 //!
 //! # Bounds
 //!
-//! The length of a template, its nesting, and the values that a path selects are limited, so that no template takes time
+//! Limits apply to the length of a template, its nesting, and the values that a path selects. So no template takes time
 //! or memory out of proportion.
 
 mod eval;
@@ -136,7 +136,7 @@ impl FromStr for Template {
     }
 }
 
-/// Whether a path of the nodes begins at the document.
+/// Returns whether a path of the nodes begins at the document.
 fn uses_root(nodes: &[Node]) -> bool {
     nodes.iter().any(|node| match node {
         Node::Text(_) => false,

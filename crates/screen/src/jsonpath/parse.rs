@@ -282,7 +282,7 @@ impl Cursor {
         };
         self.blanks();
         if matches!(self.peek(), Some('&' | '|')) {
-            return self.fail("a filter has one condition; write [?(…)] for one more");
+            return self.fail("a filter has one condition; write another filter [?(…)] for the next condition");
         }
         self.expect(')', "expected an operator or )")?;
         self.depth -= 1;

@@ -67,7 +67,10 @@ fn errors_have_a_position() {
         ("{.a['x}", "the quotation does not end at position 5"),
         ("{.a[?(@.b=c)]}", "expected an operator or ), found '=' at position 10"),
         ("{.a[?(@.b==c)]}", "expected @.path, a number, true, false or a quoted text at position 12"),
-        ("{.a[?(@.b==1 && @.c)]}", "a filter has one condition; write [?(…)] for one more at position 14"),
+        (
+            "{.a[?(@.b==1 && @.c)]}",
+            "a filter has one condition; write another filter [?(…)] for the next condition at position 14",
+        ),
         ("{.a[1:2:0]}", "the step of a slice must be greater than 0 at position 10"),
         ("{a}", "expected a path such as .metadata.name at position 2"),
         ("{.a.}", "expected the name of a field at position 5"),

@@ -21,8 +21,6 @@ pub(super) struct Inode {
     lost: Vec<Range<usize>>,
 }
 
-// === impl Inode ===
-
 impl Inode {
     pub(super) fn truncate(&mut self, len: usize) {
         self.data.truncate(len);

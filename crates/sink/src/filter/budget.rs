@@ -333,12 +333,12 @@ fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     *node = IdedExpr { id, expr: Expr::Call(CallExpr { func_name: function.to_owned(), target: None, args }) };
 }
 
-/// Whether an index cannot be a fraction.
+/// Returns whether an index cannot be a fraction.
 fn is_small_index(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::Literal(LiteralValue::String(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)))
 }
 
-/// Whether a function's result is small or already charged.
+/// Returns whether a function's result is small or already charged.
 fn is_small(function: &str) -> bool {
     matches!(
         function,
@@ -395,12 +395,12 @@ fn parts(node: &IdedExpr) -> Vec<&IdedExpr> {
     }
 }
 
-/// Number of operations in an expression; each loop body counts once.
+/// Returns the number of operations in an expression; each loop body counts once.
 fn nodes(node: &IdedExpr) -> i64 {
     1 + parts(node).into_iter().map(nodes).sum::<i64>()
 }
 
-/// Depth of an expression, including charges.
+/// Returns the depth of an expression, including charges.
 pub(super) fn depth(node: &IdedExpr) -> usize {
     parts(node).into_iter().map(|part| 1 + depth(part)).max().unwrap_or(0)
 }

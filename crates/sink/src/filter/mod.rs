@@ -142,7 +142,7 @@ impl std::fmt::Debug for Filter {
 
 fn decode<K>(object: Option<&Object<K>>, redaction: &Redaction) -> Result<serde_json::Value, String> {
     let Some(object) = object else { return Ok(serde_json::Value::Null) };
-    let mut value = object.typed().map_err(|_| "the object does not decode".to_owned())?;
+    let mut value = object.typed().map_err(|_| "cannot decode the object".to_owned())?;
     redaction.apply(&object.origin().resource.gvr, &mut value);
     Ok(value)
 }
@@ -176,7 +176,8 @@ fn parse(text: &str) -> Result<Program, InvalidFilter> {
     let parsed = std::thread::scope(|scope| {
         let parser = std::thread::Builder::new().name("filter-parser".to_owned()).stack_size(PARSER_STACK);
         let running = parser.spawn_scoped(scope, || Program::compile(text));
-        running.map_err(|_| failed("no thread to parse it on"))?.join().map_err(|_| failed("the parser panicked"))
+        let running = running.map_err(|_| failed("cannot start a thread to parse the expression"))?;
+        running.join().map_err(|_| failed("the parser panicked"))
     })?;
     parsed.map_err(|errors| {
         let place = |at: isize| usize::try_from(at).unwrap_or(1).max(1);

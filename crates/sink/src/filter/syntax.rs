@@ -239,7 +239,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether the parser expects a colon, apart from operators.
+/// Returns whether the parser expects a colon, apart from operators.
 fn expects_colon(message: &str) -> bool {
     message.contains("':'") && !message.contains("'('")
 }

@@ -76,24 +76,25 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Number and bytes of the events.
+    /// Returns the number and bytes of the events.
     pub(super) fn size(&self) -> (usize, usize) {
         self.sizes.all
     }
 
-    /// Number and bytes of the events of objects whose content was refused.
+    /// Returns the number and bytes of the events of objects whose content was refused.
     pub(super) fn refused_size(&self) -> (usize, usize) {
         self.sizes.refused
     }
 
-    /// Number of events that were not refused, and whose first attempt was after the receiver last accepted a batch.
+    /// Returns the number of events that were not refused, and whose first attempt was after the receiver last accepted
+    /// a batch.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
         since.filter(|since| accepted.is_none_or(|accepted| accepted < *since)).count()
     }
 
-    /// When the next failed event is due.
+    /// Returns when the next failed event is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -163,7 +164,7 @@ impl SetAside {
         }
     }
 
-    /// Returns all events, without one that is the lane's batch.
+    /// Returns all events, except an event that is the lane's batch.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
         self.objects.values().flat_map(|object| {
             let waiting = object.waiting.iter().map(|(event, ..)| event);

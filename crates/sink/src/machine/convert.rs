@@ -49,7 +49,10 @@ impl<T> Machine<T> {
             (result, event)
         }));
         let (result, event) = converted.unwrap_or_else(|panic| {
-            tracing::error!(sink = %name, ?notification, panic = panic_text(&*panic), "panic while converting a notification");
+            tracing::error!(
+                sink = %name, ?notification, panic = panic_text(&*panic),
+                "panic while converting a notification"
+            );
             (SelectionResult::Accept, Ok(None))
         });
         if let SelectionResult::AcceptUnfiltered(error) | SelectionResult::DropUnfiltered(error) = &result {
@@ -57,7 +60,10 @@ impl<T> Machine<T> {
             // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
             if count.is_power_of_two() {
                 let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
-                tracing::warn!(sink = %name, ?notification, error, count, accepted, "cannot evaluate the filter; on_filter_error decides whether the event is sent");
+                tracing::warn!(
+                    sink = %name, ?notification, error, count, accepted,
+                    "cannot evaluate the filter; on_filter_error decides whether the event is sent"
+                );
             }
         }
         match (result, event) {
@@ -69,7 +75,10 @@ impl<T> Machine<T> {
             (_, failed) => {
                 health.unreadable.fetch_add(1, Relaxed);
                 let error = failed.err().as_ref().map(EventError::to_string);
-                tracing::error!(sink = %name, ?notification, error, "cannot convert notification, it is lost");
+                tracing::error!(
+                    sink = %name, ?notification, error,
+                    "cannot convert a notification to an event; it is lost"
+                );
                 None
             }
         }

@@ -87,11 +87,11 @@ impl<T> Durable<T> {
         self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
     }
 
-    /// Whether an `Added` event is an update of an object that the journal has already delivered.
+    /// Returns whether an `Added` event is an update of an object that the journal has already delivered.
     pub(super) fn is_update(&self, event: &Event) -> bool {
         self.last_delivered.is_update(event)
     }
-    /// Whether the journal has delivered this state of the event's object or a newer one.
+    /// Returns whether the journal has delivered this state of the event's object or a newer one.
     pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
         !self.last_delivered.is_new(event, resync)
     }
@@ -136,17 +136,17 @@ impl<T> Durable<T> {
         self.unstored() + self.pending.saturating_sub(self.acked.len() as u64)
     }
 
-    /// Events that are accepted and not stored.
+    /// Returns the number of events that are accepted and not stored.
     pub(super) fn unstored(&self) -> u64 {
         self.accepted - self.stored
     }
 
-    /// Bytes of unwritten events.
+    /// Returns the bytes of unwritten events.
     pub(super) fn unwritten_bytes(&self) -> usize {
         self.unwritten_bytes
     }
 
-    /// Whether all stored events are in the lanes or acknowledged.
+    /// Returns whether all stored events are in the lanes or acknowledged.
     pub(super) fn is_read(&self) -> bool {
         self.next_read >= self.end
     }
@@ -189,7 +189,7 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Whether the lanes are to be filled from the journal.
+    /// Returns whether the lanes are to be filled from the journal.
     fn wants_events(&self, lanes: &Lanes) -> bool {
         self.next_read < self.end && lanes.is_low()
     }
@@ -262,7 +262,7 @@ impl<T> Durable<T> {
                 self.pending = state.pending;
                 params.health.show_journal(&state);
                 params.health.merged.fetch_add(freed, Relaxed);
-                tracing::warn!(sink = %params.name, freed, "journal full, merged events of the same objects");
+                tracing::warn!(sink = %params.name, freed, "the journal is full; merged events of the same objects");
             }
             Done::NotRead { error } => {
                 params.health.set_error(format!("cannot read the journal: {error}"));
@@ -294,7 +294,10 @@ impl<T> Durable<T> {
             self.merge_first = *mergeable;
         }
         if first {
-            tracing::error!(sink = %params.name, %error, "cannot write to the journal, the sink's senders wait");
+            tracing::error!(
+                sink = %params.name, %error,
+                "cannot write to the journal; retrying, and new events of the sink wait"
+            );
         }
     }
 
@@ -316,7 +319,7 @@ impl<T> Durable<T> {
     }
 }
 
-/// Minimum time between two writes of events.
+/// Returns the minimum time between two writes of events.
 fn delay(fsync: Fsync) -> Duration {
     match fsync {
         Fsync::Within(delay) => delay,

@@ -329,40 +329,40 @@ impl<T> Machine<T> {
         self.durable.iter_mut().for_each(Durable::flush);
     }
 
-    /// Number of undelivered events, including notifications that wait for room.
+    /// Returns the number of undelivered events, including notifications that wait for room.
     #[must_use]
     pub fn undelivered(&self) -> u64 {
         let pending = self.durable.as_ref().map_or(self.lanes.events() as u64, Durable::pending);
         pending + self.waiting_count() as u64
     }
 
-    /// Number of events that would be lost if the process ended now.
+    /// Returns the number of events that would be lost if the process ended now.
     #[must_use]
     pub fn at_risk(&self) -> u64 {
         let pending = self.durable.as_ref().map_or(self.lanes.events() as u64, Durable::unstored);
         pending + self.waiting_count() as u64
     }
 
-    /// Whether all undelivered events are set aside, or the receiver refuses everything. A shutdown need not wait
-    /// for such events if a journal keeps them.
+    /// Returns whether all undelivered events are set aside, or the receiver refuses everything. A shutdown need not
+    /// wait for such events if a journal keeps them.
     #[must_use]
     pub fn is_waiting_after_refusals(&self) -> bool {
         self.undelivered() == self.lanes.set_aside_size().0 as u64 || self.is_refusing_everything()
     }
 
-    /// Whether the receiver asked for a pause that has not ended. A shutdown need not wait for it if a journal keeps the
-    /// events.
+    /// Returns whether the receiver asked for a pause that has not ended. A shutdown need not wait for it if a journal
+    /// keeps the events.
     #[must_use]
     pub fn is_paused(&self, now: Instant) -> bool {
         self.circuit.is_paused(now)
     }
 
-    /// Whether the receiver refused all recent attempts.
+    /// Returns whether the receiver refused all recent attempts.
     fn is_refusing_everything(&self) -> bool {
         self.refused_in_a_row > outcome::PATIENCE
     }
 
-    /// Whether events, acknowledgements or letters are not written yet. Always `false` without a journal.
+    /// Returns whether events, acknowledgements or letters are not written yet. Always `false` without a journal.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.is_unwritten() || !self.letters.is_empty())

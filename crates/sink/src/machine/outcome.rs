@@ -1,5 +1,5 @@
-//! What the outcome of an attempt means for its events: acknowledge, retry at the time that [`crate::retry`] decides,
-//! halve, set aside, or give up.
+//! Reactions to the outcome of an attempt: acknowledge, retry, halve the batch, set an event aside, or give up.
+//! [`crate::retry`] decides the time of a retry.
 //!
 //! # Refused content
 //! A receiver that refuses content (400, 413, 422) may reject one event, or may have a bug that a new deployment fixes
@@ -113,7 +113,10 @@ impl<T> Machine<T> {
         // An answer to the content, or with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
-            tracing::warn!(sink = %name, error, "the receiver keeps failing; sending one batch at a time until it accepts one");
+            tracing::warn!(
+                sink = %name, error,
+                "the receiver keeps failing; sending one batch at a time until it accepts one"
+            );
         }
         if content && self.lanes.batch_len(lane) == 1 {
             return self.refused_alone(lane, after, error, now);
@@ -131,8 +134,9 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Whether a pause ends in the second half of a final flush without a journal. It is then not observed: events that
-    /// have not been attempted would be lost without an attempt. A batch is given up if others wait behind it.
+    /// Returns whether a pause ends in the second half of a final flush without a journal. Such a pause is ignored:
+    /// events that have not been attempted would be lost without an attempt. A batch is given up if others wait behind
+    /// it.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
     }
@@ -146,7 +150,7 @@ impl<T> Machine<T> {
         let (failures, since) = self.lanes.failed(lane, now);
         // Lanes fail together, so only the first failure is a warning.
         if failures == 1 && !known {
-            tracing::warn!(sink = %name, error, "delivery failed, will be tried again");
+            tracing::warn!(sink = %name, error, "delivery failed; retrying");
         } else {
             tracing::debug!(sink = %name, error, failures, "delivery failed again");
         }
@@ -212,7 +216,10 @@ impl<T> Machine<T> {
     fn dead_letter(&mut self, events: &[Event], attempts: u32, error: &str) {
         let Some(first) = events.first() else { return };
         let (name, count) = (&self.params.name, events.len());
-        tracing::error!(sink = %name, count, first = first.subject(), attempts, error, "events given up");
+        tracing::error!(
+            sink = %name, count, first = first.subject(), attempts, error,
+            "gave up delivering events; they are now dead letters"
+        );
         let health = &self.params.health;
         health.set_error(error.to_owned());
         health.dead_lettered.fetch_add(count as u64, Relaxed);
@@ -228,7 +235,11 @@ impl<T> Machine<T> {
     /// Disables the sink at the receiver's request (410). Later notifications are discarded and counted. Pending events
     /// stay in the journal for the next start, or are given up without one.
     fn disable(&mut self, lane: LaneId, error: &str, now: Instant) {
-        tracing::error!(sink = %self.params.name, error, "the receiver wants no more events; the sink is disabled until its configuration changes or the hub restarts");
+        tracing::error!(
+            sink = %self.params.name, error,
+            "the receiver wants no more events; the sink is disabled until its configuration changes or the hub \
+             restarts"
+        );
         let health = Arc::clone(&self.params.health);
         health.failed_attempts.fetch_add(1, Relaxed);
         health.set_disabled();

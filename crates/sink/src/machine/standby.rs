@@ -83,7 +83,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Whether batches are sent.
+    /// Returns whether batches are sent.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         self.is_sending

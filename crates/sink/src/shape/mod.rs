@@ -44,7 +44,7 @@ impl<'e> Envelope<'e> {
 }
 
 impl Shape {
-    /// Whether a message always has a single event.
+    /// Returns whether a message always has a single event.
     #[must_use]
     pub fn is_single(&self) -> bool {
         matches!(self, Self::Template(_) | Self::Preset(_))

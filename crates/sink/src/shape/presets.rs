@@ -6,12 +6,12 @@ use super::Envelope;
 use crate::Event;
 use informer_hub_types::{Preset, printable};
 
-/// Characters of a Slack header (limit 150) and field (limit 2,000; each character may be escaped to five).
+/// Maximum characters of a Slack header (limit 150) and field (limit 2,000; each character may be escaped to five).
 const SLACK_HEADER: usize = 150;
 const SLACK_FIELD: usize = 390;
-/// Characters of one value on a card. A Teams message is limited to 28 KB.
+/// Maximum characters of one value on a card. A Teams message is limited to 28 KB.
 const TEAMS_VALUE: usize = 500;
-/// Characters of a Discord title (limit 256) and field value (limit 1,024). An embed is limited to 6,000.
+/// Maximum characters of a Discord title (limit 256) and field value (limit 1,024). An embed is limited to 6,000.
 const DISCORD_TITLE: usize = 256;
 const DISCORD_VALUE: usize = 500;
 

@@ -60,7 +60,7 @@ impl Template {
         Ok(Self { engine, content_type: content_type.to_owned() })
     }
 
-    /// Media type of the messages.
+    /// Returns the media type of the messages.
     #[must_use]
     pub fn content_type(&self) -> &str {
         &self.content_type

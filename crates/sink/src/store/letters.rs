@@ -41,7 +41,7 @@ impl Store {
                             return self.push_letters(second);
                         }
                         error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
-                            tracing::error!(%error, "cannot keep dead letter");
+                            tracing::error!(%error, "cannot keep a dead letter; it is lost");
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }

@@ -76,7 +76,10 @@ impl RetainedEvents {
     /// Retries a write that failed after the journal had released the events.
     pub(super) fn save_unsaved(&mut self, journal: &Journal<Event>) {
         if !self.unsaved.is_empty() && self.save(journal).is_err() {
-            tracing::debug!(file = %self.path.display(), "cannot save retained events yet");
+            tracing::debug!(
+                file = %self.path.display(),
+                "cannot save the acknowledged events that a restart needs; retrying"
+            );
         }
     }
 
@@ -138,7 +141,10 @@ impl RetainedEvents {
             }
         }
         if damaged > 0 {
-            tracing::error!(file = %self.path.display(), damaged, "retained events are damaged, some events may be delivered again");
+            tracing::error!(
+                file = %self.path.display(), damaged,
+                "saved acknowledged events are damaged; some events may be delivered again"
+            );
         }
         Ok(events)
     }

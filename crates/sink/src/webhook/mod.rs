@@ -65,7 +65,7 @@ pub struct WebhookParams {
 }
 
 impl WebhookParams {
-    /// Default parameters: single events, unsigned.
+    /// Returns the default parameters: single events, unsigned.
     #[must_use]
     pub fn new(url: WebhookUrl) -> Self {
         Self {

@@ -230,7 +230,7 @@ fn escape(rest: &[Decoded]) -> Option<(char, usize)> {
     }
 }
 
-/// Value of the first `count` hexadecimal digits.
+/// Returns the value of the first `count` hexadecimal digits.
 fn hex(digits: &[Decoded], count: usize) -> Option<u32> {
     let digits = digits.get(..count)?;
     digits.iter().try_fold(0, |value, (c, _)| Some(value * 16 + c.to_digit(16)?))

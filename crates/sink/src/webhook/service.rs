@@ -64,7 +64,10 @@ impl Service {
                 Ok(client) => *cached = CachedCaller { client, files, broken: FileStates::default() },
                 Err(error) if files != cached.broken => {
                     let error = with_causes(&error);
-                    tracing::warn!(url = %self.params.url, error, "cannot use the changed certificate files yet, keeping the previous ones");
+                    tracing::warn!(
+                        url = %self.params.url, error,
+                        "cannot use the changed certificate files; the previous ones stay in use"
+                    );
                     cached.broken = files;
                 }
                 Err(_) => {}

@@ -46,7 +46,7 @@ impl SigningKeys {
         if keys.is_empty() { Err(InvalidSecret::Empty) } else { Ok(Self(keys)) }
     }
 
-    /// Texts of the keys as a configuration writes them, without `whsec_`. They must not be shown.
+    /// Returns the texts of the keys as a configuration writes them, without `whsec_`. They must not be shown.
     pub(super) fn texts(&self) -> impl Iterator<Item = String> {
         let literal = |key: &[u8]| str::from_utf8(key).ok().map(ToOwned::to_owned);
         self.0.iter().flat_map(move |key| literal(key).into_iter().chain([STANDARD.encode(key)]))

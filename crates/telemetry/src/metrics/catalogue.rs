@@ -334,7 +334,7 @@ catalogue! {
     FleetMoved: Counter "informer_hub_fleet_moved_total" [];
     /// Bytes of changes that the log has not stored yet.
     FleetQueued: Gauge "informer_hub_fleet_queued_bytes" [];
-    /// Time for which the oldest change has waited that the log has not stored yet.
+    /// Wait of the oldest change that the log has not stored yet.
     FleetOldest: Gauge "informer_hub_fleet_oldest_append_seconds" [];
     /// Duration of collecting these metrics.
     Collecting: Gauge "informer_hub_metrics_collect_duration_seconds" [];
@@ -366,7 +366,7 @@ catalogue! {
     ReadClientWatchers: Gauge "informer_hub_read_client_watchers" [client];
     /// Time from a request to the head of its response.
     ReadDuration: Histogram "informer_hub_read_request_duration_seconds" [verb];
-    /// Time that reads waited for a turn, per turn that had to wait.
+    /// Wait of a read for its turn. Turns without a wait are not counted.
     ReadQueue: Histogram "informer_hub_read_queue_duration_seconds" [];
     /// Lists and reads of one object in progress.
     ReadInProgress: Gauge "informer_hub_read_requests_in_progress" [];
@@ -380,7 +380,9 @@ catalogue! {
     ReadWindow: Gauge "informer_hub_read_window_bytes" [resource];
     /// Requests to the HTTP port that were denied, by reason.
     HttpDenied: Counter "informer_hub_http_denied_requests_total" [reason];
-    /// Requests that a limit has refused with 429: requests, watches, scans or bytes_per_second of the reader, all_requests or all_watches of the hub. Users of certificates, OIDC and service accounts are `informer-hub:users`.
+    /// Requests that a limit has refused with 429: requests, watches, scans or bytes_per_second of the reader,
+    /// all_requests or all_watches of the hub. Users of certificates, OIDC and service accounts are
+    /// `informer-hub:users`.
     ReaderRefused: Counter "informer_hub_reader_refused_requests_total" [reader, limit];
     /// Bytes of answers to readers with `limits.bytes_per_second`.
     ReaderBytes: Counter "informer_hub_reader_sent_bytes_total" [reader];

@@ -81,7 +81,7 @@ impl Export {
                 Running { last, task: io.spawn(exporter.run(every, ending)) }
             })),
             Err(error) => {
-                tracing::warn!(error, "cannot set up the export of metrics");
+                tracing::warn!(error, "cannot set up the export of metrics; no metrics are exported");
                 Self::default()
             }
         }

@@ -55,7 +55,7 @@ impl CacheDirectory {
 
     /// Returns a future that completes at shutdown, when no informer writes any more and the last checkpoint is not
     /// written yet. `None` without a state directory: the objects of a stopping hub are then removed one informer after
-    /// the other, so readers must be gone before.
+    /// the other, so all watches must end before that.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()

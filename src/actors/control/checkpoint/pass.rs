@@ -128,7 +128,7 @@ fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> PassResult {
         note(part, write_one(store, part, &[], is_last));
     }
     if let Err(problem) = store.write_names() {
-        error.get_or_insert_with(|| format!("resource names: {problem}"));
+        error.get_or_insert_with(|| format!("short names of resources: {problem}"));
     }
     let bytes = store.files.lock().values().map(CacheFiles::bytes).sum();
     PassResult { wrote, error, bytes }
@@ -182,7 +182,7 @@ fn update_status(store: &CheckpointStore, wrote: CheckpointResult, held: u64, er
             (None, Some(error)) => {
                 tracing::error!(
                     error,
-                    "cannot write caches to disk; retrying, a restart until then restores their last saved state"
+                    "cannot write caches to disk; retrying, and a restart meanwhile restores the last saved caches"
                 );
             }
             (Some(_), None) => tracing::info!("writing caches to disk works again"),

@@ -95,8 +95,8 @@ impl CheckpointStore {
             let origin = it.partition.origin();
             tracing::warn!(
                 cluster = %origin.cluster, resource = %origin.resource.gvr,
-                "dropping unsaved objects of a removed cluster: readers did not acknowledge them or the disk failed; \
-                 if the cluster is re-added, they are listed again"
+                "dropping unsaved objects of a removed cluster: the disk failed, or sinks or subscribers did not \
+                 acknowledge them; re-adding the cluster lists them again"
             );
             self.remove_number(&it.cache, it.id);
         }
@@ -204,7 +204,10 @@ pub(in crate::actors) async fn restore_removed(
     plan: RestorePlan,
 ) -> Vec<Reopened> {
     let Some(lock) = store.acquire(SAVE_TIMEOUT).await else {
-        tracing::error!(%cluster, "cannot restore a re-added cluster: the disk does not respond; its objects are listed again");
+        tracing::error!(
+            %cluster,
+            "cannot restore a re-added cluster: the disk does not respond; its objects are listed again"
+        );
         return Vec::new();
     };
     let (caches, store, began) = (env.caches.clone(), Arc::clone(store), clock::now());
@@ -261,13 +264,20 @@ fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, Vie
     let mut objects = 0;
     if files.is_claimed(&claim) {
         let totals = caches.totals(files.of().0, &cache.1);
-        let ReaddedPartitions { partitions, plain, damage } = files.read_closed(&totals, &claim).unwrap_or_else(|error| {
-            tracing::error!(resource = %cache.0, %error, "cannot read the saved objects of a re-added cluster; they are listed again");
-            ReaddedPartitions::default()
-        });
+        let ReaddedPartitions { partitions, plain, damage } =
+            files.read_closed(&totals, &claim).unwrap_or_else(|error| {
+                tracing::error!(
+                    resource = %cache.0, %error,
+                    "cannot read the saved objects of a re-added cluster; they are listed again"
+                );
+                ReaddedPartitions::default()
+            });
         if !damage.is_empty() {
             let error = damage.join("; ");
-            tracing::error!(resource = %cache.0, error, "a cache on disk is damaged: readable objects are restored, and its informers list again");
+            tracing::error!(
+                resource = %cache.0, error,
+                "a cache on disk is damaged: readable objects are restored, and its informers list again"
+            );
         }
         for (stored, saved) in partitions {
             let Some((id, partition)) = caches.restore_partition(&cache.1, saved, &plain) else { continue };

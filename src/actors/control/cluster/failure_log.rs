@@ -164,7 +164,10 @@ impl ClusterActor {
             tracing::warn!(cluster = %name, resource = %key.0, status = %exited.status, "informer failed; restarting it");
             return self.launch(&key, ctx);
         }
-        tracing::error!(cluster = %name, resource = %key.0, status = %exited.status, "informer failed too often; it is degraded");
+        tracing::error!(
+            cluster = %name, resource = %key.0, status = %exited.status,
+            "informer failed too often; it is degraded and restarts after a minute or more"
+        );
         informer.parts.health.set_phase(Phase::Degraded);
         ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
             // It may have been removed, or removed and requested again.

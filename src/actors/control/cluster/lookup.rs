@@ -140,7 +140,10 @@ impl ClusterActor {
                 let why = error.to_string();
                 // Logged once per cause, not per attempt.
                 if request.health.error().is_none_or(|known| *known != why) {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), %error, "cannot watch the resource yet");
+                    tracing::warn!(
+                        cluster = %self.parts.name, resource = key.0.text(), %error,
+                        "the cluster does not serve the resource; it is watched once it is served"
+                    );
                 }
                 request.missed = true;
                 request.health.set_phase(Phase::Absent);

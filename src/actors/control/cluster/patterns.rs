@@ -84,8 +84,10 @@ impl ClusterActor {
                 let pattern =
                     self.discovery.patterns.get(user).map(|known| known.pattern.to_string()).unwrap_or_default();
                 tracing::warn!(
-                    cluster = %self.parts.name, pattern, watched = share.watched.len(), left_out = first_names(&share.left_out),
-                    "pattern limit reached, some resources are not watched: raise the limit or exclude resources"
+                    cluster = %self.parts.name, pattern,
+                    watched = share.watched.len(), left_out = first_names(&share.left_out),
+                    "the pattern selects more resources than its limit; some are not watched: raise the limit or \
+                     exclude resources"
                 );
             }
         }

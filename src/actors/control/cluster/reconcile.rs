@@ -138,7 +138,7 @@ impl ClusterActor {
         }
     }
 
-    /// Returns whether there was one, or one to be restarted.
+    /// Stops the discovery actor. Returns whether one was running or about to be restarted.
     fn stop_discovery_actor(&mut self) -> bool {
         let Some((_, address)) = self.discovery.actor.take() else { return false };
         if let Some(address) = address {
@@ -149,7 +149,10 @@ impl ClusterActor {
 
     pub(super) fn on_discovery_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
         let delay = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { jittered(RESTART_DELAY) };
-        tracing::error!(cluster = %self.parts.name, status = %exited.status, restart_in = ?delay, "discovery actor failed; restarting it");
+        tracing::error!(
+            cluster = %self.parts.name, status = %exited.status, restart_in = ?delay,
+            "discovery actor failed; restarting it"
+        );
         if let Some((_, address)) = &mut self.discovery.actor {
             *address = None;
         }
@@ -210,7 +213,10 @@ impl ClusterActor {
             return;
         }
         informer.parts.health.set_error(None);
-        tracing::info!(cluster = %self.parts.name, resource = %informer.parts.origin.resource.gvr, "the resource exists again; watching it");
+        tracing::info!(
+            cluster = %self.parts.name, resource = %informer.parts.origin.resource.gvr,
+            "the resource exists again; watching it"
+        );
         if let Some(address) = &informer.address {
             detach(address.send(WatchMode::Active));
         }
@@ -237,7 +243,10 @@ impl ClusterActor {
                 request.health.set_answers(true);
                 request.health.set_phase(Phase::Absent);
                 if is_new {
-                    tracing::warn!(cluster = %self.parts.name, resource = key.0.text(), error = why, "cannot watch the resource yet");
+                    tracing::warn!(
+                        cluster = %self.parts.name, resource = key.0.text(), error = why,
+                        "the cluster does not serve the resource; it is watched once it is served"
+                    );
                 }
                 request.missed = true;
                 // Invalidates a lookup in progress.
@@ -252,7 +261,10 @@ impl ClusterActor {
         }
         informer.parts.mode = mode;
         let (health, resource) = (Arc::clone(&informer.parts.health), informer.parts.origin.resource.gvr.clone());
-        tracing::warn!(cluster = %self.parts.name, %resource, error = why, "the resource no longer exists; stopped watching it");
+        tracing::warn!(
+            cluster = %self.parts.name, %resource, error = why,
+            "the cluster no longer serves the resource; stopped watching it"
+        );
         health.set_answers(true);
         health.set_error(Some(why.clone()));
         let idling = informer.address.as_ref().map(|address| address.send(mode));
@@ -304,7 +316,7 @@ impl ClusterActor {
         let origin = Arc::new(self.origin_of(found, &to));
         tracing::info!(
             cluster = %self.parts.name, from = from.0.long(), to = to.0.long(), kind = %found.kind,
-            "the resource has changed; moved its informer"
+            "the version or definition of the resource has changed; its informer watches the new one"
         );
         informer.parts.health.set_error(None);
         let moving = informer.move_to(MoveTo { origin, source, mode: WatchMode::Active, renewed });

@@ -32,7 +32,8 @@ impl ClusterActor {
         if options.is_partial() {
             tracing::warn!(
                 cluster = %self.parts.name, %resource,
-                "informers of the embedding program keep the previous settings of the resource in use"
+                "cannot apply the configured settings while the embedding program uses the resource; its present \
+                 settings stay in use"
             );
             return;
         }
@@ -64,11 +65,15 @@ impl ClusterActor {
         let request = self.requests.iter().find(|(asked, _)| self.informer_key(asked).as_ref() == Some(key));
         let Some((asked, request)) = request else { return };
         let options = Arc::clone(self.options_of(asked, resource).unwrap_or(&request.options));
-        tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the CRD of the resource has changed; listing it again");
+        tracing::info!(
+            cluster = %self.parts.name, resource = %resource.gvr,
+            "the CRD of the resource has changed; listing it again"
+        );
         self.relist(key, &options, Some(generation));
     }
 
-    /// Records the generation of the CRD of a watched resource. Lists the resource if the objects follow another.
+    /// Records the generation of the CRD of a watched resource. Lists the resource again if its objects were read under
+    /// another generation.
     pub(super) fn note_generation(&mut self, key: &InformerKey, generation: u64, ctx: &mut Context<Self>) {
         let Some(informer) = self.informers.get_mut(key) else { return };
         if informer.generation.replace(generation) == Some(generation) {

@@ -27,7 +27,7 @@ impl Handler<ReviewInformers> for ClusterActor {
 
     fn handle(&mut self, _: ReviewInformers, ctx: &mut Self::Context) -> Self::Result {
         let Some(connection) = self.connection.clone() else {
-            // It starts its informers when it is connected.
+            // The cluster actor starts its informers when it is connected.
             return Box::pin(actix::fut::ready(()));
         };
         let is_new = |key: &RequestKey| {
@@ -49,7 +49,7 @@ impl Handler<ReviewInformers> for ClusterActor {
             // The next informer begins with a state of its own.
             self.requests.entry(key).and_modify(|request| request.health = InformerHealth::new());
         }
-        // Its watches may belong to this process now, or no longer.
+        // The watches of discovery may now belong to this process, or to another one.
         self.restart_discovery(ctx);
         self.attach_all();
         self.publish_view();

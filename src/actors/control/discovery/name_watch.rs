@@ -1,4 +1,4 @@
-//! Names and generations of the existing objects of a resource, from a metadata list and watch. Nothing is kept.
+//! Names and generations of the existing objects of a resource, from a metadata list and watch. No object is kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

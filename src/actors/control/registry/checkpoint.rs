@@ -25,9 +25,13 @@ impl RegistryActor {
         }));
     }
 
-    /// Restarts the checkpoint actor. Nothing is lost: completed writes are on disk and the files belong to the checkpoint store.
+    /// Restarts the checkpoint actor. Nothing is lost: completed writes are on disk and the files belong to the
+    /// checkpoint store.
     pub(super) fn on_checkpointer_exit(exited: ChildExited, ctx: &mut Context<Self>) {
-        tracing::error!(status = %exited.status, restart_in = ?super::RESTART_DELAY, "checkpoint actor failed; restarting it");
+        tracing::error!(
+            status = %exited.status, restart_in = ?super::RESTART_DELAY,
+            "checkpoint actor failed; restarting it"
+        );
         ctx.run_later(super::RESTART_DELAY, Self::start_checkpointer);
     }
 }

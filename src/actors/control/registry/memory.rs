@@ -30,7 +30,10 @@ impl RegistryActor {
     /// Restarts the governor after a delay, because it would fail the same way at its next check. Nothing is lost: the
     /// steps are stored in the informers' health.
     pub(super) fn on_governor_exit(exited: ChildExited, ctx: &mut Context<Self>) {
-        tracing::error!(status = %exited.status, restart_in = ?super::RESTART_DELAY, "memory governor failed; restarting it");
+        tracing::error!(
+            status = %exited.status, restart_in = ?super::RESTART_DELAY,
+            "memory governor failed; restarting it"
+        );
         ctx.run_later(super::RESTART_DELAY, Self::start_governor);
     }
 }

@@ -35,7 +35,10 @@ impl Driver {
         let message = format!("skipped object {key}: {}", skipped.reason);
         self.parts.health.skipped.fetch_add(1, Relaxed);
         self.parts.health.set_error(Some(message.clone()));
-        tracing::warn!(%cluster, resource = %resource.gvr, object = key, error = skipped.reason, "skipped an object");
+        tracing::warn!(
+            %cluster, resource = %resource.gvr, object = key, error = skipped.reason,
+            "skipped an object; the cache keeps its earlier state, if any"
+        );
         self.skipped.add(skipped.key.clone(), message);
         if let Some(key) = skipped.key.filter(|_| listing) {
             self.pending.push(Change::ReplaceKeep(key));
@@ -82,7 +85,10 @@ impl Driver {
         if self.parts.health.set_encoding(encoding) {
             let reason = reason.map(JsonReason::as_str).unwrap_or_default();
             let message = message.unwrap_or_default();
-            tracing::info!(%cluster, resource = %resource.gvr, reason, message, "reading a resource as JSON");
+            tracing::info!(
+                %cluster, resource = %resource.gvr, reason, message,
+                "reading the resource as JSON instead of protobuf"
+            );
         }
     }
 
@@ -117,7 +123,7 @@ impl Driver {
         health.set_error(Some(error.to_string()));
         self.show_encoding();
         if matches!(error.class, ErrorClass::Expired | ErrorClass::TooLarge | ErrorClass::StreamingUnsupported) {
-            tracing::info!(%cluster, resource = %resource.gvr, %error, "relisting");
+            tracing::info!(%cluster, resource = %resource.gvr, %error, "listing the resource again");
         } else {
             tracing::debug!(%cluster, resource = %resource.gvr, %error, "list or watch failed");
             self.unproven = true;

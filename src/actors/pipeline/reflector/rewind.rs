@@ -22,7 +22,7 @@ impl Driver {
             let current = current.ok().flatten().map(|version| version.to_string());
             tracing::warn!(
                 %cluster, resource = %resource.gvr, current, known,
-                "the cluster's version is older than the cached one, so its etcd was restored; listing again"
+                "the cluster's resource version is older than the cached one, so its etcd was restored; listing again"
             );
             self.relists_for = ListReason::TooLarge;
         }

@@ -145,8 +145,8 @@ impl Sink {
         self.store.lock().release(before);
     }
 
-    /// Rewrites the sink's files if they were removed. Does nothing while the store is busy, because it checks this
-    /// itself.
+    /// Rewrites the sink's files if they were removed. Does nothing while the store is busy, because the work in
+    /// progress checks the files itself.
     pub fn check_files(&self, health: &SinkHealth) {
         let Some(mut store) = self.store.try_lock() else { return };
         match store.check_files() {
@@ -262,8 +262,14 @@ impl Supervisor {
                 act.launch(ctx);
             }
             failed => {
-                let error = failed.map_or_else(|join| join.to_string(), |inner| inner.err().map_or_else(String::new, |e| e.to_string()));
-                tracing::error!(sink = %act.params.machine.name, error, retry_in = ?RESTART_DELAY, "cannot reopen the journal; retrying");
+                let error = failed.map_or_else(
+                    |join| join.to_string(),
+                    |inner| inner.err().map_or_else(String::new, |e| e.to_string()),
+                );
+                tracing::error!(
+                    sink = %act.params.machine.name, error, retry_in = ?RESTART_DELAY,
+                    "cannot reopen the journal; retrying"
+                );
                 act.params.machine.health.set_error(format!("cannot reopen the journal: {error}"));
                 ctx.run_later(RESTART_DELAY, Self::relaunch);
             }
@@ -287,7 +293,10 @@ impl Handler<ChildExited> for Supervisor {
             return;
         }
         let rest = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
-        tracing::error!(sink = %self.params.machine.name, status = %exited.status, restart_in = ?rest, "sink actor failed; restarting it");
+        tracing::error!(
+            sink = %self.params.machine.name, status = %exited.status, restart_in = ?rest,
+            "sink actor failed; restarting it"
+        );
         self.params.machine.health.set_error(format!("sink actor {}", exited.status));
         self.address.set(None);
         ctx.run_later(rest, Self::relaunch);

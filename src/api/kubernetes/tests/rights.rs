@@ -414,7 +414,7 @@ async fn namespaces_beyond_the_bound_are_reported() {
     let (status, headers, body) = bench.ask("/clusters/*/api/v1/pods", "application/json").await;
     let list: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!((status.as_u16(), items_of(&list)), (200, 4), "three of b, one of a");
-    let expected = "a (rights unknown: 2001 namespaces are too many: 2000 are reviewed)";
+    let expected = "a (rights unknown: only 2000 of 2001 namespaces were reviewed)";
     assert!(has_warning(&headers, expected), "{headers:?}");
 }
 

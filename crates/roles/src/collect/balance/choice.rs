@@ -24,7 +24,8 @@ impl Moves {
     }
 }
 
-/// Computes the moves between the collectors that contend for the same clusters as `own`. `labels` are those of the clusters.
+/// Computes the moves between the collectors that contend for the same clusters as `own`. `labels` are those of the
+/// clusters.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,

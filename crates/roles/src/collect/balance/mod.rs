@@ -31,9 +31,9 @@ use view::RosterView;
 
 /// Time after which a move that failed is tried again.
 const RETRY: Duration = Duration::from_secs(60);
-/// Owners that are read at once.
+/// Maximum number of owners that are read at the same time.
 const READS: usize = 32;
-/// Looks at the owner of a moving cluster per renewal.
+/// Number of times per renewal that the owner of a moving cluster is read.
 const LOOKS: u32 = 4;
 
 /// Balances the fleet until it is aborted.
@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
     loop {
         if let Err(error) = balancer.round().await {
             // The contenders report that the services fail.
-            tracing::debug!(%error, "cannot balance the fleet, trying again");
+            tracing::debug!(%error, "cannot balance the clusters among the collectors; retrying");
         }
         let renewal = balancer.shared.params.renewal;
         tokio::time::sleep(renewal.mul_f64(0.9 + 0.2 * rng::unit())).await;
@@ -55,7 +55,7 @@ pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
 /// Removes the collector from the roster.
 pub(super) async fn leave(shared: &Shared) {
     if let Err(error) = shared.backend.remove_roster(&member(shared)).await {
-        tracing::debug!(%error, "cannot leave the roster, its entry will expire");
+        tracing::debug!(%error, "cannot remove this collector from the roster; its entry expires");
     }
 }
 
@@ -86,7 +86,7 @@ impl Balancer {
         shared.backend.put_roster(&member(&shared)).await?;
         let entries = shared.backend.roster().await?;
         for obsolete in self.view.observe(entries, clock::now()) {
-            tracing::info!(item = obsolete.key(), "removing an item of a collector that is gone from the roster");
+            tracing::info!(item = obsolete.key(), "removing an outdated entry from the roster of collectors");
             shared.backend.remove_roster(&obsolete).await?;
         }
         let found = self.moves(&shared.ownerships.shards());
@@ -155,7 +155,7 @@ impl Balancer {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
         let Some(session) = shared.sessions.lock().get(&shard).cloned() else { return };
-        tracing::info!(cluster = %shard, to, %reason, "moving the cluster");
+        tracing::info!(cluster = %shard, to, %reason, "moving the cluster to another collector");
         session.hand_over(&to);
         drop(session);
         let mut looks = 0;
@@ -177,7 +177,7 @@ impl Balancer {
                 break;
             }
         }
-        tracing::warn!(cluster = %shard, to, "the collector has not claimed the cluster, trying again later");
+        tracing::warn!(cluster = %shard, to, "the other collector has not claimed the cluster; trying again later");
         self.failed.insert((shard, to), clock::now());
     }
 }

@@ -12,7 +12,7 @@ use crate::collect::answer_clock::AnswerClock;
 /// Periods without a renewal after which the entry of a collector is removed.
 const FORGOTTEN: u32 = 10;
 
-/// See the [module documentation](self).
+/// Roster as a collector sees it; see the [module documentation](self).
 #[derive(Debug)]
 pub(super) struct RosterView {
     clock: AnswerClock,
