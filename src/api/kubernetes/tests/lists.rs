@@ -1,6 +1,7 @@
 //! Lists and single objects.
 
 use super::*;
+use informer_hub_types::MemoryStep;
 
 #[tokio::test]
 async fn cluster_root_lists_with_the_clusters_own_versions() {
