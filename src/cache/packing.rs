@@ -48,7 +48,7 @@ enum Fitness {
         /// Bytes after which one of its own objects is tried.
         trial_at: usize,
     },
-    /// No dictionary, and no training: values of objects are confidential.
+    /// An empty dictionary, never trained: a trained one would have parts of confidential objects (Secrets, ConfigMaps).
     Confidential {
         dictionary: Arc<Dictionary>,
     },

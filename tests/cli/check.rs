@@ -429,8 +429,8 @@ async fn missing_right_to_review_and_unusable_issuer_are_errors() {
     let found = found().await;
     let of = |cluster: &str, review: &str| {
         format!(
-            "\"error\" clusters.{cluster}: may not create {review}, which [hub.authorization] needs: readers who depend on \
-             it see nothing of the cluster"
+            "\"error\" clusters.{cluster}: may not create {review}, which [hub.authorization] needs: readers whose rights \
+             depend on it see nothing of the cluster"
         )
     };
     let (access, token) = ("subjectaccessreviews.authorization.k8s.io", "tokenreviews.authentication.k8s.io");

@@ -142,7 +142,11 @@ async fn rbac_binds_users_groups_and_accounts() {
 async fn token_secret_is_printed_on_request() {
     let dir = Workdir::with(CONFIG);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a"]).await;
-    assert!(outcome.out.contains("expires after a day and is not renewed"), "{}", outcome.out);
+    assert!(
+        outcome.out.contains("valid for a day (--token-secret prints one that does not expire)"),
+        "{}",
+        outcome.out
+    );
     assert!(!outcome.out.contains("kind: Secret"), "{}", outcome.out);
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--cluster", "a", "--token-secret"]).await;
     assert_eq!(objects(&outcome.out)[..2], ["ServiceAccount informer-hub", "Secret informer-hub"], "{}", outcome.out);

@@ -179,7 +179,7 @@ impl Oidc {
             Ok(keys) => {
                 self.keys.store(Some(Arc::new(keys)));
                 if std::mem::take(&mut fetched.has_failed) {
-                    tracing::info!(issuer = self.settings.issuer, "fetched the keys of the issuer again");
+                    tracing::info!(issuer = self.settings.issuer, "fetching the keys of the OIDC issuer works again");
                 }
             }
             Err(error) if !std::mem::replace(&mut fetched.has_failed, true) => {

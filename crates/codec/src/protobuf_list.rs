@@ -280,7 +280,7 @@ impl ListMeta {
 }
 
 fn wrong_type(number: u64) -> SourceError {
-    malformed(format!("list: field {number} has an unexpected wire type"))
+    malformed(format!("list: invalid protobuf: field {number} has an unexpected wire type"))
 }
 
 fn invalid(error: &ConvertError) -> SourceError {

@@ -94,7 +94,7 @@ fn something_else_than_a_list_is_malformed() {
     );
     assert!(lies(&[0x12, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]).contains("varint"));
     assert_eq!(lies(&[0x13, 0x14]), "list: invalid protobuf: a group or an unknown wire type");
-    assert_eq!(lies(&[0x10, 1]), "list: field 2 has an unexpected wire type");
+    assert_eq!(lies(&[0x10, 1]), "list: invalid protobuf: field 2 has an unexpected wire type");
     assert_eq!(lies(&[0x00, 1]), "list: invalid protobuf: a field number out of range");
 }
 

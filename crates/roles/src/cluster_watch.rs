@@ -238,7 +238,7 @@ impl<O: ClusterObserver> Watching<O> {
                 Some(error) if !before => {
                     tracing::warn!(error, "cannot follow which collector owns which cluster; retrying");
                 }
-                None if before => tracing::info!("following which collector owns which cluster again"),
+                None if before => tracing::info!("reading from NATS which collector owns which cluster works again"),
                 _ => {}
             }
             error

@@ -24,7 +24,7 @@ use super::client::{AccessSettings, ClientError, NewClient, make};
 use super::transport::{Transport, Wiring};
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ClusterTraffic, Encodings, Threads, WatchCell, Watcher};
+use informer_hub_types::{ClusterTraffic, Encodings, Threads, WatchCell, Watcher, with_causes};
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
@@ -133,18 +133,24 @@ impl ReloadingClient {
         let failed_before = last_attempt.as_ref().is_some_and(|last_attempt| last_attempt.failed);
         let (at, failed) = (clock::now(), current.is_err());
         *last_attempt = Some(Attempt { at, settings: settings.clone(), files, failed });
+        let cluster = self.cluster.as_deref();
         match current {
             Ok(new) => {
                 let has_moved = new.address != old.address;
                 let epoch = old.epoch + u64::from(has_moved);
-                tracing::info!(address = new.address, has_moved, "reloaded the credentials of a cluster");
+                tracing::info!(cluster, address = new.address, has_moved, "reloaded the credentials of a cluster");
                 self.current.store(Arc::new(CurrentClient::new(new, &settings, epoch)));
                 self.epoch.modify(|current| std::mem::replace(current, epoch) != epoch);
             }
             Err(error) => {
                 *self.rebuild_requested.lock() = true;
                 if !failed_before {
-                    tracing::warn!(%error, "cannot reload the credentials of a cluster; the previous ones stay in use");
+                    let error = with_causes(&error);
+                    tracing::warn!(
+                        cluster,
+                        error,
+                        "cannot reload the credentials of a cluster; the previous ones stay in use"
+                    );
                 }
             }
         }

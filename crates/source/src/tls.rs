@@ -46,7 +46,7 @@ pub(super) enum TlsError {
     #[error("tls-server-name {0:?} is neither a host name nor an address")]
     ServerName(String),
     /// The certificates cannot be used.
-    #[error("cannot use the certificates: {0}")]
+    #[error("cannot use the configured CA certificates or client certificate: {0}")]
     Unusable(#[from] rustls::Error),
 }
 

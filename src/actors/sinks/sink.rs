@@ -347,7 +347,7 @@ impl Actor for SinkActor {
         if left > 0 && self.state.machine.is_sending() {
             tracing::warn!(
                 sink = %self.params.machine.name, left,
-                "sink stopped with events that are neither delivered nor in a journal"
+                "sink stopped; events that are neither delivered nor in a journal are lost, unless a saved cache brings them again"
             );
         }
     }

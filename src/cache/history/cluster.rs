@@ -59,7 +59,7 @@ pub(crate) struct ClusterWindow {
     unsorted: HashMap<u64, u64>,
     /// Versions between these pairs lead to no position: a list has skipped changes in between.
     gaps: Vec<(u64, u64)>,
-    /// Whether the cluster's last partition has left.
+    /// Whether the cluster's last partition was closed. The window is then dropped together with its last change.
     pub(crate) has_left: bool,
     /// Fleet version of the last change, for waiting readers.
     pub(crate) changed: Arc<WatchCell<u64>>,

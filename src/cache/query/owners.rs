@@ -113,7 +113,7 @@ pub enum OwnerChainError {
     #[error("the hub's memory limit leaves no room for the body of {0}, so its owners are not known")]
     NotKept(ObjectKey),
     /// An object's body is damaged.
-    #[error("cannot read an object in the chain of owners")]
+    #[error("the stored body of an object in the chain of owners is damaged, so its owners are not known")]
     Unreadable,
 }
 

@@ -368,7 +368,7 @@ fn profile_problem_is_described() {
     let secrets = "type = \"cluster-profiles\"\nin_cluster = true\nsecrets = true\n";
     let labels = json!({ "x-k8s.io/cluster-profile": "blue", "x-k8s.io/cluster-profile-namespace": "fleet" });
     let text = problem(&profiles(secrets, &profile(json!({})), &[secret("s", labels, &[("Config", "rubbish: [")])]));
-    assert!(text.contains("its Secret argocd/s: data.Config: is not a kubeconfig"), "{text}");
+    assert!(text.contains("its Secret argocd/s: data.Config: is not a valid kubeconfig"), "{text}");
 }
 
 // === folder ===

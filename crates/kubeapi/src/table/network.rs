@@ -200,7 +200,8 @@ struct IngressRule<'j> {
     host: Text<'j>,
 }
 
-/// Returns the hosts of rules, at most three. The number of others counts rules, not hosts.
+/// Returns the first three hosts of the rules, e.g. `a,b,c + 2 more...`, or `*` without hosts. The number is that of all
+/// rules, also those without a host, minus three.
 fn hosts(rules: &[IngressRule<'_>]) -> String {
     const SHOWN: usize = 3;
     let hosts = rules.iter().enumerate().filter(|(_, rule)| !rule.host.is_empty());

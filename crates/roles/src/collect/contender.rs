@@ -143,7 +143,7 @@ impl Contender {
         self.release(own).await;
         let drain = RosterItem::Drain(self.shared.params.name.clone());
         if let Err(error) = self.shared.backend.put_roster(&drain).await {
-            tracing::debug!(%error, "cannot drain this collector; retrying with the next cluster");
+            tracing::debug!(%error, "cannot store that other collectors must take the clusters of this one; storing it again with the next such cluster");
         }
     }
 

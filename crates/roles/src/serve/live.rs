@@ -180,7 +180,7 @@ impl Queues {
             let is_change = state.error.is_some() != error.is_some();
             match &error {
                 Some(error) if is_change => tracing::warn!(error, "cannot follow the fleet's log; retrying"),
-                None if is_change => tracing::info!("following the fleet's log again"),
+                None if is_change => tracing::info!("reading the collectors' changes from NATS works again"),
                 _ => {}
             }
             let changes = state.error != error || error.is_none() && !state.opened;

@@ -30,7 +30,7 @@ impl RegistryActor {
     pub(super) fn on_checkpointer_exit(exited: ChildExited, ctx: &mut Context<Self>) {
         tracing::error!(
             status = %exited.status, restart_in = ?super::RESTART_DELAY,
-            "checkpoint actor failed; restarting it"
+            "the actor that writes caches to disk failed; restarting it: what is written stays valid"
         );
         ctx.run_later(super::RESTART_DELAY, Self::start_checkpointer);
     }
