@@ -225,7 +225,7 @@ fn interruptible<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output 
 fn chosen<'c>(clusters: &'c [ClusterConfig], names: &[String]) -> anyhow::Result<Vec<&'c ClusterConfig>> {
     if let Some(unknown) = names.iter().find(|name| !clusters.iter().any(|it| it.name.as_str() == name.as_str())) {
         let known: Vec<_> = clusters.iter().map(|cluster| cluster.name.as_str()).collect();
-        anyhow::bail!("there is no cluster {unknown:?}; there is {}", known.join(", "));
+        anyhow::bail!("there is no cluster {unknown:?}; known: {}", known.join(", "));
     }
     let is_chosen = |name: &str| names.is_empty() || names.iter().any(|chosen| chosen == name);
     Ok(clusters.iter().filter(|cluster| is_chosen(cluster.name.as_str())).collect())

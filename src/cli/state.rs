@@ -85,7 +85,7 @@ fn prune(args: &Prune) -> anyhow::Result<ExitCode> {
     let dir = StateDir::open(Arc::new(RealDisk), &args.dir)?;
     let readers = dir.readers()?;
     if let Some(unknown) = args.names.iter().find(|name| !readers.contains(name)) {
-        anyhow::bail!("{unknown:?} is not in {}; there are: {}", args.dir.display(), readers.join(", "));
+        anyhow::bail!("{unknown:?} is not in {}; known: {}", args.dir.display(), readers.join(", "));
     }
     for name in &args.names {
         dir.remove_reader(name)?;

@@ -32,6 +32,11 @@ impl Calls {
         }
     }
 
+    /// Returns whether a call is running.
+    pub(super) fn is_running(&self) -> bool {
+        self.running.try_lock().is_err()
+    }
+
     /// Prevents later calls.
     pub(super) fn end(&self) {
         self.has_ended.store(true, SeqCst);

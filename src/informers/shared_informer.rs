@@ -60,8 +60,8 @@ pub(super) struct Parts {
 ///   wait for each other. A handler that is added late receives existing objects as initial additions, without gaps or
 ///   duplicates.
 /// - The order between clusters is not specified. Each object names its cluster.
-/// - A stopped informer cannot be restarted, and its lister and indexer are empty. client-go's keep the last state,
-///   whose age is unknown.
+/// - A stopped informer cannot be restarted. Its lister and indexer are empty, or follow the others that watch the same.
+///   client-go's keep the last state, whose age is unknown.
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,
@@ -83,6 +83,8 @@ struct State {
     /// Set once a lister or indexer may be in use.
     read: bool,
     handlers: Vec<(SubscriptionId, Arc<Calls>)>,
+    /// Calls of removed handlers that may still run.
+    removed: Vec<Arc<Calls>>,
     /// Indices added through this informer.
     indexers: Vec<SharedStr>,
 }
@@ -104,6 +106,7 @@ impl SharedInformer {
             watch_errors: None,
             read: false,
             handlers: Vec::new(),
+            removed: Vec::new(),
             indexers: Vec::new(),
         };
         let inner = Inner {
@@ -212,9 +215,10 @@ impl Inner {
             state.handlers.iter().for_each(|(_, calls)| calls.end());
         }
         let _lifecycle = self.lifecycle.lock().await;
-        let (handlers, indexers) = {
+        let (handlers, mut removed, indexers) = {
             let mut state = self.state.lock();
-            (std::mem::take(&mut state.handlers), std::mem::take(&mut state.indexers))
+            let State { handlers, removed, indexers, .. } = &mut *state;
+            (std::mem::take(handlers), std::mem::take(removed), std::mem::take(indexers))
         };
         let Core { registry, env } = &self.core;
         // An error means that the hub has ended.
@@ -227,7 +231,8 @@ impl Inner {
         // Sent after the removals, so that a blocked handler does not keep the watch open.
         let releasing = registry.send(Release(self.user()));
         let _ = join(leaving, releasing).await;
-        for (_, calls) in handlers {
+        removed.extend(handlers.into_iter().map(|(_, calls)| calls));
+        for calls in removed {
             calls.ended().await;
         }
     }
@@ -368,10 +373,12 @@ impl<K: 'static> SharedInformer<K> {
 
     /// Removes a handler of this informer and prevents later calls; `None` if it is not registered.
     fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
-        let handlers = &mut self.inner.state.lock().handlers;
-        let at = handlers.iter().position(|(_, calls)| registration.is_of(calls))?;
-        let (id, calls) = handlers.swap_remove(at);
+        let mut state = self.inner.state.lock();
+        let at = state.handlers.iter().position(|(_, calls)| registration.is_of(calls))?;
+        let (id, calls) = state.handlers.swap_remove(at);
         calls.end();
+        state.removed.retain(|calls| calls.is_running());
+        state.removed.push(Arc::clone(&calls));
         Some((id, calls))
     }
 

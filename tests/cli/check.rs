@@ -93,7 +93,7 @@ async fn forbidden_and_absent_resources_are_errors_with_advice() {
     let expected = [
         "\"error\" resources.nodes in one: may not list nodes in the cluster (forbidden by the simulation)",
         "\"error\" resources.nodes in one: may not watch nodes in the cluster (forbidden by the simulation)",
-        "\"error\" resources.pdos in one: no resource \"pdos\"; there is pods, po, pod",
+        "\"error\" resources.pdos in one: no resource \"pdos\"; known: pods, po, pod",
     ];
     assert_eq!(found, expected);
     let all = report["clusters"][0]["findings"].as_array().unwrap();
@@ -164,7 +164,7 @@ async fn silent_cluster_delays_no_other() {
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "only the selected cluster is checked");
     let outcome = dir.run(&["check", "-c", "hub.toml", "--cluster", "d"]).await;
     assert_eq!(outcome.code, 1);
-    assert!(outcome.err.contains("there is no cluster \"d\"; there is a-silent, b-well, c-closed"), "{}", outcome.err);
+    assert!(outcome.err.contains("there is no cluster \"d\"; known: a-silent, b-well, c-closed"), "{}", outcome.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

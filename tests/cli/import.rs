@@ -53,6 +53,6 @@ async fn import_finds_the_kubeconfig_like_kubectl() {
     assert!(outcome.out.contains("kubeconfig = \"~/kube\"") && !outcome.out.contains("[resources"), "{}", outcome.out);
     let outcome = dir.run(&["import-kubeconfig", "kube", "--context", "prd"]).await;
     assert_eq!(outcome.code, 1);
-    assert!(outcome.err.contains("no context matches \"prd\"; there is prod-eu, prod-us, dev"), "{}", outcome.err);
+    assert!(outcome.err.contains("no context matches \"prd\"; known: prod-eu, prod-us, dev"), "{}", outcome.err);
     assert_eq!(dir.run_for_head(&["import-kubeconfig", "kube"]).await.err, "");
 }

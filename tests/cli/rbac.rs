@@ -179,7 +179,7 @@ async fn rbac_of_a_source_covers_its_management_cluster() {
     let sourced = std::fs::read_to_string(dir.path().join("out/sourced-clusters.yaml")).unwrap();
     assert!(sourced.contains("- pods\n"), "{sourced}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "other"]).await;
-    assert!(outcome.code == 1 && outcome.err.contains("no cluster source \"other\"; there is argo"), "{outcome:?}");
+    assert!(outcome.code == 1 && outcome.err.contains("no cluster source \"other\"; known: argo"), "{outcome:?}");
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--source", "files"]).await;
     assert_eq!((outcome.code, outcome.out.as_str()), (2, ""), "{outcome:?}");
     assert!(outcome.err.contains("cluster source files has no management cluster"), "{outcome:?}");

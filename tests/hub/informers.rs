@@ -264,6 +264,13 @@ async fn handler_may_spawn_tasks_and_use_timers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn factory_shutdown_waits_for_handlers_and_prevents_new_starts() {
+    for is_removed in [false, true] {
+        factory_waits_for_a_handler(is_removed).await;
+    }
+}
+
+/// A factory's shutdown waits for the running call of a handler, also if the handler was removed before.
+async fn factory_waits_for_a_handler(is_removed: bool) {
     let fleet = fleet([5]).await;
     let factory = SharedInformerFactory::new(fleet.hub.system());
     let informer = factory.informer::<Pod>().unwrap();
@@ -275,9 +282,12 @@ async fn factory_shutdown_waits_for_handlers_and_prevents_new_starts() {
         let _ = gate.recv();
         marks.1.store(true, SeqCst);
     });
-    informer.add_event_handler(handler).await.unwrap();
+    let registration = informer.add_event_handler(handler).await.unwrap();
     factory.start().await.unwrap();
     eventually("the handler", async || entered.load(SeqCst)).await;
+    if is_removed {
+        informer.remove_event_handler(&registration);
+    }
     let ended = tokio::time::timeout(Duration::from_millis(100), factory.shutdown()).await;
     assert!(ended.is_err(), "a handler is still running");
     drop(open);

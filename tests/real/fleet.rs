@@ -339,7 +339,7 @@ async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
     center.workdir.write("agent.toml", &of_agent);
     let ambiguous = center.workdir.run(&["agent", "-c", "agent.toml"]);
     let error = String::from_utf8(ambiguous.stderr).unwrap();
-    assert!(ambiguous.status.code() == Some(2) && error.contains("--cluster; there is center, edge"), "{error}");
+    assert!(ambiguous.status.code() == Some(2) && error.contains("--cluster; known: center, edge"), "{error}");
     let agent = || center.workdir.service(&["agent", "-c", "agent.toml", "--cluster", "edge"]);
     let first = agent();
     churn.run(&client, 30).await;
@@ -503,7 +503,7 @@ async fn operator_moves_clusters_and_drains_a_process() {
     let name = async |process: &Process| process.fleet().await["process"].as_str().unwrap().to_owned();
     let (of_first, of_second) = (name(&first).await, name(&second).await);
 
-    let unknown = "there is no cluster \"aest\"; did you mean \"east\"?; there is east, north, west";
+    let unknown = "there is no cluster \"aest\"; did you mean \"east\"?; known: east, north, west";
     fails(&["move", "aest", &of_first], unknown);
     fails(&["move", "east", "missing"], "there is no collector \"missing\"");
     leave_without_owner(&nats, "removed").await;

@@ -191,7 +191,7 @@ async fn status_commands_print_every_format_and_survive_a_closed_pipe() {
     assert_eq!(query(&["resources", "-o", "name", "--cluster", "well"]), "resource/well/nodes\nresource/well/pods\n");
     assert_eq!(query(&["sinks"]), "there are no sinks\n");
     let (code, _, err) = run(&["clusters", "wel", "--url", &url]);
-    assert!(code == 1 && err.contains("there is no cluster \"wel\"; there is down, well"), "{err}");
+    assert!(code == 1 && err.contains("there is no cluster \"wel\"; known: down, well"), "{err}");
     let (code, _, err) = run(&["clusters", "-o", "name", "--watch", "--url", &url]);
     assert!(code == 2 && err.contains("--watch cannot print names"), "{err}");
     let mut watching = command(&["clusters", "--watch", "--interval", "100ms", "-o", "json", "--url", &url])

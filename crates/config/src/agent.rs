@@ -57,7 +57,7 @@ fn position(clusters: &[ClusterConfig], wanted: Option<&ClusterName>) -> Result<
         (Some((at, _)), None) => Ok(at),
         _ if clusters.is_empty() => Err("an agent needs the table of its cluster; add [clusters.NAME]".to_owned()),
         _ => Err(format!(
-            "choose the cluster of the agent with --cluster; there is {}",
+            "choose the cluster of the agent with --cluster; known: {}",
             names().collect::<Vec<_>>().join(", ")
         )),
     }

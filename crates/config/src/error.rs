@@ -98,7 +98,7 @@ pub(super) fn suggestion<'k>(text: &str, known: impl IntoIterator<Item = &'k str
         return format!("; did you mean {meant:?}?");
     }
     let known: Vec<_> = known.into_iter().collect();
-    if known.is_empty() { String::new() } else { format!("; there is {}", known.join(", ")) }
+    if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) }
 }
 
 /// Describes an unknown word, with a suggestion.
@@ -149,6 +149,6 @@ mod tests {
     fn only_a_near_name_is_suggested() {
         let known = ["namespaces", "resync", "drop"];
         assert_eq!(nearest("namespace", known), Some("namespaces"));
-        assert_eq!(suggestion("colour", known), "; there is namespaces, resync, drop");
+        assert_eq!(suggestion("colour", known), "; known: namespaces, resync, drop");
     }
 }

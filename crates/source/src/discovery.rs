@@ -36,7 +36,7 @@ pub enum DiscoveryError {
 }
 
 fn suggestion(nearest: &[String]) -> String {
-    if nearest.is_empty() { String::new() } else { format!("; there is {}", nearest.join(", ")) }
+    if nearest.is_empty() { String::new() } else { format!("; known: {}", nearest.join(", ")) }
 }
 
 #[derive(Deserialize)]

@@ -158,7 +158,7 @@ async fn cluster_scoped_object_has_a_shorter_path() {
         ("A%0d%0a/pods/shop/x", 404, "the hub has no cluster"),
         ("a/podz/shop/x", 404, "the hub has no resource \"podz\"; did you mean \"pods\"?"),
         ("a/secrets/shop/x", 404, "the hub has no resource \"secrets\""),
-        ("a/pods/shop/x?child=false", 400, "unknown parameter \"child\"; there are: children, events, objects"),
+        ("a/pods/shop/x?child=false", 400, "unknown parameter \"child\"; known: children, events, objects"),
         ("a/pods/shop/x?children=no", 400, "children is \"no\", expected true or false"),
     ] {
         let (found, answer) = bench.json(&format!("/v1/objects/{path}")).await;

@@ -79,8 +79,8 @@ pub(in crate::api) fn check_names<'n>(
     let shown: String = unknown.chars().take(MAX_SHOWN).collect();
     let hint = match (nearest, all.is_empty()) {
         (_, true) => "there are none".to_owned(),
-        (Some(nearest), _) => format!("did you mean {nearest:?}? There are: {}", all.join(", ")),
-        (None, _) => format!("there are: {}", all.join(", ")),
+        (Some(nearest), _) => format!("did you mean {nearest:?}? Known: {}", all.join(", ")),
+        (None, _) => format!("known: {}", all.join(", ")),
     };
     Err(Failure::invalid(format!("unknown {what} {shown:?}; {hint}")).suggesting(nearest))
 }
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn unknown_and_repeated_names_are_refused() {
         let unknown = of("limits=1").unwrap_err();
-        assert_eq!(unknown, "unknown parameter \"limits\"; did you mean \"limit\"? There are: resource, limit");
-        assert_eq!(of("x=1").unwrap_err(), "unknown parameter \"x\"; there are: resource, limit");
+        assert_eq!(unknown, "unknown parameter \"limits\"; did you mean \"limit\"? Known: resource, limit");
+        assert_eq!(of("x=1").unwrap_err(), "unknown parameter \"x\"; known: resource, limit");
         assert!(of("Last-Event-ID=1").is_err());
         assert_eq!(of("limit=1&limit=2").unwrap_err(), "limit is given more than once");
         assert!(of(&format!("{}=1", "x".repeat(15_000))).unwrap_err().len() < 200);

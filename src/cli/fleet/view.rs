@@ -238,7 +238,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> anyhow::Error {
     if known.is_empty() {
         return anyhow::anyhow!("there is no {what} {name:?}; the fleet has none");
     }
-    anyhow::anyhow!("there is no {what} {name:?}{suggestion}; there is {}", first_names(known))
+    anyhow::anyhow!("there is no {what} {name:?}{suggestion}; known: {}", first_names(known))
 }
 
 #[cfg(test)]

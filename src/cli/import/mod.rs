@@ -41,7 +41,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let known: Vec<_> = found.iter().map(|(_, it)| it.context.clone()).collect();
     if let Some(unmet) = args.contexts.iter().find(|pattern| !known.iter().any(|name| matches(pattern, name))) {
         bail!(
-            "no context matches {unmet:?}; there is {}",
+            "no context matches {unmet:?}; known: {}",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") }
         );
     }

@@ -131,7 +131,7 @@ impl Args {
         let all = &config.sources;
         if let Some(unknown) = self.sources.iter().find(|name| !all.iter().any(|source| source.name == **name)) {
             let known: Vec<_> = all.iter().map(|source| source.name.as_str()).collect();
-            bail!("there is no cluster source {unknown:?}; there is {}", known.join(", "));
+            bail!("there is no cluster source {unknown:?}; known: {}", known.join(", "));
         }
         let is_all = self.clusters.is_empty() && self.sources.is_empty();
         let is_named = |source: &&ClusterSourceConfig| self.sources.contains(&source.name);

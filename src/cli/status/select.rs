@@ -66,7 +66,7 @@ impl Selection {
             for name in names {
                 let known: Vec<_> = list(status, kind).iter().map(|one| text(one, "name")).collect();
                 if !known.contains(&name.as_str()) {
-                    bail!("there is no {} {name:?}; there is {}", kind.trim_end_matches('s'), joined(&known));
+                    bail!("there is no {} {name:?}; known: {}", kind.trim_end_matches('s'), joined(&known));
                 }
             }
         }
@@ -212,7 +212,7 @@ pub(super) mod tests {
         let error = of(resources("deployments.extensions")).unwrap_err().to_string();
         assert_eq!(error, "the hub watches no resource \"deployments.extensions\"; it watches deployments.apps, pods");
         let error = of(Selection { clusters: vec!["d".into()], ..Selection::default() }).unwrap_err().to_string();
-        assert_eq!(error, "there is no cluster \"d\"; there is a, b, c");
+        assert_eq!(error, "there is no cluster \"d\"; known: a, b, c");
     }
 
     #[test]

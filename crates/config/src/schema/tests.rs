@@ -100,7 +100,7 @@ fn reference_page_is_up_to_date() {
 fn known_to_the_reader(text: &str) -> BTreeSet<String> {
     let text = text.replace("HERE", "zzzzzzzzzzzzzzzzzzzzzzzz = 1");
     let errors = Config::from_toml(&text).expect_err("it has an unknown key").to_string();
-    let list = errors.lines().find_map(|line| line.split_once("unknown key; there is "));
+    let list = errors.lines().find_map(|line| line.split_once("unknown key; known: "));
     let (_, list) = list.unwrap_or_else(|| panic!("no unknown key:\n{errors}"));
     list.split(", ").map(str::to_owned).collect()
 }

@@ -48,7 +48,7 @@ fn mistakes_of_an_agent_are_named() {
     let unknown = agent(&text, Some("edge-2")).unwrap_err();
     assert!(unknown.contains("clusters: there is no cluster \"edge-2\"; did you mean \"edge-1\"?"), "{unknown}");
     let several = agent(&text.replace("agent = true", "in_cluster = true"), None).unwrap_err();
-    assert!(several.contains("choose the cluster of the agent with --cluster; there is edge-1, eu"), "{several}");
+    assert!(several.contains("choose the cluster of the agent with --cluster; known: edge-1, eu"), "{several}");
     let alone = agent(&format!("{RESOURCES}[clusters.eu]\nin_cluster = true\n"), None).unwrap_err();
     assert!(alone.contains("fleet: is missing; an agent writes to the log of a fleet, so add [fleet]"), "{alone}");
     let nodes = format!("{FLEET}{CLUSTERS}[resources.nodes]\nclusters = [\"eu\"]\n");

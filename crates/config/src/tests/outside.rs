@@ -13,7 +13,7 @@ fn secret_is_a_reference_and_never_printed() {
     let both = "signing_secret = { env = \"A\", file = \"Cargo.toml\" }\n";
     only_in_sink(both, 1, "has both env and file; keep one of them");
     let found = problems(&format!("{BASE}{SINK}signing_secret = {{ value = \"hunter2\" }}\n")).concat();
-    assert!(found.contains("value: unknown key; there is env, file") && !found.contains("hunter2"), "{found}");
+    assert!(found.contains("value: unknown key; known: env, file") && !found.contains("hunter2"), "{found}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn rules_are_checked() {
     only_in_reader("allow = { resources = [\"pods\"] }\n", 1, "expected a list of rules such as [{ namespaces");
     only_in_reader("allow = [\"pods\"]\n", 1, "readers.sre.allow[0]: expected a table, found a text");
     rule("cluster = [\"one\"]", "readers.sre.allow[0].cluster: unknown key; did you mean \"clusters\"?");
-    rule("clusters = [\"two\"]", "readers.sre.allow[0].clusters[0]: there is no cluster \"two\"; there is one");
+    rule("clusters = [\"two\"]", "readers.sre.allow[0].clusters[0]: there is no cluster \"two\"; known: one");
     rule("clusters = { tier = \"dev\" }", "matches no cluster; the label \"tier\" is prod");
     rule("namespaces = []", "is empty; remove the key to select all namespaces");
     rule(
@@ -121,7 +121,7 @@ fn limits_are_checked() {
     let limits = |line: &str, words: &str| only_in_reader(&format!("[readers.sre.limits]\n{line}\n"), 2, words);
     limits("requests = 0", "readers.sre.limits.requests: expected a whole number from 1 to 4096, found 0");
     limits("scans = 65", "expected a whole number from 1 to 64, found 65");
-    limits("watch = 1", "unknown key; there is requests, scans");
+    limits("watch = 1", "unknown key; known: requests, scans");
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn authorization_keys_are_checked() {
     assert!(service.authenticates());
     let wrong = |line: &str, words: &str| only_after(&format!("[hub.authorization]\n{line}\n"), 2, words);
     wrong("kubernetes = {}", "hub.authorization.kubernetes: has no mode; write mode = \"subject-access-review\"");
-    wrong("kubernetes = { mode = \"rbac\" }", "there is no mode \"rbac\"; there is subject-access-review");
+    wrong("kubernetes = { mode = \"rbac\" }", "there is no mode \"rbac\"; known: subject-access-review");
     wrong("kubernetes = { mode = \"subject-access-review\", cache = \"2h\" }", "2h is out of range: from 1s to 1h");
     wrong("token_review = {}", "hub.authorization.token_review: has no clusters; write clusters = [\"prod-eu\"]");
     wrong("token_review = { clusters = [] }", "is empty; remove token_review");
-    wrong("token_review = { clusters = [\"two\"] }", "there is no cluster \"two\"; there is one");
+    wrong("token_review = { clusters = [\"two\"] }", "there is no cluster \"two\"; known: one");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn sinks_are_checked() {
     only(
         &format!("{BASE}{}", SINK.replace("webhook", "kafka")),
         6,
-        "there is no type of sink \"kafka\"; there is webhook, nats, file, stdout",
+        "there is no type of sink \"kafka\"; known: webhook, nats, file, stdout",
     );
     only(&format!("{BASE}{}", SINK.replace("https://", "https://u:hunter2@")), 7, "does not belong in the address");
     only(&format!("{BASE}{}", SINK.replace("url", "uri")), 7, "uri: unknown key; did you mean \"url\"?");
@@ -67,7 +67,7 @@ fn sink_formats_and_limits_are_checked() {
 
 #[test]
 fn webhook_keys_are_checked() {
-    only_in_sink("compression = \"gz\"\n", 1, "there is no compression \"gz\"; there is gzip, zstd");
+    only_in_sink("compression = \"gz\"\n", 1, "there is no compression \"gz\"; known: gzip, zstd");
     only_in_sink("client_cert_file = \"Cargo.toml\"\n", 1, "needs its key; write client_key_file");
     only_in_sink("client_key_file = \"Cargo.toml\"\n", 1, "needs its certificate; write client_cert_file");
     only_in_sink("client_cert_file = \"Cargo.toml\"\nclient_key_fil = \"a\"\n", 2, "did you mean \"client_key_file\"?");

@@ -48,11 +48,7 @@ fn cluster_sources_are_checked() {
     only_in_source(&format!("{SECRETS}names = \"x\"\n"), 4, "has no {name}");
     only_in_source(&format!("{SECRETS}names = \"{{name}}/\"\n"), 4, "is not a name pattern");
     only_in_source(&format!("{FOLDER}names = \"{{namespace}}{{name}}\"\n"), 3, "files have no namespace");
-    only_in_source(
-        &format!("{FOLDER}contexts = \"every\"\n"),
-        3,
-        "there is no choice \"every\"; there is current, all",
-    );
+    only_in_source(&format!("{FOLDER}contexts = \"every\"\n"), 3, "there is no choice \"every\"; known: current, all");
     only_in_source(&format!("{FOLDER}take_labels = [\"a*b\"]\n"), 3, "is not a label key");
     only_in_source(&format!("{FOLDER}label_prefix = \"a b\"\n"), 3, "is not the start of a label's key");
     only_in_source(&format!("{FOLDER}max_clusters = 0\n"), 3, "from 1 to 10000");
