@@ -116,6 +116,13 @@ impl Partition {
         self.plain_bytes
     }
 
+    /// Returns whether objects may follow another schema than that of the origin, until a list is complete.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn is_converting(&self) -> bool {
+        self.converting.is_some()
+    }
+
     /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
     pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;

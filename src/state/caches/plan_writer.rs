@@ -23,6 +23,9 @@ const WRITTEN_STEP: u64 = 3_600_000;
 /// Maximum number of keys in one record.
 const MAX_KEYS: usize = 1000;
 
+/// Generation of a CRD that is saved while objects may follow an earlier one. No CRD has it, so that a restart lists.
+const UNFINISHED: u64 = i64::MAX.unsigned_abs();
+
 /// Changes of one partition to write.
 pub(super) struct Step {
     pub(super) key: PartitionKey,
@@ -127,7 +130,7 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
         readers: readers.clone(),
         floor: floor_of(partition),
         defined: partition.health().is_defined(),
-        generation: partition.health().definition_generation(),
+        generation: if partition.is_converting() { UNFINISHED } else { partition.health().definition_generation() },
     }
 }
 
@@ -145,4 +148,38 @@ pub(super) fn is_unchanged(old: &PartitionHeader, new: &PartitionHeader, exactly
     near(old.alive, new.alive, ALIVE_STEP)
         && new.written.abs_diff(old.written) < WRITTEN_STEP
         && timeless(old) == timeless(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::testing::origin;
+    use crate::cache::{DeltaFifo, PartitionId, Store};
+    use informer_hub_types::{ApiResource, Change, Gvr, InformerHealth, Origin};
+
+    #[test]
+    fn objects_of_an_earlier_schema_are_saved_as_such_until_a_list_is_complete() {
+        let before = origin("eu");
+        let mut store = Store::new(before.resource.clone());
+        let id = store.open(Arc::clone(&before), InformerHealth::new(), Vec::new());
+        let saved = |store: &Store, id: PartitionId| {
+            let snapshot = store.published().load();
+            header_of(snapshot.partition(id).unwrap(), &BTreeSet::new(), 0).generation
+        };
+        store.published().load().partition(id).unwrap().health().set_definition_generation(3);
+        assert_eq!(saved(&store, id), 3);
+
+        let gvr = Gvr::new(&before.resource.gvr.group, "v2", &before.resource.gvr.resource);
+        let resource = ApiResource { gvr, ..before.resource.clone() };
+        let mut next = Store::new(resource.clone());
+        let moved = store.published().load().partition(id).unwrap().clone();
+        let id = next.adopt(&moved, Arc::new(Origin { resource, ..Origin::clone(&before) }));
+        assert_eq!(saved(&next, id), UNFINISHED);
+
+        let version = ResourceVersion::new("9");
+        let mut fifo = DeltaFifo::new(usize::MAX);
+        [Change::ReplaceBegin, Change::ReplaceEnd(version.clone())].into_iter().for_each(|change| fifo.push(change));
+        next.apply_up_to(id, fifo.pop(usize::MAX), Some(version));
+        assert_eq!(saved(&next, id), 3);
+    }
 }
