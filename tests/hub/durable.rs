@@ -252,7 +252,7 @@ async fn invalid_durable_subscription_is_refused_with_an_explanation() {
     let mut without = good();
     without.hub.state_dir = None;
     assert!(refused(without, "clerk", "pods").await.contains("set hub.state_dir"));
-    assert!(refused(good(), "../clerk", "pods").await.contains("a name is 1 to 63"));
+    assert!(refused(good(), "../clerk", "pods").await.contains("the name must be 1 to 63"));
     assert!(refused(good(), "clerk", "pots").await.contains("there is no [resources.pots]"));
 }
 

@@ -117,7 +117,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     serving.fleet.converged().await;
     let late = Serving::start(&services, cluster(22, 30), &["pods"]).await;
     eventually("objects of the log", async || late.fleet.cached("c0").await == serving.fleet.cached("c0").await).await;
-    late.is_stale(Some("no sign of life")).await;
+    late.is_stale(Some("has not renewed its ownership")).await;
     late.end().await;
 
     let second = Process::start_with("second", &services, clusters, &["pods"]).await;

@@ -124,7 +124,7 @@ async fn prune_removes_a_sinks_state_only_while_no_hub_runs() {
     let StoppedHub { sim, receiver, state: dir, .. } = stopped_with_a_failing_receiver(23).await;
     let unknown = state("prune", dir.path(), &["hook", "audit"]);
     assert_eq!(unknown.code, 1);
-    assert!(unknown.err.contains("\"audit\" is not in ") && unknown.err.contains("there are: hook"), "{}", unknown.err);
+    assert!(unknown.err.contains("\"audit\" is not in ") && unknown.err.contains("known: hook"), "{}", unknown.err);
     let hub = launch(&sim, &receiver, dir.path());
     hub.ready().await;
     let in_use = state("prune", dir.path(), &["hook"]);

@@ -438,7 +438,7 @@ async fn mistakes_are_refused_before_the_stream_begins() {
             400,
             "cannot compile filter: line 1, column 1: the expression has 5000 bytes",
         ),
-        ("resource=pods&events=synced", 400, "events has other words"),
+        ("resource=pods&events=synced", 400, "events must be added, updated or deleted"),
         ("resource=pods&initial=all", 400, "initial must be skip or replay"),
         ("resource=pods&change=true", 400, "unknown parameter \"change\"; did you mean \"changed\"?"),
         ("resource=pods&timeout=2d", 400, "timeout"),

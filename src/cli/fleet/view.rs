@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(view.collector("hub-0-18-bb").unwrap().name, "hub-0-18-bb");
         assert_eq!(view.collector("hub-0").unwrap().name, "hub-0-17-aa", "the other one is not live");
         let several = view.collector("hub").unwrap_err().to_string();
-        assert!(several.contains("beginning of several collectors: hub-0-17-aa, hub-"), "{several}");
+        assert!(several.contains("the names of several collectors: hub-0-17-aa, hub-"), "{several}");
         let unknown = view.collector("nub").unwrap_err().to_string();
         assert!(unknown.contains("there is no collector \"nub\"") && unknown.contains("hub-1-17-cc"), "{unknown}");
         let unknown = view.cluster("prod-ue").unwrap_err().to_string();

@@ -1,5 +1,6 @@
 //! Lists and single objects.
 
+use super::super::WITHOUT_BODIES;
 use super::*;
 use informer_hub_types::MemoryStep;
 
@@ -306,10 +307,10 @@ async fn only_an_informer_that_keeps_no_bodies_adds_a_warning() {
         let snapshot = bench.fleet.stores.lock()[&pods().gvr].published().load_full();
         snapshot.partition(partition).unwrap().health().memory.set_step(step, None);
         let response = bench.send(Request::get("/clusters/a/api/v1/pods").body(Body::empty()).unwrap()).await;
-        response.headers().get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let warnings = response.headers().get_all("warning").iter().map(|text| text.to_str().unwrap());
+        warnings.filter(|text| text.contains(WITHOUT_BODIES)).count()
     };
-    assert_eq!(warnings(MemoryStep::Full).await, Vec::<String>::new());
-    assert_eq!(warnings(MemoryStep::Packed).await, Vec::<String>::new());
-    let found = warnings(MemoryStep::Heads).await;
-    assert!(found.len() == 1 && found[0].contains(super::super::freshness::WITHOUT_BODIES), "{found:?}");
+    assert_eq!(warnings(MemoryStep::Full).await, 0);
+    assert_eq!(warnings(MemoryStep::Packed).await, 0);
+    assert_eq!(warnings(MemoryStep::Heads).await, 1);
 }
