@@ -529,7 +529,7 @@ contexts: [{name: blue, context: {cluster: c, user: u}}, {name: green, context: 
         let file = kubeconfig("users: [hunter2");
         let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
         assert!(error.contains(&file.path().display().to_string()), "{error}");
-        assert!(!error.contains("hunter2") && error.contains("line 1 column 8"), "{error}");
+        assert!(!error.contains("hunter2") && error.contains("line 1, column 8"), "{error}");
         let file = kubeconfig("apiVersion: v1\nusers: hunter2\n");
         let error = fail(Access::Kubeconfig { path: file.path().to_owned(), context: None }).await;
         assert!(!error.contains("hunter2"), "{error}");
