@@ -129,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Drops recorded changes that have exceeded their age. Returns whether any are left.
+    /// Drops the oldest recorded changes beyond the limits of age and bytes. Returns whether any are left.
     pub fn trim_history(&mut self, now: Instant) -> bool {
         self.history().is_some_and(|history| history.trim(now))
     }

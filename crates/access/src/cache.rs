@@ -161,7 +161,7 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created, which its users divide into equal turns.
+    /// Returns the time since the cache was created: a common clock, from which all watches derive when to repeat reviews.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)

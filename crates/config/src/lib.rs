@@ -369,7 +369,7 @@ pub enum Projection {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {
-    /// The table's key; of a partition, followed by `-1-of-4`.
+    /// The table's key. For a partition, the key with its number and the count, e.g. `audit-1-of-4`.
     pub name: String,
     /// Part of the objects that it delivers; `None` delivers all.
     pub partition: Option<SinkPartition>,

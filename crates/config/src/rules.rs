@@ -17,7 +17,9 @@ pub fn url(text: &str) -> Result<Uri, String> {
         return Err(format!("the address has no host; {SHAPE}"));
     }
     if uri.authority().is_some_and(|a| a.as_str().contains('@')) {
-        return Err("a user or password does not belong in the address; use a secret".to_owned());
+        return Err(
+            "a user or password does not belong in the address; remove it, and use the keys for credentials".to_owned()
+        );
     }
     Ok(uri)
 }

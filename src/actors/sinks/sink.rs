@@ -298,7 +298,7 @@ impl SinkActor {
             if left > 0 {
                 tracing::warn!(
                     sink = %self.params.machine.name, left,
-                    "drain deadline reached with events that are neither delivered nor in a journal"
+                    "the time to deliver the remaining events of the sink is over; those not in a journal are lost if the process ends"
                 );
             }
             let _ = drain.reply.send(DrainReport { delivered: delivered - drain.delivered_before, left, kept });
@@ -347,7 +347,7 @@ impl Actor for SinkActor {
         if left > 0 && self.state.machine.is_sending() {
             tracing::warn!(
                 sink = %self.params.machine.name, left,
-                "sink stopped; events that are neither delivered nor in a journal are lost, unless a saved cache brings them again"
+                "sink stopped; events that are neither delivered nor in a journal are lost"
             );
         }
     }

@@ -19,7 +19,7 @@ use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 pub(super) struct Piece {
     /// Position in the order.
     pub(super) number: usize,
-    /// Position of the informer in the view.
+    /// Index in the members of the query's view of the informer whose objects the piece covers.
     pub(super) member: usize,
     span: Span,
 }

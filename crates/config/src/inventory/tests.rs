@@ -135,7 +135,9 @@ fn argocd_problem_names_its_key_and_affects_no_other_secret() {
     wrong_config(&json!({ "proxyUrl": format!("not {SECRET}") }), "proxyUrl is not an address");
     let of = |data: &[(&str, &str)]| problem(&argo(&argocd(""), &[secret("c", json!({}), data)]));
     assert!(of(&[("name", "x")]).contains("data.server is missing"));
-    assert!(of(&[("server", "https://x"), ("config", "{\"bearerToken\": \"hunter2")]).contains("error at line 1, column"));
+    assert!(
+        of(&[("server", "https://x"), ("config", "{\"bearerToken\": \"hunter2")]).contains("error at line 1, column")
+    );
     assert!(of(&[("server", "ftp://x")]).contains("data.server: the address does not begin with http:// or https://"));
     assert!(of(&[("server", "https://u:hunter2@x")]).contains("data.server: a user or password does not belong"));
     let plain = [("server", "http://10.0.0.1"), ("config", "{\"bearerToken\":\"hunter2\"}")];

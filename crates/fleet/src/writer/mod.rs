@@ -128,7 +128,9 @@ pub enum OfferError {
     #[error("the partition is not open")]
     NotOpen,
     /// The record exceeds [`MAX_BODY`].
-    #[error("a record of {0} bytes exceeds the limit of {MAX_BODY} bytes")]
+    #[error(
+        "a change has {0} bytes, more than the {MAX_BODY} of an entry in the fleet's log: drop fields of the resource"
+    )]
     TooLarge(usize),
 }
 

@@ -75,10 +75,13 @@ impl RetainedEvents {
 
     /// Retries a write that failed after the journal had released the events.
     pub(super) fn save_unsaved(&mut self, journal: &Journal<Event>) {
-        if !self.unsaved.is_empty() && self.save(journal).is_err() {
+        if self.unsaved.is_empty() {
+            return;
+        }
+        if let Err(error) = self.save(journal) {
             tracing::debug!(
-                file = %self.path.display(),
-                "cannot save the acknowledged events that a restart needs; retrying"
+                file = %self.path.display(), %error,
+                "cannot save which events are delivered; retrying: after a crash, some may be repeated"
             );
         }
     }
