@@ -178,7 +178,8 @@ mod tests {
 
         let version = ResourceVersion::new("9");
         let mut fifo = DeltaFifo::new(usize::MAX);
-        [Change::ReplaceBegin, Change::ReplaceEnd(version.clone())].into_iter().for_each(|change| fifo.push(change));
+        fifo.push(Change::ReplaceBegin);
+        fifo.push(Change::ReplaceEnd(version.clone()));
         next.apply_up_to(id, fifo.pop(usize::MAX), Some(version));
         assert_eq!(saved(&next, id), 3);
     }
