@@ -168,7 +168,7 @@ mod tests {
             ("a.{nam}", "unknown placeholder {nam} (known are cluster, group"),
             ("a.{name", "not closed"),
             ("a.}", "'}' is not allowed"),
-            ("$JS.{name}", "reserved by NATS"),
+            ("$JS.{name}", "NATS reserves subjects"),
             (&"a".repeat(300), "300 bytes"),
         ] {
             let error = bad.parse::<SubjectPattern>().unwrap_err().to_string();
