@@ -1,5 +1,5 @@
-//! Rights of readers: which clusters, resources and objects a request may see. Paths below `/clusters/` apply them in
-//! `kubernetes/scope`, all others in `v1/sight`.
+//! Rights of readers: which clusters, resources and objects a request may see. Lists and watches of the
+//! Kubernetes API apply them in `kubernetes/scope`, reads below `/v1` in `v1/sight`, other paths directly.
 //!
 //! The port has authenticated the request before, and has added its [`Reader`]. A request without one sees nothing.
 //! Objects are filtered by [`Visibility`], which a request gets once per resource.

@@ -1,4 +1,5 @@
-//! Decides what a checkpoint saves: which partitions have changed, and whether all files are rewritten.
+//! Decides what a checkpoint saves of the partitions that `actors/checkpoint/barrier` lets through: which have changed,
+//! and whether all files are rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
