@@ -70,8 +70,8 @@ pub struct MoveTo {
     pub renewed: bool,
 }
 
-/// Makes an informer list again and decode objects with new settings. It keeps its objects, and subscribers receive
-/// what the list changes.
+/// Makes an informer list again and decode objects with new settings. It keeps its objects, and notifies subscribers of
+/// the differences.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Relist {

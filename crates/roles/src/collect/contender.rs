@@ -143,7 +143,11 @@ impl Contender {
         self.release(own).await;
         let drain = RosterItem::Drain(self.shared.params.name.clone());
         if let Err(error) = self.shared.backend.put_roster(&drain).await {
-            tracing::debug!(%error, "cannot store that other collectors must take the clusters of this one; storing it again with the next such cluster");
+            tracing::debug!(
+                %error,
+                "cannot store that other collectors must take the clusters of this one; storing it again with the next \
+                 such cluster"
+            );
         }
     }
 
@@ -231,8 +235,7 @@ impl Contender {
 
     /// Watches the shard and renews the ownership until it ends.
     async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
-        tracing::info!(cluster = %self.shard, epoch = own.epoch, "this collector watches the cluster now");
-        let mut watching = self.start().await;
+        let mut watching = self.start(own.epoch).await;
         if let Err(error) = &watching {
             tracing::error!(
                 cluster = %self.shard, error,
@@ -247,7 +250,7 @@ impl Contender {
                 () = tokio::time::sleep(self.shared.params.renewal) => {}
             }
             if watching.is_err() {
-                watching = self.start().await;
+                watching = self.start(own.epoch).await;
             }
             if let Some(epoch) = session.newer_epoch() {
                 tracing::warn!(
@@ -280,10 +283,12 @@ impl Contender {
     }
 
     /// Has the hub watch the shard.
-    async fn start(&self) -> Result<(), String> {
+    async fn start(&self, epoch: u64) -> Result<(), String> {
         let (shared, cluster) = (Arc::clone(&self.shared), self.shard.cluster.clone());
         let wrap = move |inner| Arc::new(CollectingConnector { inner, shared, cluster }) as Arc<dyn Connector>;
-        self.host.start(&self.shard, Box::new(wrap)).await
+        self.host.start(&self.shard, Box::new(wrap)).await?;
+        tracing::info!(cluster = %self.shard, epoch, "this collector watches the cluster now");
+        Ok(())
     }
 
     async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, crate::BackendError> {
