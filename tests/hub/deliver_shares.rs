@@ -223,8 +223,15 @@ async fn partitions_of_a_sink_are_shared_and_keep_each_object_in_one_partition()
     created.extend(change(pods, &mut changes, 80));
     let of_partition = |sink: &String| events(&names.map(|name| file(folder.path(), name, sink)));
     let all = || partitions.iter().flat_map(of_partition).collect::<Vec<_>>();
+    let repeated = |sink: &String| of_partition(sink).len() - ids(&of_partition(sink)).len();
     receivers_converge(pods, &created, all).await;
-    let kept = delivered_by(&second).await;
+    // A partition that moved during its first list had no cursor yet, and was delivered from its beginning.
+    let before = |sink: String| {
+        let has_moved = !events(&[file(folder.path(), names[0], &sink)]).is_empty();
+        let repeated = if has_moved { repeated(&sink) } else { 0 };
+        (sink, repeated)
+    };
+    let kept: BTreeMap<_, _> = delivered_by(&second).await.into_iter().map(before).collect();
     drop(first);
     created.extend(change(pods, &mut changes, 80));
     share(&[&second], &[4]).await;
@@ -238,8 +245,9 @@ async fn partitions_of_a_sink_are_shared_and_keep_each_object_in_one_partition()
             let other = objects.insert(uid.clone(), sink);
             assert_eq!(other, None, "{uid} is in {sink} too");
         }
-        let repeated = of_partition(sink).len() - ids(&of_partition(sink)).len();
-        assert!(!kept.contains(sink) || repeated == 0, "{sink} was not taken over, but repeats {repeated} events");
+        if let Some(before) = kept.get(sink) {
+            assert_eq!(repeated(sink), *before, "{sink} was not taken over, but repeats events");
+        }
         each_process_keeps_the_order(&names.map(|name| file(folder.path(), name, sink)));
     }
     collector.end().await;
