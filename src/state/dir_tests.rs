@@ -54,12 +54,11 @@ fn open_names_the_process_that_holds_the_lock() {
     let error = open(&disk).expect_err("it is locked");
     assert_eq!(
         error.to_string(),
-        format!(
-            "the state directory /data/hub is in use by process {}: stop that process, or set another \
-             directory for this one",
-            std::process::id()
-        )
+        "the state directory /data/hub is in use by another hub, in this process or another container: stop it, or set \
+         another directory"
     );
+    let of_process = StateError::Locked { root: ROOT.into(), pid: Some(std::process::id() + 1) }.to_string();
+    assert!(of_process.starts_with("the state directory /data/hub is in use by process "), "{of_process}");
     let (seen, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
     assert_eq!(access, Access::InUse(Some(std::process::id())));
     assert!(matches!(seen.remove_reader("a"), Err(StateError::Locked { .. })));
@@ -259,7 +258,7 @@ fn replaced_state_dir_is_locked_again_unless_another_process_holds_it() {
     std::fs::rename(&root, &away).unwrap();
     let other = StateDir::open(Arc::new(RealDisk), &root).unwrap();
     let error = disk.create_dir_all(&caches.join("core")).unwrap_err().to_string();
-    assert!(error.contains("is in use by process") && !caches.join("core").exists(), "{error}");
+    assert!(error.contains("is in use by another hub") && !caches.join("core").exists(), "{error}");
     drop(other);
     disk.create_dir_all(&caches.join("core")).unwrap();
     assert!(matches!(StateDir::open(Arc::new(RealDisk), &root), Err(StateError::Locked { .. })), "it is locked again");

@@ -12,7 +12,7 @@ pub(super) const VERSION: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// Another process holds the lock.
-    #[error("the state directory {root} is in use by {holder}: stop that process, or set another directory for this one", root = root.display(), holder = holder(*pid))]
+    #[error("the state directory {root} is in use by {holder}: stop it, or set another directory", root = root.display(), holder = holder(*pid))]
     Locked {
         /// The directory.
         root: PathBuf,
@@ -71,7 +71,12 @@ pub enum StateError {
 }
 
 fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+    match pid {
+        // Processes of two containers often both have the id 1.
+        Some(pid) if pid == std::process::id() => "another hub, in this process or another container".to_owned(),
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_owned(),
+    }
 }
 
 pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) -> StateError {
