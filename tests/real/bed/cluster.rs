@@ -13,7 +13,7 @@ use super::process::{Process, Ready};
 use crate::proxy::FaultProxy;
 
 /// Maximum number of clusters that run at once in the suite. Each takes 300 MB, and one core while it starts.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 6;
 
 static SLOTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
