@@ -118,8 +118,8 @@ impl OpenState {
             Ok(true) => {
                 tracing::error!(
                     file = %file.display(),
-                    "the file with the clusters of cluster sources was deleted while the hub was running; wrote it \
-                     again"
+                    "the file with the clusters that cluster sources have found was deleted while the hub was running; \
+                     wrote it again"
                 );
             }
             // The checkpoint of the caches logs the same fault as an error, once.

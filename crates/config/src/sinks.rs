@@ -175,7 +175,7 @@ fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others
         } else if other.rotates_to(&own.path) {
             checker.mistake(at, format!("is a name to which {table} rotates its file; write different paths"));
         } else if own.rotates_to(&other.path) {
-            checker.mistake(at, format!("would be rotated to the path of {table}; write different paths"));
+            checker.mistake(at, format!("when rotated, would replace the file of {table}; write different paths"));
         }
     }
     others.push(own);

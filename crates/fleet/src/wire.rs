@@ -17,10 +17,10 @@ pub enum DecodeError {
         known: u8,
     },
     /// The bytes end within a field, or a length exceeds the rest.
-    #[error("{0} is truncated")]
+    #[error("damaged data: {0} is truncated")]
     Truncated(&'static str),
     /// A field has an impossible value.
-    #[error("{0} is invalid")]
+    #[error("damaged data: {0} has an impossible value")]
     Invalid(&'static str),
     /// A size exceeds the limit.
     #[error("{0} is larger than its limit of {1} bytes")]

@@ -189,7 +189,7 @@ impl CaFile {
                 Err(error) => {
                     let error = with_causes(&error);
                     tracing::warn!(
-                        error,
+                        file = %self.path.display(), error,
                         "cannot reload the CA file of a cluster; the previous certificates stay in use"
                     );
                 }

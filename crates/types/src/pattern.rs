@@ -46,8 +46,8 @@ impl Groups {
 /// Error for text that is not a pattern; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is not a pattern: write \"*.example.com\" for all of a group, \"*.*.example.com\" for all groups below \
-     it, or \"*\" for everything"
+    "{0:?} is not a pattern: write \"*.example.com\" for all resources of a group, \"*.*.example.com\" for those of all \
+     groups below it, or \"*\" for everything"
 )]
 pub struct InvalidPattern(
     /// The invalid text.

@@ -40,7 +40,7 @@ impl<'a> Items<'a> {
             Some(SortKey::Path(path)) => Some(path),
             Some(SortKey::Title(title)) => {
                 return Err(Misuse::error(format!(
-                    "--sort-by {title}: only tables have columns; give a path: .{title}"
+                    "--sort-by {title}: this output has no columns; give the path of a field, such as .metadata.name"
                 )));
             }
         };

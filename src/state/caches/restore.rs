@@ -91,7 +91,7 @@ fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, Partit
             let gvr = &caches[at].resource.gvr;
             tracing::warn!(
                 resource = %gvr, cluster = %partition.origin().cluster,
-                "the state directory has a resource in two API versions; dropping the older copy"
+                "the state directory has a resource in two API versions; dropping the copy that was saved earlier"
             );
             caches[at].store.close(id);
         }

@@ -148,7 +148,7 @@ fn output_files_are_not_shared() {
     }
     for number in [1, 3] {
         two("a.jsonl", &format!("{absolute}.{number}"), "is a name to which sinks.audit rotates its file");
-        two(&format!("{absolute}.{number}"), "./a.jsonl", "would be rotated to the path of sinks.audit");
+        two(&format!("{absolute}.{number}"), "./a.jsonl", "when rotated, would replace the file of sinks.audit");
     }
     for other in ["a.jsonl.0", "a.jsonl.01", "a.jsonl.4", "a.jsonl.1.1", "a.jsonl1", "src/a.jsonl"] {
         two("a.jsonl", other, "");

@@ -135,7 +135,8 @@ impl Served {
             let partition = &self.partition;
             tracing::warn!(
                 %partition, version,
-                "the fleet's log no longer has the last delivered state; deletions since then are not delivered"
+                "the fleet's log of changes no longer has the last delivered version; objects deleted since then get no \
+                 delete event"
             );
         }
         Ok(restored)

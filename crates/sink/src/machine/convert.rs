@@ -51,7 +51,7 @@ impl<T> Machine<T> {
         let (result, event) = converted.unwrap_or_else(|panic| {
             tracing::error!(
                 sink = %name, ?notification, panic = panic_text(&*panic),
-                "panic while converting a notification"
+                "panic while building the event of a change; this event is not delivered"
             );
             (SelectionResult::Accept, Ok(None))
         });

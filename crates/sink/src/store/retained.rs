@@ -81,7 +81,7 @@ impl RetainedEvents {
         if let Err(error) = self.save(journal) {
             tracing::debug!(
                 file = %self.path.display(), %error,
-                "cannot save which events are delivered; retrying: after a crash, some may be repeated"
+                "cannot save which events are delivered; retrying. Until then, a crash causes repeated deliveries"
             );
         }
     }
