@@ -106,6 +106,9 @@ async fn reload_adds_changes_and_removes_sinks_without_losing_events() {
     let cluster = &fleet.clusters["a"];
     let all = count(cluster, &World::pods());
     eventually("all pods in the first file", async || written(&files.at("1"), "Pod").len() == all).await;
+    // A batch whose result the sink has not handled yet would be repeated at the new place.
+    let pending = async || fleet.hub.report().await.unwrap().sinks[0].status.pending_events;
+    eventually("all results handled", async || pending().await == 0).await;
     let listed = lists(cluster);
     let moved = vec![file_sink("one", &files.at("2")), file_sink("two", &files.at("3"))];
     let changes = fleet.hub.reloader().reload(with_sinks(start.clone(), moved)).await.unwrap();
