@@ -103,7 +103,7 @@ async fn mistakes_have_advice_and_their_exit_code() {
         ("get pods,nodes -o csv", 2, "-o csv takes one resource"),
         ("get pods,nodes -w", 2, "--watch takes one resource"),
         ("get pods --sort-by restart", 2, "did you mean restarts?"),
-        ("get pods --sort-by restarts -o json", 2, "give a path: .restarts"),
+        ("get pods --sort-by restarts -o json", 2, "give the path of a field"),
         ("get pods -o jsn", 2, "did you mean json?"),
         ("get pods -o name --watch --url foo", 2, "--url is not an http or https address"),
         ("get pods -l a=b=c", 2, "expected a comma or the end"),
