@@ -22,17 +22,17 @@ use retained::RetainedEvents;
 /// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// Last events that the journal has released before the caches caught up. `None` without a journal.
+    /// Last event of each object that the journal released before the caches on disk had it; `None` without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
     /// Events appended to the journal and not synced yet.
     unsynced: Vec<Event>,
-    /// Number of the first event whose sync has failed. Events from this number on are not delivered before a sync
-    /// succeeds: a power failure might lose them.
+    /// Number of the first event whose sync has failed; `None` if all are synced. Events from this number on are not
+    /// delivered before a sync succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
-    /// Journal bytes when a merge last freed too little.
+    /// Journal bytes after a merge that freed too little; `None` after a useful one.
     futile_merge_bytes: Option<u64>,
-    /// Dead letters dropped for lack of room and not reported yet.
+    /// Number of dead letters that were dropped to make room, and are not reported yet.
     forgotten: u64,
     /// Lost events counted before the store was opened.
     lost_before: u64,
@@ -48,9 +48,9 @@ enum Letters {
 pub struct OpenedStore {
     /// State of the journal, for the machine.
     pub durability: Durability,
-    /// Last events of objects that are journaled but missing from the caches on disk.
+    /// Last journaled events of objects whose states are missing from the caches on disk.
     pub uncheckpointed: Vec<Event>,
-    /// Recovery reports of the journal and of the dead letters.
+    /// Findings about the files of the journal and of the dead letters.
     pub recovery: [Recovery; 2],
 }
 
@@ -110,11 +110,11 @@ impl Store {
         }
     }
 
-    /// Opens or creates the store in a directory, and reads it whole. `knows` returns whether the caches on disk have an
-    /// event's object in that state or a newer one.
+    /// Opens or creates the store in a directory, and reads all its records. `knows` returns whether the caches on disk
+    /// have an event's object in that state or a newer one.
     ///
     /// # Errors
-    /// [`JournalError`] if the disk fails; damaged records are no error.
+    /// [`JournalError`] if the disk fails; damaged records are not an error.
     pub fn open(
         disk: &Arc<dyn Disk>,
         directory: &Path,
@@ -182,7 +182,8 @@ impl Store {
         }
     }
 
-    /// Releases acknowledged events with lower numbers, once the caches on disk have caught up with them.
+    /// Allows the removal of acknowledged events with numbers below `before`, since the caches on disk have their
+    /// states.
     pub fn release(&mut self, before: u64) {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return };
         if retained.release(before) {
@@ -190,7 +191,8 @@ impl Store {
         }
     }
 
-    /// Checks that the files are still on disk, and rewrites removed ones. Returns the journal's state if any were.
+    /// Checks that the files are still on disk, and rewrites removed ones. Returns the journal's state if any had been
+    /// removed.
     ///
     /// # Errors
     /// The I/O error; the next call tries again.
@@ -205,7 +207,7 @@ impl Store {
         Ok(Some(self.state()).filter(|state| state.replaced > before))
     }
 
-    /// Performs the requested work.
+    /// Performs work requested by the machine.
     pub fn run(&mut self, work: Work) -> Done {
         match work {
             Work::Commit(commit) => self.commit(commit),
@@ -214,14 +216,14 @@ impl Store {
         }
     }
 
-    /// Writes letters before the acknowledgements that they replace, so that no event is in neither place. Then appends
+    /// Writes dead letters before the acknowledgements of their events, so that a crash loses no event. Then appends
     /// events, for which the acknowledgements may have made room.
     fn commit(&mut self, mut commit: Commit) -> Done {
         let (mut events, mut given_up) = (Vec::new(), 0);
         let left = loop {
             match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
                 Ok(()) => break None,
-                // Kept in the journal's queue, it would block all later events.
+                // If it waited for the journal, it would block all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
                     let event = commit.events.remove(0);
                     tracing::error!(
@@ -253,7 +255,7 @@ impl Store {
         journal.ack(std::mem::take(&mut commit.acked));
         retained.save_unsaved(journal);
         let appended = append_in_parts(journal, retained, &mut commit.events, &mut self.unsynced);
-        // Acknowledgements are synced even if there is no room for events.
+        // Acknowledgements are written even if there is no room for events.
         if commit.sync || appended.is_err() || self.sync_failed_from.is_some() {
             sync_making_room(journal, retained, self.unsynced.first(), &mut self.sync_failed_from)?;
         }
@@ -297,7 +299,7 @@ impl Store {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else {
             return Done::Merged { freed: 0, state: JournalState::default() };
         };
-        // A merge removes acknowledged events.
+        // Saved first, since a merge removes acknowledged events.
         if let Err(error) = retained.save(journal) {
             return Done::NotRead { error: StoreError::Disk(error) };
         }
@@ -315,11 +317,11 @@ impl Store {
 fn make_dirs(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError> {
     let failed = |file: &Path, verb, source| JournalError::Disk { file: file.to_owned(), verb, source };
     for part in ["journal", "dead"].map(|part| directory.join(part)) {
-        disk.create_dir_all(&part).map_err(|error| failed(&part, "made", error))?;
+        disk.create_dir_all(&part).map_err(|error| failed(&part, "create", error))?;
     }
-    // The directory of the sink, of all sinks, and of the state.
+    // The directory of the sink, that of all sinks, and the state directory.
     let mut above = directory.ancestors().take(3);
-    above.try_for_each(|above| disk.sync_dir(above).map_err(|error| failed(above, "synced", error)))
+    above.try_for_each(|above| disk.sync_dir(above).map_err(|error| failed(above, "sync", error)))
 }
 
 /// Appends events, in parts if they are too many for one write, and moves the appended ones to `appended`.
@@ -357,7 +359,8 @@ fn append_in_parts(
     Ok(())
 }
 
-/// Syncs the journal. A failure is recorded in `failed_from`; `first` is the first event appended since the last sync.
+/// Syncs the journal. Sets `failed_from` to the number of the first unsynced event, or to `None`. `first` is the first
+/// event appended since the last sync.
 fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut Option<u64>) -> Result<(), StoreError> {
     let synced = journal.sync();
     *failed_from = match (&synced, first.and_then(Event::sequence)) {
@@ -368,8 +371,8 @@ fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut O
     synced.map_err(StoreError::Disk)
 }
 
-/// Syncs the journal. On a full disk, removes acknowledged events first: after a start, the sync may need space to write
-/// the last events again.
+/// Syncs the journal. On a full disk, removes acknowledged events first: after a start, the sync may need space to
+/// write the last events again.
 fn sync_making_room(
     journal: &mut Journal<Event>,
     retained: &mut RetainedEvents,
