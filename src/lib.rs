@@ -58,14 +58,14 @@
 //! # Ok(()) }
 //! ```
 
-// Without the feature, modules are private, and items used only by this repository's tests appear unused.
+// Without the feature `internals`, modules are private, and items that only tests of this repository use appear unused.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unreachable_pub, unused_imports))]
 
-// The supervision tests share a test fleet with the integration tests, which refer to the crate by name.
+// Lets code that the unit tests share with the integration tests refer to the crate by name.
 #[cfg(test)]
 extern crate self as informer_hub;
 
-// Compiles the Rust examples of the documentation.
+// Runs the Rust examples of the documentation as tests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]
@@ -76,7 +76,7 @@ mod documents {
     struct Controllers;
 }
 
-// The modules are public for tests and benches of this repository only. The public API is re-exported below.
+// These modules are public only for tests and benches of this repository. The public API is re-exported below.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod actors;

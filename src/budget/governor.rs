@@ -1,4 +1,4 @@
-//! The governor: decides which informers keep less and which may keep more.
+//! The governor: decides which informers must keep less of their objects, and which may keep more.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -16,21 +16,21 @@ use informer_hub_types::{MemoryStep, object_memory};
 /// Memory use of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Current step of the informer.
+    /// How much of its objects the informer keeps now.
     pub step: MemoryStep,
     /// Number of objects in the informer's store.
     pub objects: u64,
-    /// Number of objects that the running list is expected to return; zero if unknown.
+    /// Number of objects that the running list will return; zero if unknown.
     pub expected: u64,
-    /// Stored bytes of all bodies.
+    /// Bytes of the stored bodies of objects.
     pub bodies: u64,
-    /// Bytes of bodies that are not compressed yet; part of `bodies`.
+    /// Bytes of those bodies that are not compressed yet.
     pub uncompressed: u64,
     /// Bytes in the informer's queues.
     pub queued: u64,
 }
 
-/// Input of one decision.
+/// Memory use at one moment: the input of a decision.
 #[derive(Debug)]
 pub struct Reading<'r, Id> {
     /// Time of the reading.
@@ -45,14 +45,14 @@ pub struct Reading<'r, Id> {
     pub jitter: f64,
 }
 
-/// Step change of one informer.
+/// Decision that an informer keeps less or more of its objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change<Id> {
     /// The informer.
     pub id: Id,
-    /// Current step of the informer.
+    /// How much the informer keeps now.
     pub from: MemoryStep,
-    /// New step of the informer.
+    /// How much it keeps from now on.
     pub to: MemoryStep,
     /// Reason, for the status page and the log.
     pub reason: String,
@@ -63,27 +63,27 @@ pub struct Change<Id> {
 pub struct Report {
     /// Resident bytes of the process, if they can be read.
     pub resident: Option<u64>,
-    /// Bytes that are accounted to informers.
+    /// Sum of the bytes that informers use, partly estimated.
     pub accounted: u64,
-    /// Bytes that are not accounted to any informer; negative if informers use less than accounted.
+    /// Resident bytes that are not accounted to informers; negative if these use less than accounted.
     pub slack: i64,
-    /// Bytes that may be accepted before the next reading; negative above the limit.
+    /// Bytes that the hub may accept before the next reading; negative if the process uses more than 92 % of the limit.
     pub headroom: i64,
 }
 
 /// Usage and share of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryShare {
-    /// Bytes that the informer may use while others need memory too.
+    /// Bytes that the informer is entitled to while others need memory too.
     pub share: u64,
     /// Bytes that the informer uses.
     pub used: u64,
 }
 
-/// Decision after a reading of the memory in use.
+/// Result of a reading: which informers change, and the memory of each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision<Id> {
-    /// Step changes, in order.
+    /// Informers that must keep less or may keep more, in order of execution.
     pub changes: Vec<Change<Id>>,
     /// Memory of the hub as a whole.
     pub report: Report,
@@ -94,33 +94,33 @@ pub struct Decision<Id> {
 /// Past observations of an informer.
 #[derive(Clone, Copy, Debug)]
 struct History {
-    /// Number of objects when it last kept any.
+    /// Number of objects when the informer last kept any.
     objects: u64,
-    /// Mean bytes of a body when it last kept bodies.
+    /// Mean compressed bytes of a body when the informer last kept bodies.
     body: u64,
-    /// Expected usage after a degradation, and until when the estimate counts.
+    /// Estimated bytes after a degradation, and until when the estimate counts.
     expected: Option<(u64, Instant)>,
-    /// Expected usage after an upgrade, and until when the estimate counts.
+    /// Estimated bytes after an upgrade, and until when the estimate counts.
     promised: Option<(u64, Instant)>,
     /// Time of the last step change.
     since: Instant,
-    /// Last upgrade: its time, its step, and the total memory then.
+    /// Last upgrade: its time, the new step, and the total memory before it.
     improved: Option<(Instant, MemoryStep, u64)>,
-    /// Observed cost of the last upgrade that had to be reverted.
+    /// Measured cost of the last upgrade that had to be reverted.
     observed: Option<ObservedCost>,
-    /// Current wait before the next upgrade. `until` is when it ends.
+    /// Wait after a step change before the next upgrade; `until` is when it ends.
     wait: Duration,
     until: Instant,
 }
 
-/// Observed cost of an upgrade that did not fit. It corrects the estimate per object, which is the same for all
-/// resources and wrong for some.
+/// Measured cost of an upgrade that did not fit. It corrects the estimate per object, which is the same for all resources
+/// and wrong for some.
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,
     /// Growth of total memory until the upgrade was reverted.
     grown: u64,
-    /// Number of objects of the informer then.
+    /// Number of the informer's objects when the upgrade was reverted.
     objects: u64,
 }
 
@@ -130,7 +130,7 @@ pub struct Governor<Id> {
     pace: Pace,
     members: BTreeMap<Id, History>,
     slack: Option<f64>,
-    /// Recently accounted bytes, oldest first.
+    /// Accounted bytes of the last 12 s, oldest first.
     recent: VecDeque<(Instant, u64)>,
     limit: Option<u64>,
 }
@@ -140,37 +140,37 @@ struct Candidate<Id> {
     id: Id,
     step: MemoryStep,
     used: u64,
-    /// Expected usage at its current step.
+    /// Estimated bytes at its current step.
     predicted: u64,
-    /// Expected usage if a recent upgrade takes full effect.
+    /// Estimated bytes once a recent upgrade has taken full effect.
     promised: u64,
-    /// Usage if it kept everything.
+    /// Estimated bytes if it kept all objects in full.
     demand: u64,
     usage: Usage,
 }
 
-/// Assumed bytes of a body if none was measured.
+/// Assumed compressed bytes of a body, if none was measured.
 const ASSUMED_BODY: u64 = 600;
 
-/// Bytes that a resource may keep uncompressed.
+/// Bytes that a resource may keep uncompressed at the step `Full`.
 const UNCOMPRESSED: u64 = 4 << 20;
 
-/// Times after which an allocator begins to return freed memory, and has returned it. jemalloc takes 10 s and returns
-/// most of it half-way.
+/// Time after which an allocator begins to return freed memory, and time after which it has returned all. jemalloc takes 10
+/// s and returns most of it half-way.
 const RETURNING: Duration = Duration::from_secs(3);
 const RETURNED: Duration = Duration::from_secs(12);
 
 /// Assumed slack in bytes if resident memory cannot be read.
 const ASSUMED_SLACK: i64 = 48 << 20;
 
-/// Thresholds in per cent of the limit. Above `HIGH`, informers are degraded until `TARGET` is reached. Upgrades are
+/// Thresholds in per cent of the memory limit. Above `HIGH`, informers are degraded until `TARGET` is reached. Upgrades are
 /// allowed up to `LOW`. Above `GATE`, no new data is accepted.
 const LOW: u64 = 80;
 const TARGET: u64 = 85;
 const HIGH: u64 = 90;
 const GATE: u64 = 92;
 
-/// Headroom without a limit. Half the range, so that subtracting from it cannot reach the limited range.
+/// Headroom if there is no limit. Half of the range, so that a subtraction cannot make it look limited.
 pub const UNLIMITED: i64 = i64::MAX / 2;
 
 fn percent(part: u64, of: u64) -> u64 {
@@ -190,7 +190,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Self { pace, members: BTreeMap::new(), slack: None, recent: VecDeque::new(), limit: None }
     }
 
-    /// Evaluates a reading and decides on step changes. Costs a sort of the informers.
+    /// Decides on step changes after a reading of the memory in use. Costs a sort of the informers.
     pub fn evaluate(&mut self, reading: &Reading<'_, Id>) -> Decision<Id> {
         self.observe(reading);
         let accounted = reading.usages.values().map(Usage::used).sum();
@@ -215,7 +215,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Decision { changes, report, memory_shares }
     }
 
-    /// Updates the observations of each informer.
+    /// Updates what is known of each informer.
     fn observe(&mut self, reading: &Reading<'_, Id>) {
         let now = reading.now;
         self.members.retain(|id, _| reading.usages.contains_key(id));
@@ -229,13 +229,13 @@ impl<Id: Ord + Clone> Governor<Id> {
             let memory = self.members.entry(id.clone()).or_insert_with(|| History::new(now, wait));
             memory.expected = memory.expected.filter(|(_, until)| *until > now);
             memory.promised = memory.promised.filter(|(bytes, until)| *until > now && *bytes > usage.used());
-            // During a relist the store is incomplete.
+            // While a relist restores objects after an upgrade, the store is incomplete.
             let lists = memory.promised.is_some();
             if usage.step != MemoryStep::Released {
                 let known = if usage.step.watches() && !lists { usage.expected } else { memory.objects };
                 memory.objects = usage.objects.max(known);
             }
-            // Uncompressed bodies will take as much as the packed ones.
+            // Only compressed bodies are measured: the others will be compressed too.
             let packed = usage.bodies.saturating_sub(usage.uncompressed);
             if usage.step.keeps_bodies() && usage.uncompressed < packed && usage.objects > 0 && !lists {
                 memory.body = (packed / usage.objects).max(1);
@@ -246,7 +246,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         }
     }
 
-    /// Returns the smoothed slack in bytes.
+    /// Returns the smoothed slack: resident bytes that are not accounted to informers.
     fn measure(&mut self, reading: &Reading<'_, Id>, accounted: u64) -> i64 {
         let now = reading.now;
         let seconds = self.recent.back().map_or(0.0, |(last, _)| now.duration_since(*last).as_secs_f64());
@@ -269,8 +269,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         slack as i64
     }
 
-    /// Returns recently released bytes that may still be resident. Bounded by the largest decrease, so repeated growth
-    /// and release is not counted twice.
+    /// Estimates the bytes that informers released recently but that are still resident. It is the largest decrease, not the
+    /// sum of all, so that repeated growth and release counts once.
     fn returning(&self, now: Instant, accounted: u64) -> f64 {
         let (held, returned) = (RETURNING.as_secs_f64(), RETURNED.as_secs_f64());
         let part = |(then, before): &(Instant, u64)| {
@@ -290,7 +290,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Candidate { id: id.clone(), step: usage.step, used, predicted, promised, demand, usage: *usage }
     }
 
-    /// Degrades informers until the total falls below `TARGET`.
+    /// Degrades the informers furthest above their share, until the total falls below `TARGET` per cent of the limit.
     fn degrade(
         &mut self,
         candidates: &mut [Candidate<Id>],
@@ -312,7 +312,7 @@ impl<Id: Ord + Clone> Governor<Id> {
             let Some(to) = furthest.step.worse() else { break };
             // Stopping a watch is the last resort.
             let may_wait = !to.watches() && total <= percent(HIGH, limit);
-            // A paused informer accepts no data. Wait to see whether that suffices.
+            // A paused informer accepts no data, which may suffice. Wait before it releases its objects.
             let is_paused = furthest.step == MemoryStep::Paused;
             if may_wait || is_paused && total <= limit && now < memory.since + self.pace.pause {
                 break;
@@ -334,7 +334,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         changes
     }
 
-    /// Upgrades at most one informer, if it is safe.
+    /// Upgrades at most one informer, if its estimated bytes fit its share and the total stays below `LOW`.
     fn improve(
         &mut self,
         candidates: &[Candidate<Id>],
@@ -344,7 +344,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         reading: &Reading<'_, Id>,
     ) -> Option<Change<Id>> {
         let now = reading.now;
-        // Wait until the effect of the last change is measured.
+        // Wait until the effect of the last degradation is measured.
         if self.members.values().any(|memory| memory.expected.is_some()) {
             return None;
         }
@@ -361,7 +361,7 @@ impl<Id: Ord + Clone> Governor<Id> {
             (self.members[&one.id].until <= now).then(|| all.into_iter().find_map(|to| fits(one, to)))?
         };
         let found = candidates.iter().filter_map(|one| better(one).map(|found| (one, found)));
-        // The most degraded informer first, then the smallest.
+        // Prefers the most degraded informer, then the one with the smallest estimate.
         let (one, (estimate, to)) = found.max_by_key(|(one, (estimate, _))| (one.step, u64::MAX - estimate))?;
         let memory = self.members.get_mut(&one.id)?;
         memory.since = now;
@@ -372,7 +372,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Some(Change { id: one.id.clone(), from: one.step, to, reason })
     }
 
-    /// Upgrades every informer to `Full` after the limit was removed.
+    /// Upgrades every informer to `Full`, after the limit was removed.
     fn free(&mut self, candidates: &[Candidate<Id>], now: Instant) -> Vec<Change<Id>> {
         let short = candidates.iter().filter(|one| one.step != MemoryStep::Full);
         short
@@ -392,7 +392,7 @@ fn plus_slack(bytes: u64, slack: i64) -> u64 {
     bytes.saturating_add_signed(slack)
 }
 
-/// Estimates the compressed size of plain bodies.
+/// Estimates the compressed size of uncompressed bodies.
 fn packed(plain: u64) -> u64 {
     plain / 8
 }
@@ -420,13 +420,13 @@ impl History {
         self.observed = Some(ObservedCost { step, grown, objects: self.objects });
     }
 
-    /// Returns the observed cost of a step for the current number of objects, zero if there is none.
+    /// Returns the measured cost of a step, scaled to the current number of objects; zero if none was measured.
     fn observed_cost(&self, step: MemoryStep) -> u64 {
         let observed = self.observed.filter(|observed| step <= observed.step && observed.objects > 0);
         observed.map_or(0, |observed| (observed.grown / observed.objects).saturating_mul(self.objects))
     }
 
-    /// Estimates the bytes used at a step.
+    /// Estimates the bytes that the informer uses at a step.
     fn estimate(&self, step: MemoryStep) -> u64 {
         let heads = object_memory(self.objects, 0);
         let bodies = object_memory(0, self.objects * self.body);
@@ -449,7 +449,7 @@ impl History {
     }
 }
 
-/// Reason of a degradation.
+/// Numbers that explain a degradation, for the status page and the log.
 struct DegradationReason {
     used: u64,
     share: u64,

@@ -37,11 +37,12 @@ pub struct Pace {
     pub wait: Duration,
     /// Upper bound of `wait`. Default 30 min.
     pub longest_wait: Duration,
-    /// A degradation within this time after an upgrade counts as a relapse. Default 10 min.
+    /// Time after an upgrade within which a degradation counts as a relapse. Default 10 min.
     pub relapse: Duration,
-    /// Time for which the estimated effect of a step overrides the measured usage. Default 5 s.
+    /// Time for which the estimated effect of a degradation overrides the measured usage. Default 5 s.
     pub settle: Duration,
-    /// Time an informer stays paused before it is degraded further, unless the limit is exceeded. Default 2 s.
+    /// Time for which an informer stays paused before it must release its objects, unless the limit is exceeded. Default 2
+    /// s.
     pub pause: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Max-min fair shares.
 
-/// Returns the max-min fair level: each demand gets the smaller of itself and the level.
-/// If all demands fit into `capacity`, the level is the largest demand plus the rest.
+/// Returns the level up to which demands are met, so that together they fit `capacity` (max-min fairness). If all demands
+/// fit, the level is the largest demand plus the rest.
 #[must_use]
 pub fn level(demands: impl IntoIterator<Item = u64>, capacity: u64) -> u64 {
     let mut demands: Vec<_> = demands.into_iter().collect();

@@ -33,8 +33,7 @@ const DEFAULT: &str = "http://127.0.0.1:7080";
 /// Configuration file that is read if neither an address nor a file is given.
 const FILE: &str = "hub.toml";
 
-/// Environment variable with the token itself. There is no such option, because all users of the machine can see
-/// options.
+/// Environment variable with the token itself. There is no option for it, because all users of the machine can see options.
 const TOKEN: &str = "INFORMER_HUB_TOKEN";
 
 /// Timeout of a request.
@@ -64,7 +63,6 @@ pub(super) struct HubArgs {
     config: Option<PathBuf>,
 }
 
-/// Client of one hub.
 #[derive(Debug)]
 pub(super) struct Client {
     http: reqwest::Client,
@@ -134,7 +132,8 @@ impl HubArgs {
         parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
     }
 
-    /// Returns the given token and its place, or else the first of the `configured` ones that can be read.
+    /// Returns the token's reference and text: that of the option or variable, else the first of `configured` that can be
+    /// read.
     fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
@@ -147,7 +146,7 @@ impl HubArgs {
         for secret in configured.into_iter().flatten() {
             match secret.read() {
                 Ok(text) => return Ok(Some((secret.clone(), text))),
-                // Users that may only read often cannot read the file of the token with write access.
+                // Users with read access often cannot read the file of the full-access token: try the next one.
                 Err(error) => failed = failed.or(Some((secret, error))),
             }
         }
@@ -168,7 +167,7 @@ impl HubArgs {
                 }
                 Roots::Only(roots)
             }
-            // A hub without TLS needs no roots: this must work on a machine that has none.
+            // Without TLS, no roots are loaded: this must work on a machine that has none.
             None if url.scheme() == "http" => Roots::Only(Vec::new()),
             None => Roots::SystemAnd(Vec::new()),
         };
@@ -281,12 +280,12 @@ fn header(text: &str, secret: &Secret) -> anyhow::Result<HeaderValue> {
     Ok(header)
 }
 
-/// Whether an address belongs to this machine. Sends nothing.
+/// Returns whether an address belongs to this machine. Sends nothing.
 fn is_own(ip: IpAddr) -> bool {
     ip.is_unspecified() || ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// Returns the address at which the machine of a hub reaches it.
+/// Returns the URL of a hub for clients on its own machine.
 fn address(hub: &HubConfig) -> String {
     let scheme = if hub.service.tls.is_some() { "https" } else { "http" };
     let ip = match hub.listen.ip() {
@@ -297,7 +296,7 @@ fn address(hub: &HubConfig) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, hub.listen.port()))
 }
 
-/// Returns whether an answer means that the request, and so the command line, has a mistake.
+/// Returns whether a status code means that the request, and so the command line, has a mistake.
 pub(super) fn is_rejected(code: u16) -> bool {
     matches!(code, 400 | 422)
 }

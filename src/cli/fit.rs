@@ -15,7 +15,7 @@ const INDENT: &str = "    ";
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// Cells of a row, and index and colour of the coloured one.
+/// Cells of a row, with the index and colour of the cell that is coloured, if any.
 pub(super) type Line = (Vec<String>, Option<(usize, Color)>);
 
 /// A table before it is laid out.
@@ -49,8 +49,8 @@ impl<'t> Fitted<'t> {
         let rest: Vec<usize> = every.iter().copied().filter(|column| !self.spare.contains(column)).collect();
         let room = width.saturating_sub(self.taken(&rest));
         let natural = self.natural(last);
-        // If the explanation does not fit one line even without the spare columns, it is wrapped: then room for its
-        // longest word is enough.
+        // Even without the spare columns the explanation may not fit one line. Then it is wrapped, and needs room only for
+        // its longest word.
         let needed = if natural <= room { natural } else { MIN_EXPLANATION.max(self.longest_word()).min(natural) };
         let (columns, beside) =
             if room >= needed { (self.kept(width - needed), true) } else { (self.kept(width + GAP), false) };
@@ -90,7 +90,7 @@ impl<'t> Fitted<'t> {
         words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
-    /// Renders some columns, and the last one wrapped to `room`; without it if `None`.
+    /// Renders these columns, then the explanations wrapped to `room` columns; no explanations if `room` is `None`.
     fn table(&self, columns: &[usize], room: Option<usize>, colours: bool) -> String {
         let last = self.header.len().saturating_sub(1);
         let shown: Vec<usize> = columns.iter().copied().chain(room.map(|_| last)).collect();
@@ -114,7 +114,7 @@ impl<'t> Fitted<'t> {
         lines(&styled(table, colours))
     }
 
-    /// Adds the explanations below the rows of a table that has one line for each row.
+    /// Inserts the explanation of each row below it, in a table with one line per row.
     fn explained(&self, table: &str, width: usize) -> String {
         let mut table = table.lines();
         let mut text: Vec<String> = table.next().map(str::to_owned).into_iter().collect();

@@ -146,7 +146,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Demo(args) => demo::main(args),
         Command::State(args) => state::main(&args),
     };
-    // Credential plugins may still run, and nothing waits for them.
+    // Credential plugins may still run, although nothing waits for them.
     end_plugins();
     done.unwrap_or_else(|error| {
         if error.is::<print::ReaderGone>() {
@@ -161,13 +161,13 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
-/// Returns whether the command line is at fault, also if the hub has found it.
+/// Returns whether the command line is wrong, as found here or by the hub.
 fn is_misuse(error: &anyhow::Error) -> bool {
     let is_rejected = |refused: &client::Refused| client::is_rejected(refused.refusal.code);
     error.is::<Misuse>() || error.downcast_ref().is_some_and(is_rejected)
 }
 
-/// A wrong command line that the parser accepts.
+/// Error of a command line that is wrong although clap accepts it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Misuse(String);
@@ -184,7 +184,7 @@ const WRONG_INPUT: u8 = 2;
 /// Base of the exit code for an end by a signal, as in shells; the signal number is added.
 const SIGNALLED: i32 = 128;
 
-/// Runs a command that reads whole objects on a thread whose stack suffices for their nesting.
+/// Runs a command on a thread with a large stack, for objects that are deeply nested.
 fn on_deep_stack(command: impl FnOnce() -> anyhow::Result<ExitCode> + Send) -> anyhow::Result<ExitCode> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(DEEP_STACK).spawn_scoped(scope, command);
@@ -198,7 +198,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
 }
 
-/// Runs `work` on a runtime. It is boxed, since tokio has three copies of the code that it runs here.
+/// Runs `work` on a runtime. Boxed, since tokio's `block_on` contains its future's code three times.
 fn block_on<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
     let work: std::pin::Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(work);
     runtime.block_on(work)

@@ -8,7 +8,7 @@ pub(super) fn of_cluster(config: &AuthorizationConfig, cluster: &ClusterName) ->
     of(config, config.token_review.as_ref().is_some_and(|review| review.clusters.contains(cluster)))
 }
 
-/// Returns the reviews that the hub creates in a cluster that also reviews tokens, or not.
+/// Returns the reviews that the hub creates in a cluster; `is_token_reviewer` if the cluster also reviews tokens.
 pub(super) fn of(config: &AuthorizationConfig, is_token_reviewer: bool) -> Vec<ApiResource> {
     let review = |group: &str, plural: &str, kind: &str| ApiResource {
         gvr: Gvr::new(group, "v1", plural),

@@ -28,7 +28,7 @@ pub(super) struct Args {
     log_format: LogFormat,
 }
 
-/// Creates the runtime of the HTTP port. Readers give way to the write path, which has the hub's own threads.
+/// Creates the runtime of the HTTP port. Its threads have lower priority than the hub's own, which process changes.
 fn http_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder

@@ -78,7 +78,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if !verify || report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Deletes the data of readers, after checking all names.
+/// Deletes the data of sinks and durable subscribers. Deletes nothing if a name is unknown.
 fn prune(args: &Prune) -> anyhow::Result<ExitCode> {
     // `open` would create a missing directory, `look` fails on it.
     drop(StateDir::look(Arc::new(RealDisk), &args.dir)?);

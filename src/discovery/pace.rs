@@ -1,12 +1,12 @@
-//! Schedule of discovery requests: a few soon after a change, rarely otherwise.
+//! Schedule of discovery requests: several soon after a change, otherwise rare ones.
 
 use std::time::Duration;
 
 use informer_hub_reflector::Backoff;
 use informer_hub_types::clock::Instant;
 
-/// Delays of discovery requests after a change of a definition or an API service. A CRD is served within tenths of a
-/// second, an aggregated API within seconds.
+/// Delays of the discovery requests after a change of a CRD or an API service. A CRD is served within tenths of a second, an
+/// aggregated API within seconds.
 const DELAYS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(350),
@@ -18,13 +18,12 @@ const DELAYS: [Duration; 5] = [
 /// Minimum time between two discovery requests, under any rate of changes.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Intervals of discovery without a change.
+/// Intervals between discovery requests while nothing changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiscoveryIntervals {
-    /// Lower bound of the interval while definitions and API services are watched; drawn from `[t, 1.5t)`. Default 5
-    /// min.
+    /// Interval while CRDs and API services are watched; up to half of it is added at random. Default 5 min.
     pub quiet: Duration,
-    /// Lower bound of the interval if they cannot be watched. Default 30 s.
+    /// The same if CRDs and API services cannot be watched. Default 30 s.
     pub poll: Duration,
 }
 
@@ -37,9 +36,9 @@ impl Default for DiscoveryIntervals {
 /// Result of a discovery request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The cluster has answered.
+    /// The cluster serves all of its definitions.
     Complete,
-    /// The cluster has answered, but does not serve all of its definitions yet, as after a start.
+    /// The cluster has answered, but does not serve all of its definitions yet, as after its start.
     Partial,
     /// The request failed.
     Failed,
@@ -49,7 +48,7 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
-    /// Time of the last change, and the index in `DELAYS` of the next request after it.
+    /// Time of the last change, and the index in `DELAYS` of the next request that it causes.
     changed: Option<(Instant, usize)>,
     last_request: Option<Instant>,
     intervals: DiscoveryIntervals,
@@ -76,15 +75,15 @@ impl Pace {
         self.request_soon(now);
     }
 
-    /// Schedules one request soon, because changes before the watch began were not seen.
+    /// Schedules one request soon: for changes that were missed before the watch began.
     pub fn request_soon(&mut self, now: Instant) {
         let soon = now + DELAYS[0];
         let allowed = self.last_request.map_or(soon, |last_request| soon.max(last_request + MIN_INTERVAL));
         self.due = self.due.min(allowed);
     }
 
-    /// Records the result of a request and schedules the next one. `is_watched` says whether definitions and API
-    /// services are watched. `random` returns numbers in `[0, 1)`.
+    /// Records the result of a request and schedules the next one. `is_watched` is whether CRDs and API services are
+    /// watched. `random` returns numbers in `[0, 1)`.
     pub fn note_result(&mut self, answer: Answer, is_watched: bool, now: Instant, random: &mut dyn FnMut() -> f64) {
         self.last_request = Some(now);
         if answer != Answer::Failed
@@ -103,8 +102,8 @@ impl Pace {
             };
     }
 
-    /// Returns the next request due to the last change. Skips those that were due by now: the request that just ended
-    /// covers them.
+    /// Returns the time of the next request that the last change causes, if any. Skips those already due: the request that
+    /// just ended covers them.
     fn next_request(&mut self, now: Instant) -> Option<Instant> {
         while let Some((since, next)) = self.changed.take() {
             let after = *DELAYS.get(next)?;

@@ -42,10 +42,11 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Decides about a configured resource. `watched` is the resource that is watched for it now. `was_defined` says
-/// whether a CRD of it was seen.
+/// Decides about a configured resource. `watched` is the resource that is watched for it now. `was_defined` is whether a CRD
+/// with its name was ever seen.
 ///
-/// A name without a group stays in the group where it was first found, even if another group gets the same name.
+/// A configured name without a group stays in the group in which it was first found, even if another group gets the same
+/// name.
 #[must_use]
 pub fn decide_watch(
     written: &ResourceRef,
@@ -104,7 +105,7 @@ fn nothing(
             (false, ": its definition exists, but no version of it is served")
         }
         Some(_) if was_defined => (true, ": its definition was deleted"),
-        // An aggregated API, or a resource that never had a CRD.
+        // An aggregated API, or another resource without a CRD: nothing shows a deletion.
         Some(_) => {
             let why = format!("the cluster has no resource {name} now; its cached objects are kept");
             return WatchDecision::Rest { gone: false, why };
@@ -126,7 +127,7 @@ fn without_version(written: &ResourceRef) -> String {
 /// A configured pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c, U> {
-    /// The user of the pattern.
+    /// Identifies the user of the pattern, which gets the assigned resources.
     pub user: &'c U,
     /// The pattern.
     pub pattern: &'c ResourcePattern,
@@ -135,14 +136,14 @@ pub struct Claim<'c, U> {
 /// Resources of a cluster that belong to one pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Share {
-    /// Watched resources, sorted by name, at most the pattern's limit.
+    /// Resources to watch, sorted by name, at most the pattern's limit.
     pub watched: Vec<ApiResource>,
     /// Names of resources beyond the limit, sorted.
     pub left_out: Vec<String>,
 }
 
-/// Assigns the served resources to patterns. Each resource goes to the most specific pattern, among equals to the first
-/// by user. Resources in `taken` (group, plural) are configured by name and are left out.
+/// Assigns the served resources to patterns. Each resource belongs to the most specific pattern that matches, or to the
+/// first user's of several. Resources in `taken` (group, plural) are configured by name and are left out.
 #[must_use]
 pub fn share<'c, U: Ord + Clone + 'c>(
     claims: impl IntoIterator<Item = Claim<'c, U>>,

@@ -1,8 +1,8 @@
-//! Resources whose watches signal that a cluster's API has changed.
+//! Resources that the hub watches to notice changes of a cluster's API.
 
 use informer_hub_types::{ApiResource, Gvr};
 
-/// Returns the resource of CRDs. Only names and generations are read, so any served version will do.
+/// Returns the resource of CRDs, in the version v1. Only names and generations are read.
 #[must_use]
 pub fn definitions() -> ApiResource {
     signal("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition")

@@ -5,7 +5,7 @@ use actix::MailboxError;
 use crate::cache::AddIndexersError;
 use informer_hub_types::{ClusterName, ResourceVersion};
 
-/// Error of an informer or factory; the caller can fix all but the last.
+/// Error of an informer or factory. The caller can avoid all but [`Self::Hub`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InformerError {
@@ -15,7 +15,7 @@ pub enum InformerError {
         /// Name of the setting.
         &'static str,
     ),
-    /// A lister or indexer is in use and would read objects without the transform.
+    /// The transform cannot be set: a lister or indexer in use would read objects without it.
     #[error("the informer has a lister or indexer: set the transform before creating one")]
     InUse,
     /// The informer was stopped and cannot be restarted; use a new factory.
@@ -24,10 +24,10 @@ pub enum InformerError {
     /// The handler has been removed.
     #[error("the handler has been removed")]
     Removed,
-    /// An index of that name exists, or was removed before it was complete.
+    /// An index of that name exists, or was removed before it had indexed all objects.
     #[error(transparent)]
     Indexer(#[from] AddIndexersError),
-    /// The hub has ended.
+    /// The hub has shut down.
     #[error("the hub has ended")]
     Hub(#[from] MailboxError),
 }
@@ -36,13 +36,13 @@ pub enum InformerError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The requested version or the store's is not an integer. Only integers are comparable.
+    /// The requested version or the store's is not an integer. Only integers can be compared.
     #[error("cannot wait for resource version {0:?}: it is not an integer")]
     NotAnInteger(ResourceVersion),
     /// The informer has not been started, does not select the cluster, or the cluster has been removed.
     #[error("the informer does not watch cluster {0}")]
     NotWatched(ClusterName),
-    /// The informer has been stopped, or the hub has ended.
+    /// The informer has been stopped, or the hub has shut down.
     #[error("the informer has been stopped, so its store gets no newer version")]
     Stopped,
 }

@@ -84,11 +84,11 @@ struct Created {
     is_shut_down: bool,
 }
 
-/// Sync state of each type at the end of a wait.
+/// Result of waiting for each type to sync.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SyncResult {
-    /// Result by type for the started informers, with the reason if a type has not synced.
+    /// Result by type, for the started informers; the error says which clusters have not synced.
     pub types: BTreeMap<Gvr, Result<(), NotSynced>>,
 }
 
@@ -104,7 +104,7 @@ impl SyncResult {
     }
 }
 
-/// Counter that distinguishes the informers of different factories.
+/// Number of factories created so far, which distinguishes their informers by name.
 static FACTORIES: AtomicU64 = AtomicU64::new(0);
 
 impl SharedInformerFactory {
@@ -124,7 +124,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Selects clusters, current and future ones.
+    /// Selects clusters, also among those added later.
     #[must_use]
     pub fn with_clusters(self, clusters: ClusterSelector) -> Self {
         Self { clusters, ..self }
@@ -136,19 +136,19 @@ impl SharedInformerFactory {
         Self { namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()), ..self }
     }
 
-    /// Sets a function that narrows the selection; called once for each new informer.
+    /// Sets a function that narrows the selection of objects. It is called once for each new informer.
     #[must_use]
     pub fn with_tweak_list_options(self, tweak: impl Fn(&mut ListOptions) + Send + Sync + 'static) -> Self {
         Self { tweak: Some(Arc::new(tweak)), ..self }
     }
 
-    /// Sets the transform of every informer that has none of its own.
+    /// Sets the transform of informers that do not set their own.
     #[must_use]
     pub fn with_transform(self, transform: Transform) -> Self {
         Self { transform: Some(transform), ..self }
     }
 
-    /// Sets the resync period of handlers that set none (at least one second; zero for never).
+    /// Sets the resync period of handlers that do not set their own (at least one second; zero for never).
     #[must_use]
     pub fn with_default_resync(self, period: Duration) -> Self {
         Self { resync: period, ..self }
@@ -241,7 +241,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Starts the informers that have not been started; those created later need another call. Returns their number.
+    /// Starts the informers that have not been started, and returns their number. Informers created later need another call.
     /// Does not wait for clusters.
     ///
     /// # Errors
@@ -270,7 +270,7 @@ impl SharedInformerFactory {
             .map(|informer| async move { (informer.resource().gvr.clone(), informer.wait_for_sync(timeout).await) });
         let mut types = BTreeMap::<Gvr, Result<(), NotSynced>>::new();
         for (gvr, result) in join_all(waits).await {
-            // If a type is watched in both forms, both must have synced.
+            // If a type is watched as whole objects and as metadata, both must have synced.
             let known = types.entry(gvr).or_insert(Ok(()));
             if known.is_ok() {
                 *known = result;
@@ -279,8 +279,8 @@ impl SharedInformerFactory {
         SyncResult { types }
     }
 
-    /// Removes all handlers and stops all informers without other users. Completes when no handler is running.
-    /// Idempotent; the factory creates and starts nothing afterwards.
+    /// Removes all handlers and stops all informers; a watch ends unless others watch the same. Completes when no handler is
+    /// running. Idempotent. Afterwards the factory creates and starts nothing.
     pub async fn shutdown(&self) {
         let informers: Vec<_> = {
             let mut created = self.informers.lock();

@@ -2,7 +2,7 @@
 //!
 //! Differences from client-go:
 //! - *A tombstone is a flag*, not a wrapper (`DeletedFinalStateUnknown`) that a handler must unwrap. `on_delete` always
-//!   receives an object, if only its last known state.
+//!   receives an object, possibly only its last known state.
 //! - *The object is always present and of the handler's type*, so no handler needs a type assertion.
 //! - *`initial` and `tombstone` are arguments* of the trait. [`ResourceEventHandlerFuncs`] omits them, as client-go's
 //!   does; [`ResourceEventHandlerDetailedFuncs`] passes them on.
@@ -17,13 +17,13 @@ use informer_hub_types::{Dynamic, Notification, Object};
 /// Calls never overlap. Calls for one object follow the order of its changes; the order between objects is not
 /// specified.
 pub trait ResourceEventHandler<K = Dynamic>: Send + 'static {
-    /// Called for an object that is new to this handler. `initial` is set if it existed before the handler or the
+    /// Called for an object that is new to this handler. `initial` is true if the object existed before the handler or the
     /// informer.
     fn on_add(&mut self, object: &Object<K>, initial: bool);
-    /// Called for a changed object, and for a resync; then both states have the same version.
+    /// Called for a changed object, and at a resync, when both states are the same version.
     fn on_update(&mut self, old: &Object<K>, new: &Object<K>);
-    /// Called for a deleted object. With `tombstone` the deletion was not seen, so `object` may be older than its last
-    /// state.
+    /// Called for a deleted object. If `tombstone` is true, the watch did not see the deletion, and `object` may be older
+    /// than its last state.
     fn on_delete(&mut self, object: &Object<K>, tombstone: bool);
 }
 
@@ -167,14 +167,14 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
     }
 }
 
-/// Handler that receives only objects that pass a filter.
+/// Handler that passes on only objects that a filter accepts.
 ///
-/// An update that starts to pass becomes an addition, never an initial one. An update that stops passing becomes a
-/// deletion of the old state, never a tombstone.
+/// An update to a state that passes becomes an addition, never an initial one. An update from a state that passes to one
+/// that does not becomes a deletion of the old state, never a tombstone.
 ///
-/// As in client-go, a deletion is filtered by the state it carries. If that state does not pass but the previous one
-/// did, the handler is not called. A subscription's own filter ([`ObjectFilter`]) compares with the store and reports
-/// this deletion; prefer it if namespace and labels suffice.
+/// As in client-go, a deletion is filtered by the state it carries. If that state does not pass but the previous one did,
+/// the handler is not called. The filter of a subscription ([`ObjectFilter`]) does report this deletion; prefer it if
+/// namespace and labels suffice.
 ///
 /// [`ObjectFilter`]: crate::cache::ObjectFilter
 pub struct FilteringResourceEventHandler<K, H> {

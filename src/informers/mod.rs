@@ -1,6 +1,6 @@
 //! client-go compatible API: factory, shared informers and event handlers, over all clusters of a hub.
 //!
-//! Adapters only. [`crate::cache`] and [`crate::actors`] decide which notifications are sent, and in which order.
+//! This module only adapts: [`crate::cache`] and [`crate::actors`] decide which notifications are sent, and in which order.
 //!
 //! | client-go | here |
 //! |---|---|

@@ -15,16 +15,16 @@ use crate::actors::{RegistryActor, SubscriptionId, SyncScope};
 /// How often a wait checks whether the handler has processed the initial objects.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Calls of one handler, which can be ended.
+/// Calls of one handler. After [`Self::end`], no further call runs.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Held during a call.
+    /// Held while a call runs.
     running: Mutex<()>,
     has_ended: AtomicBool,
 }
 
 impl Calls {
-    /// Runs a call on a blocking thread, unless calls have ended.
+    /// Runs a call, unless calls have ended. Blocks during another call, so it needs a blocking thread.
     pub(super) fn call(&self, call: impl FnOnce()) {
         let _running = self.running.blocking_lock();
         if !self.has_ended.load(SeqCst) {
@@ -42,7 +42,7 @@ impl Calls {
         self.has_ended.store(true, SeqCst);
     }
 
-    /// Waits for the running call.
+    /// Waits until no call is running.
     pub(super) async fn ended(&self) {
         drop(self.running.lock().await);
     }
@@ -61,7 +61,7 @@ pub struct HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// Returns options with a name.
+    /// Returns options with this name and the resync period of the factory.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), resync: None }
@@ -73,7 +73,7 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// Returns the informers that the handler waits for; `None` before the start. A function, because a transform set
+    /// Returns the informers whose sync the handler waits for; `None` before the start. A function, because a transform set
     /// before the start changes them.
     of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
     registry: Addr<RegistryActor>,
@@ -89,12 +89,12 @@ impl HandlerRegistration {
         Self { id, calls, of, registry }
     }
 
-    /// Returns whether the calls are those of this registration.
+    /// Returns whether `calls` belong to this registration.
     pub(super) fn is_of(&self, calls: &Arc<Calls>) -> bool {
         Arc::ptr_eq(&self.calls, calls)
     }
 
-    /// Returns the ID, as shown in status and logs.
+    /// Returns the ID of the subscription, as shown in status and logs.
     #[must_use]
     pub fn id(&self) -> SubscriptionId {
         self.id
@@ -102,8 +102,8 @@ impl HandlerRegistration {
 
     /// Returns whether the informer has synced in every cluster and the handler has returned from each initial object.
     ///
-    /// Without clusters, it has synced once the informer has been started. A call that panicked counts as returned: it is
-    /// lost and counted. client-go's handler never syncs then. A removed handler has not synced.
+    /// Without clusters, the handler has synced once the informer has been started. A call that panicked counts as returned,
+    /// whereas client-go's handler never syncs then. A removed handler has not synced.
     ///
     /// # Errors
     /// If the hub has ended.
@@ -113,7 +113,7 @@ impl HandlerRegistration {
         }
         let Some(subscription) = self.registry.send(FindSubscription(self.id)).await? else { return Ok(false) };
         let sync = self.registry.send(ViewSync).await?;
-        // Read before the informers: a request sent after this is visible there.
+        // Must be read before the informers: then a request sent later is already visible among them.
         let is_starting = sync.is_starting();
         let Some(scope) = (self.of)() else { return Ok(false) };
         let informers = sync.informers(&scope);

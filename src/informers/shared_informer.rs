@@ -29,7 +29,7 @@ use informer_hub_types::{
     ApiResource, ClusterName, ClusterSelector, Dynamic, Notification, ResourceVersion, Scope, SharedStr, View,
 };
 
-/// Access of informers to a hub.
+/// Connection of informers to the hub in which they run.
 #[derive(Clone)]
 pub(super) struct Core {
     pub(super) registry: Addr<RegistryActor>,
@@ -55,13 +55,13 @@ pub(super) struct Parts {
 
 /// Watched objects of one type in the clusters of a factory. Cheap to clone; all clones are the same informer.
 ///
-/// - *Store first*: when a handler is called, lister and indexer have that state or a newer one.
+/// - *Store first*: when a handler is called, lister and indexer have the notified state or a newer one.
 /// - A handler is called for one object at a time, and for each object in the order of its changes. Handlers do not
 ///   wait for each other. A handler that is added late receives existing objects as initial additions, without gaps or
 ///   duplicates.
 /// - The order between clusters is not specified. Each object names its cluster.
-/// - A stopped informer cannot be restarted. Its lister and indexer are empty, or follow the others that watch the same.
-///   client-go's keep the last state, whose age is unknown.
+/// - A stopped informer cannot be restarted. Its lister and indexer are then empty, unless other informers watch the same
+///   objects. client-go's keep the last state, whose age is unknown.
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,
@@ -71,7 +71,7 @@ struct Inner {
     core: Core,
     parts: Parts,
     state: Mutex<State>,
-    /// Held during start and stop, which exclude each other.
+    /// Held during start and during stop, so that they do not overlap.
     lifecycle: tokio::sync::Mutex<()>,
     sync: OnceLock<SyncView>,
 }
@@ -80,7 +80,7 @@ struct State {
     phase: Phase,
     transform: Option<Transform>,
     watch_errors: Option<WatchErrorHandler>,
-    /// Set once a lister or indexer may be in use.
+    /// Set once a lister or indexer was created: then the transform cannot change.
     read: bool,
     handlers: Vec<(SubscriptionId, Arc<Calls>)>,
     /// Calls of removed handlers that may still run.
@@ -92,7 +92,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Made,
-    /// Start in progress or interrupted; another call resumes it.
+    /// A start is in progress or was interrupted; calling it again resumes it.
     Starting,
     Started,
     Stopped,
@@ -135,7 +135,8 @@ impl Inner {
         SyncScope::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
-    /// Returns the scope. With a transform, objects differ from those of other informers and get a private view.
+    /// Returns the scope. With a transform, it gets a private view, because its objects differ from those of other
+    /// informers.
     fn scope(&self) -> Scope {
         let Parts { scope, name, .. } = &self.parts;
         match &self.state.lock().transform {
@@ -148,8 +149,7 @@ impl Inner {
         self.state.lock().phase == Phase::Stopped
     }
 
-    /// Runs work to its end, even if the caller is dropped. A partial start or stop would leave handlers or watches
-    /// behind.
+    /// Runs a start or stop to its end, even if the caller is dropped: otherwise handlers or watches would be left behind.
     async fn run_to_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -200,7 +200,7 @@ impl Inner {
             state.phase == Phase::Stopped
         };
         if stopped {
-            // The informer was stopped meanwhile, possibly without this handler.
+            // The informer was stopped during the subscription, possibly without this handler.
             calls.end();
             self.core.registry.send(Unsubscribe(id)).await?;
             return Err(InformerError::Stopped);
@@ -228,7 +228,7 @@ impl Inner {
             join_all(indexers.into_iter().map(|name| cache.send(RemoveIndexer(name)))).await;
         }
         let leaving = join_all(handlers.iter().map(|(id, _)| registry.send(Unsubscribe(*id))));
-        // Sent after the removals, so that a blocked handler does not keep the watch open.
+        // Sent before the handlers have ended, so that a blocked handler does not keep the watch open.
         let releasing = registry.send(Release(self.user()));
         let _ = join(leaving, releasing).await;
         removed.extend(handlers.into_iter().map(|(_, calls)| calls));
@@ -303,8 +303,8 @@ impl<K: 'static> SharedInformer<K> {
         self.add(handler, options).await
     }
 
-    /// Adds a handler with its own resync period (at least one second; zero for never). The resyncs of all handlers of
-    /// an informer happen on ticks of the shortest period.
+    /// Adds a handler with its own resync period (at least one second; zero for never). All handlers of an informer are
+    /// resynced on ticks of the shortest period.
     ///
     /// # Errors
     /// After the stop.
@@ -345,7 +345,7 @@ impl<K: 'static> SharedInformer<K> {
     }
 
     /// Removes a handler without waiting: it is not called again, but a running call may still finish. So a handler may
-    /// remove itself. Idempotent; registrations of other informers are ignored.
+    /// remove itself. Idempotent; ignores registrations of other informers.
     pub fn remove_event_handler(&self, registration: &HandlerRegistration) {
         if let Some((id, _)) = self.forget(registration) {
             let removing = self.inner.core.registry.send(Unsubscribe(id));
@@ -371,7 +371,7 @@ impl<K: 'static> SharedInformer<K> {
         Ok(self.inner.run_to_end(ending).await??)
     }
 
-    /// Removes a handler of this informer and prevents later calls; `None` if it is not registered.
+    /// Removes a handler from the list and prevents later calls; `None` if it is not registered here.
     fn forget(&self, registration: &HandlerRegistration) -> Option<(SubscriptionId, Arc<Calls>)> {
         let mut state = self.inner.state.lock();
         let at = state.handlers.iter().position(|(_, calls)| registration.is_of(calls))?;
@@ -384,34 +384,34 @@ impl<K: 'static> SharedInformer<K> {
 
     // === start and stop ===
 
-    /// Starts the informer. Returns false if it was started before.
+    /// Starts the informer. Returns false if it is already started.
     pub(super) async fn start(&self) -> Result<bool, InformerError> {
         self.inner.run_to_end(Arc::clone(&self.inner).start()).await?
     }
 
-    /// Removes all handlers and added indices, and stops watching unless others watch the same. Completes when no
-    /// handler is running; the watch ends earlier. Idempotent.
+    /// Removes all handlers and added indices. Stops the watch, unless others watch the same. Completes when no handler is
+    /// running. Idempotent.
     pub async fn stop(&self) {
         // An error means that the hub has ended.
         let _ = self.inner.run_to_end(Arc::clone(&self.inner).stop()).await;
     }
 
-    /// Returns whether it has been started, even if it is stopped by now.
+    /// Returns whether the informer has been started, even if it is stopped by now.
     #[must_use]
     pub fn has_started(&self) -> bool {
         self.inner.sync.get().is_some()
     }
 
-    /// Returns whether it has been stopped, or the hub has ended.
+    /// Returns whether the informer has been stopped, or the hub has shut down.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.inner.is_stopped() || !self.inner.core.registry.connected()
     }
 
-    // === how far it is ===
+    // === sync state ===
 
-    /// Returns whether the store has the first complete list of every cluster. Handlers may not have been called yet; a
-    /// registration reports that. False once stopped.
+    /// Returns whether the store has the first complete list of every cluster. Handlers may still process it: see
+    /// [`HandlerRegistration::has_synced`]. False once stopped.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.all_informers(|informer| informer.synced)
@@ -424,8 +424,8 @@ impl<K: 'static> SharedInformer<K> {
         self.state_in(cluster).is_some_and(|informer| informer.synced)
     }
 
-    /// Returns whether every cluster has synced, or is unreachable, forbids access, or lacks the resource. Waiting
-    /// longer does not help then.
+    /// Returns whether waiting longer does not help: every cluster has synced, is unreachable, forbids access, or lacks the
+    /// resource.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.all_informers(|informer| informer.settled)
@@ -446,7 +446,7 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.sync.get()?.informers_in(cluster, &self.inner.awaited()).pop()
     }
 
-    /// Returns the version that the reflector of a cluster has read; `None` before its first list. The store may be
+    /// Returns the version up to which changes of a cluster were received; `None` before its first list. The store may be
     /// behind: see [`Self::stored_version`].
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
@@ -455,7 +455,7 @@ impl<K: 'static> SharedInformer<K> {
 
     // === the store ===
 
-    /// Returns the read half of the store.
+    /// Returns a reader of the store that can also query its indices.
     #[must_use]
     pub fn indexer(&self) -> IndexReader<K> {
         let reader = IndexReader::new(self.snapshots(), self.inner.parts.clusters.clone());

@@ -22,10 +22,10 @@ where
     }
 }
 
-/// Returns an object as a store keeps it, e.g. to fill an [`Indexer`](crate::queries::Indexer) in a test.
+/// Converts an object to the form that a store keeps, e.g. to fill an [`Indexer`](crate::queries::Indexer) in a test.
 ///
 /// # Errors
-/// If the object cannot be written as JSON.
+/// If the object cannot be serialized as JSON.
 pub fn stored_object<K: Resource + Serialize>(object: &K) -> Result<StoredObject, serde_json::Error> {
     let meta = object.meta();
     let text = |text: &Option<String>| text.clone().unwrap_or_default();

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use smol_str::SmolStr;
 
-/// Maximum number of a user's groups in an event.
+/// Maximum number of a user's groups that an event lists.
 const MAX_GROUPS: usize = 64;
 
-/// Longest text of one field, in characters. Longer ones are cut.
+/// Longest text of one field, in characters. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
-/// Moment in the course of a request.
+/// Stage of a request at which an event is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub enum Stage {
     /// The head of the response of a watch was sent.
@@ -66,36 +66,36 @@ pub struct ObjectRef {
     pub subresource: String,
 }
 
-/// One event. Everything that a client has sent must have been bounded, and cleared of credentials, before.
+/// One event. The caller must first bound the texts that a client has sent, and remove credentials from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Identifier of the request, the same in all of its events.
     pub id: String,
     /// Stage of the request at which the event is written.
     pub stage: Stage,
-    /// Path and query, by [`request_uri`](crate::request_uri).
+    /// Path and query, without credentials: the result of [`request_uri`](crate::request_uri).
     pub uri: String,
-    /// Verb as Kubernetes names it, or the method.
+    /// Verb as Kubernetes names it, or the HTTP method.
     pub verb: String,
     /// User who sent the request.
     pub user: User,
-    /// Address of the connection.
+    /// Address of the client's connection.
     pub source: Option<IpAddr>,
-    /// Program of the client, by [`user_agent`](crate::user_agent).
+    /// Program of the client: the result of [`user_agent`](crate::user_agent).
     pub agent: Option<String>,
-    /// Objects; `None` for other paths, and for several resources.
+    /// Object that is requested; `None` for paths without objects, and for requests of several resources.
     pub object: Option<ObjectRef>,
-    /// HTTP status; `None` if the client went away before.
+    /// HTTP status; `None` if the client disconnected before it was sent.
     pub code: Option<u16>,
     /// When the request was received.
     pub received: Timestamp,
     /// When the stage was reached.
     pub at: Timestamp,
-    /// Decision, clusters and numbers.
+    /// Additional facts by key: decision, clusters and numbers.
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// An event with the members that every audit event has.
+/// JSON form of an event, with the members that Kubernetes requires.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'e> {
@@ -153,13 +153,13 @@ impl Event {
             stage_timestamp: MicroTime(self.at),
             annotations: &self.annotations,
         };
-        // Texts and numbers always have a form in JSON.
+        // Cannot fail: texts and numbers always have a form in JSON.
         let mut line = serde_json::to_vec(&written).unwrap_or_default();
         line.push(b'\n');
         line
     }
 
-    /// Returns the event that takes the place of lost ones.
+    /// Returns an event that reports how many events were lost.
     pub(crate) fn of_losses(id: String, lost: u64, at: Timestamp) -> Self {
         Self {
             id,
@@ -178,7 +178,7 @@ impl Event {
     }
 }
 
-/// Cuts a text to a number of characters.
+/// Cuts a text after `most` characters, and marks the cut with `…`.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 
 use informer_hub_types::rng;
 
-/// Source of identifiers.
+/// Generator of request identifiers.
 #[derive(Debug)]
 pub struct AuditIds(Mutex<StdRng>);
 

@@ -3,10 +3,10 @@
 //! - [`Event`] is one line: who asked what, and what was decided. It has no field for a body.
 //! - [`Policy`] decides by rules whether a request is logged.
 //! - [`request_uri`] and [`user_agent`] remove credentials from what a client has sent.
-//! - [`AuditLog`] takes lines into a bounded queue and writes them on a thread of its own. It never delays a request: if
-//!   the output is slow or fails, lines are dropped and counted.
+//! - [`AuditLog`] queues lines, and writes them on a thread of its own. It never delays a request: if the output is slow or
+//!   fails, lines are dropped and counted.
 //!
-//! There is no HTTP here: the port describes requests to this crate.
+//! This crate knows no HTTP: the hub's port describes requests to it.
 
 mod event;
 mod ids;

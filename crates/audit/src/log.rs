@@ -12,17 +12,17 @@ use crate::output::Output;
 use crate::queue::{Batch, Queue};
 use informer_hub_types::clock::{self, Instant};
 
-/// Shortest time between two warnings that the output fails.
+/// Shortest time between two warnings that the output fails. A failing output is retried more often.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Bounds of a log.
+/// Limits of an audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditLogOptions {
     /// Maximum bytes of queued lines. Further lines are lost.
     pub queue: usize,
     /// Maximum bytes of lines per write.
     pub batch: usize,
-    /// Pause before the output is tried again after a failure.
+    /// Pause after a failed write, before it is retried. Default 1 s.
     pub retry: Duration,
 }
 
@@ -56,10 +56,10 @@ struct Shared {
 }
 
 impl AuditLog {
-    /// Starts the thread that writes to an output.
+    /// Starts an audit log, with a thread that writes to `output`.
     ///
     /// # Errors
-    /// The system starts no thread.
+    /// If the thread cannot be started.
     pub fn start(output: Box<dyn Output>, options: AuditLogOptions) -> io::Result<Self> {
         let queue = Queue::new(options.queue);
         let shared = Arc::new(Shared { queue, ids: AuditIds::default(), written: AtomicU64::new(0) });
@@ -86,14 +86,14 @@ impl AuditLog {
         AuditCounts { written: self.shared.written.load(Relaxed), lost, waiting }
     }
 
-    /// Returns the number of events lost since the last call, for the log of the process.
+    /// Returns the number of events lost since the last call. The caller logs it.
     pub fn unreported(&self) -> u64 {
         let now = self.counts().lost;
         now.saturating_sub(self.reported.swap(now, Relaxed))
     }
 
-    /// Refuses further events and waits until all are written, or for `timeout`. Returns the number of events that are
-    /// not written and not reported. Blocks.
+    /// Refuses further events, and waits until all are written, at most for `timeout`. Blocks. Returns the number of lost
+    /// and unwritten events that `unreported` has not returned.
     pub fn close(&self, timeout: Duration) -> u64 {
         let has_ended = self.shared.queue.close(timeout);
         let AuditCounts { waiting, .. } = self.counts();
@@ -109,7 +109,7 @@ impl fmt::Debug for AuditLog {
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
-        // The writer ends after the lines in the queue.
+        // Closing does not wait: the writer still writes the queued lines and then ends.
         self.shared.queue.close(Duration::ZERO);
     }
 }
@@ -130,7 +130,7 @@ struct Writer {
     is_failing: bool,
 }
 
-/// Guard that ends the queue when the writer ends, even if the output panics.
+/// Closes the queue when the writer ends, even if the output panics.
 struct EndOnDrop(Arc<Shared>);
 
 impl Drop for EndOnDrop {
@@ -156,7 +156,7 @@ impl Writer {
         }
     }
 
-    /// Writes, and retries until that succeeds. Returns false if the log is closed and the output still fails.
+    /// Writes lines, and retries until that succeeds. Returns false if the output still fails after the log was closed.
     fn write(&mut self, bytes: &[u8]) -> bool {
         loop {
             match self.output.append(bytes) {
@@ -167,7 +167,7 @@ impl Writer {
                 Err(error) => self.note_failure(&error),
             }
             if self.shared.queue.pause(self.options.retry) {
-                // The last attempt.
+                // The log is closed: one last attempt.
                 return self.output.append(bytes).is_ok();
             }
         }

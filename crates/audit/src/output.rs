@@ -8,13 +8,13 @@ use informer_hub_disk::{RotatedFile, RotatedFileParams};
 
 /// Output to which whole lines are appended. It may block.
 pub trait Output: fmt::Debug + Send + 'static {
-    /// Returns the output's name, for the log of the process.
+    /// Returns the output's name, such as its path, for log messages.
     fn place(&self) -> String;
 
     /// Appends lines, each with its line break.
     ///
     /// # Errors
-    /// I/O errors of the output. The lines are appended again later.
+    /// I/O errors of the output. The caller appends the same lines again later.
     fn append(&mut self, lines: &[u8]) -> io::Result<()>;
 }
 
@@ -23,12 +23,12 @@ pub trait Output: fmt::Debug + Send + 'static {
 pub struct FileOutput(RotatedFile);
 
 impl FileOutput {
-    /// Opens the file. `max_size` are the bytes at which it is rotated; `keep` rotated files are kept.
+    /// Opens the file. It is rotated at `max_size` bytes; `keep` rotated files are kept.
     ///
     /// # Errors
-    /// I/O errors, so that a wrong path is an error at the start.
+    /// I/O errors, so that a wrong path fails when the hub starts.
     pub fn open(path: PathBuf, max_size: u64, keep: usize) -> io::Result<Self> {
-        // Not synced: to lose events in a power failure is no worse than to lose the last answers.
+        // Not synced: a power failure may lose the last events.
         let params = RotatedFileParams { path, max_size, keep, fsync: false, private: true };
         let mut file = RotatedFile::new(params);
         file.prepare()?;

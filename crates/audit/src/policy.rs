@@ -4,11 +4,11 @@ use smol_str::SmolStr;
 
 use informer_hub_types::{Exclusion, matches_wildcard};
 
-/// Paths that are not logged unless a rule matches them: probes and scrapes repeat all the time. A denied request of
-/// these paths is logged.
+/// Paths of probes and scrapes, which repeat all the time. They are logged only if a rule matches, or if the request is
+/// denied.
 const QUIET: [&str; 3] = ["/livez", "/readyz", "/metrics"];
 
-/// Amount that is logged of a request. There is none with bodies.
+/// How much of a request is logged. There is no level that logs bodies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
     /// Log nothing.
@@ -33,7 +33,7 @@ impl Pattern {
     }
 }
 
-/// Rule of a policy. A request matches if each list has an entry for it; an empty list matches every request.
+/// Rule of a policy. A request matches if each of the lists has an entry for it; an empty list matches every request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyRule {
     /// Level of the requests that match.
@@ -74,7 +74,7 @@ pub struct ResourceName {
     pub resource: SmolStr,
 }
 
-/// Properties of a request that rules match.
+/// Properties of a request with which rules are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'r> {
     /// Name of the user.
@@ -83,7 +83,7 @@ pub struct Facts<'r> {
     pub groups: &'r [SmolStr],
     /// Verb of the request.
     pub verb: &'r str,
-    /// Resources; a stream of events may have several.
+    /// Requested resources; a stream of events may have several.
     pub resources: &'r [ResourceName],
     /// Path, without percent-encoding.
     pub path: &'r str,
@@ -91,7 +91,7 @@ pub struct Facts<'r> {
     pub is_denied: bool,
 }
 
-/// Rules in order. The default has none, and logs every request but probes and scrapes.
+/// Rules in order. The default has no rules, and logs every request except probes and scrapes of the metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
     rules: Vec<PolicyRule>,
@@ -104,7 +104,7 @@ impl Policy {
         Self { rules }
     }
 
-    /// Returns the level of a request.
+    /// Returns how much of a request is logged.
     #[must_use]
     pub fn level(&self, request: &Facts<'_>) -> Level {
         match self.rules.iter().find(|rule| rule.matches(request)) {
@@ -125,8 +125,8 @@ impl PolicyRule {
             && self.has_resources(request.resources)
     }
 
-    /// Returns whether the resources of a request are those of the rule. Of several, one suffices to log the request, and
-    /// all are needed not to.
+    /// Returns whether the resources of a request match those of the rule. If a request has several, one match suffices to
+    /// log it, but all must match to leave it out.
     fn has_resources(&self, resources: &[ResourceName]) -> bool {
         if self.resources.is_empty() {
             return true;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Queue of lines that wait for the writer. The queue's lock is never held while the output is written.
+/// Queue of lines that the log's thread writes. The queue's lock is never held while the output is written.
 #[derive(Debug)]
 pub(crate) struct Queue {
     limit: usize,
@@ -18,10 +18,10 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Lines, each with the number of events in it: 1, or 0 for a line that says how many were lost.
+    /// Lines, each with its number of events: 1, or 0 for a line that reports lost events.
     lines: VecDeque<(Vec<u8>, u64)>,
     bytes: usize,
-    /// Events lost since the last line in the queue.
+    /// Events lost since the last line was queued.
     gap: u64,
     /// Events lost since the start.
     lost: u64,
@@ -33,9 +33,8 @@ struct State {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    /// Number of events.
     pub(crate) events: u64,
-    /// Events lost after the lines of this batch.
+    /// Events lost after the lines of this batch, still to be reported.
     pub(crate) gap: u64,
 }
 
@@ -45,7 +44,7 @@ impl Queue {
         Self { limit, state: Mutex::default(), changed: Condvar::new(), ended: Condvar::new() }
     }
 
-    /// Adds a line, or counts it as lost if there is no room. `gap_line` makes the line that says how many were lost.
+    /// Adds a line, or counts its event as lost if there is no room. `gap_line` creates the line that reports lost events.
     pub(crate) fn push(&self, line: Vec<u8>, gap_line: impl FnOnce(u64) -> Vec<u8>) {
         let mut state = self.state.lock();
         if state.is_closed || state.bytes + line.len() > self.limit {
@@ -54,7 +53,7 @@ impl Queue {
             return;
         }
         let gap = std::mem::take(&mut state.gap);
-        // May exceed the limit by this line.
+        // This line may exceed the limit, so that losses are always reported.
         let gap_line = (gap > 0).then(|| (gap_line(gap), 0));
         for (line, events) in gap_line.into_iter().chain([(line, 1)]) {
             state.bytes += line.len();
@@ -64,8 +63,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Waits for lines and takes up to `most` bytes of them, at least one line; `None` once the queue is closed and
-    /// empty.
+    /// Waits for lines, and takes up to `most` bytes of them, at least one line. `None` if the queue is closed and empty.
     pub(crate) fn take(&self, most: usize) -> Option<Batch> {
         let mut state = self.state.lock();
         while state.lines.is_empty() && state.gap == 0 && !state.is_closed {
@@ -100,7 +98,7 @@ impl Queue {
         self.state.lock().lost += events;
     }
 
-    /// Ends the queue on the side of the writer. Lines in it are lost.
+    /// Called when the writer ends: closes the queue and counts its lines as lost.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.lost += state.waiting();
@@ -110,7 +108,7 @@ impl Queue {
         self.ended.notify_all();
     }
 
-    /// Closes the queue and waits until the writer has written its lines, or for `time`. Returns whether the writer has
+    /// Closes the queue, and waits at most `time` until the writer has written the lines. Returns whether the writer has
     /// ended.
     pub(crate) fn close(&self, time: Duration) -> bool {
         let mut state = self.state.lock();
@@ -120,7 +118,7 @@ impl Queue {
         state.has_ended
     }
 
-    /// Returns the number of events lost since the start, and of events that wait.
+    /// Returns the number of events lost since the start, and of events still queued.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = self.state.lock();
         (state.lost, state.waiting())

@@ -12,13 +12,13 @@ use crate::event::cut;
 /// Longest address in an event, in characters.
 const MAX_URI: usize = 2048;
 
-/// Longest name of a client's program in an event, in characters.
+/// Longest `User-Agent` in an event, in characters.
 const MAX_AGENT: usize = 256;
 
 /// Text in place of a credential.
 const REDACTED: &str = "REDACTED";
 
-/// Parts of the names of parameters whose values are credentials.
+/// Words in parameter names that mark the value as a credential.
 const NAMES: [&str; 13] = [
     "token",
     "secret",
@@ -35,11 +35,11 @@ const NAMES: [&str; 13] = [
     "assertion",
 ];
 
-/// Parameter names that mean a credential only if they match completely.
+/// Parameter names that mark the value as a credential, but only as the whole name.
 const WHOLE_NAMES: [&str; 5] = ["auth", "code", "key", "pass", "sig"];
 
-/// Returns path and query for an event, without credentials and of bounded length. `is_secret` recognizes credentials
-/// that the hub knows.
+/// Returns path and query for an event, without credentials, cut after 2048 characters. `is_secret` recognizes the hub's own
+/// tokens.
 #[must_use]
 pub fn request_uri(path_and_query: &str, is_secret: &dyn Fn(&str) -> bool) -> String {
     let (path, query) = match path_and_query.split_once('?') {
@@ -62,7 +62,7 @@ pub fn request_uri(path_and_query: &str, is_secret: &dyn Fn(&str) -> bool) -> St
             Some((name, value))
                 if is_name_of_credential(&decoded(name)) || is_credential(&decoded(value), is_secret) =>
             {
-                // The name itself may be one: `?<token>=`.
+                // The name itself may be a credential: `?<token>=`.
                 shown.push_str(if is_credential(&decoded(name), is_secret) { REDACTED } else { name });
                 shown.push('=');
                 shown.push_str(REDACTED);
@@ -76,13 +76,13 @@ pub fn request_uri(path_and_query: &str, is_secret: &dyn Fn(&str) -> bool) -> St
     cut(&shown, MAX_URI)
 }
 
-/// Returns a path without percent-encoding, for a policy.
+/// Returns a path without percent-encoding, to compare it with rules.
 #[must_use]
 pub fn decoded_path(path: &str) -> String {
     percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
-/// Returns the program of a client for an event, without credentials and of bounded length.
+/// Returns a `User-Agent` for an event, without credentials, cut after 256 characters.
 #[must_use]
 pub fn user_agent(text: &str, is_secret: &dyn Fn(&str) -> bool) -> String {
     if is_secret(text) {
@@ -125,13 +125,14 @@ fn is_name_of_credential(name: &str) -> bool {
     WHOLE_NAMES.contains(&name.as_str()) || NAMES.iter().any(|part| name.contains(part))
 }
 
-/// Returns whether a value is a credential: one that the hub knows, one with its scheme, or a JSON Web Token.
+/// Returns whether a value is a credential: one known to the hub, one that begins with `Bearer` or `Basic`, or a JSON Web
+/// Token.
 fn is_credential(value: &str, is_secret: &dyn Fn(&str) -> bool) -> bool {
     let has_scheme = |scheme: &str| value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     has_scheme("bearer ") || has_scheme("basic ") || has_token(value) || is_secret(value)
 }
 
-/// Returns whether a text has a JSON Web Token in it: two parts that are JSON objects in Base64, with a dot between.
+/// Returns whether a text contains a JSON Web Token: two parts in Base64 that begin like JSON objects, with a dot between.
 fn has_token(text: &str) -> bool {
     text.match_indices("eyJ").any(|(at, _)| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -60,7 +60,7 @@ pub enum Next {
     Incomplete,
 }
 
-/// Result of a walk, except for the spans.
+/// Fields, labels and index values that a walk over an object found.
 pub(super) struct WalkResult<'de> {
     head: Head<'de>,
     labels: Labels,
@@ -71,7 +71,8 @@ pub(super) struct WalkResult<'de> {
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// Creates a decoder for one resource. Index values of one place in the document are in the order of `indexes`.
+    /// Creates a decoder for one resource. If several indexes have the same path, their values are in the order of
+    /// `indexes`.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);
@@ -97,7 +98,7 @@ impl Decoder {
         }
     }
 
-    /// Sets the transform.
+    /// Sets the transform, which changes each object before it is stored. `None` removes it.
     #[must_use]
     pub fn with_transform(self, transform: Option<Transform>) -> Self {
         Self { transform, ..self }
@@ -115,7 +116,7 @@ impl Decoder {
         self.protobuf.free();
     }
 
-    /// Returns the decoded resource.
+    /// Returns the resource whose objects this decodes.
     #[must_use]
     pub fn resource(&self) -> &ApiResource {
         &self.resource
@@ -170,7 +171,7 @@ impl Decoder {
         self.event(&kind, found, line, span)
     }
 
-    /// Returns the event of an object at `span` of `line`.
+    /// Returns the event of type `kind` for the object at `span` of `line`.
     pub(super) fn event(
         &mut self,
         kind: &str,
@@ -205,21 +206,21 @@ impl Decoder {
         })
     }
 
-    /// Describes an object of which only the first bytes are available.
+    /// Describes an oversized object by its first bytes. `reason` says why it is skipped.
     #[must_use]
     pub fn skip_object(&mut self, head: &[u8], reason: String) -> Skipped {
         let (found, result) = self.walk_object(head);
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// Describes a watch event whose object's metadata alone is available, as JSON.
+    /// Describes a watch event of whose object only the metadata could be converted to JSON.
     pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
         let (found, result) = self.walk_object(head);
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
         skipped_event(kind, found.head.uid.as_deref(), skipped)
     }
 
-    /// Describes a watch event of which only the first bytes are available.
+    /// Describes an oversized watch event by its first bytes.
     #[must_use]
     pub fn skip_event(&mut self, head: &[u8], reason: String) -> WatchItem {
         let mut envelope = Envelope::default();
@@ -228,17 +229,17 @@ impl Decoder {
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
-    /// Walks over an object.
+    /// Walks over an object in JSON from the server.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over the object that was converted last, without scanning members that are not needed.
+    /// Walks over the JSON that was just converted from protobuf. Members that are not needed are skipped without a scan.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over `input`, which may be the object that was converted last.
+    /// Walks over `input`. `is_converted`: whether it is the JSON that was just converted from protobuf.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -302,7 +303,7 @@ impl Decoder {
         }
     }
 
-    /// Returns why a JSON value is not a valid object of this resource.
+    /// Returns why a JSON value is not a valid object of this resource; `None` if it is valid.
     fn invalid_reason(&self, head: &Head<'_>) -> Option<Skipped> {
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
@@ -339,15 +340,15 @@ impl Decoder {
         Ok((labels, index_values, json))
     }
 
-    /// Returns an error text if the object has another kind or apiVersion than this resource. Missing ones are accepted,
-    /// as in list items. `PartialObjectMetadata` is accepted for every resource.
+    /// Returns an error text if the object's kind or apiVersion differs from the resource's. Missing ones are accepted,
+    /// as in list items, and so is `PartialObjectMetadata`.
     fn kind_mismatch(&self, head: &Head<'_>) -> Option<String> {
         let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
         let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
         self.type_mismatch(kind, api_version)
     }
 
-    /// Returns an error text if these are not the kind and apiVersion of this resource, nor those of partial metadata.
+    /// Returns an error text if these are neither the resource's kind and apiVersion nor those of partial metadata.
     pub(super) fn type_mismatch(&self, kind: &str, api_version: &str) -> Option<String> {
         let is_own = kind == self.resource.kind && api_version == self.api_version;
         let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
@@ -360,7 +361,8 @@ impl Decoder {
         })
     }
 
-    /// Returns the projected JSON: the kept spans, or everything but the cut spans, with missing members in front.
+    /// Returns the projected JSON: the kept spans, or all but the cut spans. A missing `apiVersion` or `kind` is added in
+    /// front.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
@@ -393,7 +395,7 @@ impl Decoder {
         copy_scratch(out)
     }
 
-    /// Describes a skipped object. Has a key only if it is certain: a truncated head may lack the namespace.
+    /// Describes a skipped object. Its key is set only if it is certain: a truncated object may lack the namespace.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -403,7 +405,7 @@ impl Decoder {
     }
 }
 
-/// Returns the event of an object that cannot be decoded. A deletion is still reported if the key is known.
+/// Returns the event for an object that cannot be decoded: its deletion if the key is known, otherwise a skipped event.
 fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     match skipped.key {
         Some(key) if kind == "DELETED" => {

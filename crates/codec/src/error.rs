@@ -61,7 +61,7 @@ impl ErrorClass {
         matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)
     }
 
-    /// Returns the reason of a list that follows this failure.
+    /// Returns the reason that is reported for the relist after this failure.
     #[must_use]
     pub fn list_reason(self) -> ListReason {
         match self {

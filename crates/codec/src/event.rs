@@ -25,7 +25,7 @@ pub enum WatchItem {
 }
 
 impl WatchItem {
-    /// Returns the object of the event.
+    /// Returns the object of the event; `None` for a bookmark or a skipped event.
     #[must_use]
     pub fn object(&self) -> Option<&Arc<StoredObject>> {
         match self {

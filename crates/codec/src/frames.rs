@@ -3,7 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// Multiple of the limit beyond which a frame ends the watch instead of being skipped.
+/// A frame longer than this many times the limit ends the watch. A shorter one above the limit is skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// First bytes of an oversized frame that are kept: enough for the metadata of its object.
@@ -14,14 +14,14 @@ const HEAD: usize = 64 * 1024;
 pub enum Frame<'f> {
     /// The event, without its length.
     Whole(&'f [u8]),
-    /// A frame longer than the limit: its first bytes.
+    /// The first bytes of a frame longer than the limit.
     TooLong(&'f [u8]),
 }
 
 /// Splits arriving bytes into frames. A frame that arrives in one piece is not copied.
 #[derive(Debug)]
 pub struct FrameSplitter {
-    /// An incomplete frame with its length.
+    /// An incomplete frame, including its length.
     buffer: Vec<u8>,
     limit: usize,
     /// Bytes of an oversized frame that are still to be skipped.
@@ -71,7 +71,7 @@ impl FrameSplitter {
         }
     }
 
-    /// Adds bytes to the buffer until it has what it needs. Returns the rest.
+    /// Adds bytes to the buffer until it has the frame's length or enough of the frame. Returns the other bytes.
     fn buffered<'c, F>(&mut self, chunk: &'c [u8], each: &mut F) -> Result<&'c [u8], SourceError>
     where
         F: FnMut(Frame<'_>) -> Result<(), SourceError>,
@@ -105,7 +105,7 @@ impl FrameSplitter {
         result.map(|()| rest)
     }
 
-    /// Returns the length at the start of a frame, if it is there.
+    /// Returns the frame's length from its first four bytes; `None` if they are not complete.
     fn length(&self, bytes: &[u8]) -> Result<Option<usize>, SourceError> {
         let Some(length) = bytes.first_chunk::<4>() else { return Ok(None) };
         let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);

@@ -1,6 +1,6 @@
 //! Buffer of a body that arrives in pieces, and of which a splitter has read a part.
 
-/// Capacity that the buffer keeps after a large item.
+/// Capacity that the buffer keeps for later items, in bytes.
 const KEPT_CAPACITY: usize = 1024 * 1024;
 
 /// Bytes that have arrived and may not have been read.
@@ -11,7 +11,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Appends bytes, and drops those that have been read once they are the larger part.
+    /// Appends bytes. Drops those already read, once they are more than half of the buffer.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.at == self.buffer.len() {
             self.buffer.clear();

@@ -47,5 +47,5 @@ pub use transform::Transform;
 /// as large as etcd's encoding.
 pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 
-/// Capacity that a scratch buffer keeps for the next object or line; a larger one is freed.
+/// Capacity in bytes that a scratch buffer keeps for the next object or line; a larger one is freed.
 const KEPT_CAPACITY: usize = 256 * 1024;

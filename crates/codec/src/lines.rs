@@ -3,7 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// Multiple of the limit beyond which a line ends the watch instead of being skipped.
+/// A line longer than this many times the limit ends the watch. A shorter one above the limit is skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// A line of a watch.
@@ -11,7 +11,7 @@ const MAX_SKIPPED_LIMITS: usize = 4;
 pub enum Line<'l> {
     /// The line, without its newline.
     Whole(&'l [u8]),
-    /// A line longer than the limit: its first bytes.
+    /// The first bytes of a line longer than the limit.
     TooLong(&'l [u8]),
 }
 

@@ -47,7 +47,7 @@ pub struct ListSplitter {
     state: State,
     /// Whether a value has just ended, so that a comma or a closing bracket must follow.
     after_value: bool,
-    /// Buffered length at which the current item is tried again.
+    /// Buffered length at which decoding of the incomplete item is tried again.
     retry_at: usize,
     has_items: bool,
     kind: Option<String>,
@@ -104,7 +104,7 @@ impl ListSplitter {
         self.input.feed(bytes);
     }
 
-    /// Returns the next step.
+    /// Decodes and returns the next item or the end of the list.
     ///
     /// # Errors
     /// [`ErrorClass::Malformed`] if the body is not JSON, or not a list.
@@ -161,14 +161,14 @@ impl ListSplitter {
         matches!(self.state, State::Done)
     }
 
-    /// Returns the next byte that is not white space.
+    /// Skips white space and returns the next byte without reading it; `None` if more bytes are needed.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.input.rest();
         self.input.read(rest.len() - rest.trim_ascii_start().len());
         self.input.rest().first().copied()
     }
 
-    /// Skips a comma. Returns whether there was one.
+    /// Reads a comma if `byte` is one. Returns whether it was.
     fn comma(&mut self, byte: u8) -> Result<bool, SourceError> {
         match (byte, self.after_value) {
             (b',', true) => {

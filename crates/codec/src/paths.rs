@@ -8,16 +8,16 @@ use super::trie::Trie;
 use informer_hub_protobuf::Omit;
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
-/// Where the paths of a projection and of indices are in an object.
+/// The paths of a projection and of indexes, prepared for decoding.
 #[derive(Debug)]
 pub(super) struct Paths {
-    /// For objects in JSON.
+    /// Prefix tree of all paths, for objects in JSON.
     pub(super) trie: Trie,
-    /// Members that need not be converted from protobuf.
+    /// Members of protobuf objects that need not be converted.
     pub(super) omit: Omit,
 }
 
-/// Paths in use, and what they were made of.
+/// Paths in use, with the projection and the indexes that they were made from.
 #[derive(Debug)]
 struct InUse {
     projection: Projection,
@@ -32,7 +32,7 @@ thread_local! {
 }
 
 impl Paths {
-    /// Returns the paths of a projection and of indices. Decoders of a thread with equal ones share them.
+    /// Returns the prepared paths. Decoders that a thread created with the same projection and indexes share them.
     pub(super) fn shared(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Arc<Self> {
         let is_same = |known: &&InUse| {
             known.projection == *projection && known.indexes.iter().eq(indexes.iter().map(|(_, path)| path))
@@ -54,7 +54,7 @@ impl Paths {
     }
 }
 
-/// Returns the dropped members that need not be converted. What the decoder reads is converted even if it is dropped.
+/// Returns the members that need not be converted. Members that the decoder reads are converted even if they are dropped.
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
     const READ: [&[&str]; 4] = [
         &["metadata", "name"],

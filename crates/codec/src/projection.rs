@@ -16,7 +16,7 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Returns whether the stored bytes have the original value at `path`.
+    /// Returns whether stored objects have the complete, original value at `path`.
     #[must_use]
     pub fn keeps(&self, path: &FieldPath) -> bool {
         let leads_on = |outer: &FieldPath| path.segments().starts_with(outer.segments());

@@ -8,7 +8,7 @@ use super::status::{bounded, classify_status};
 use informer_hub_protobuf::{ConvertError, Envelope, Schema, TypeMeta, WatchEvent};
 use informer_hub_types::{EncodingInUse, JsonReason};
 
-/// The kind of objects that have metadata only.
+/// Kind of objects that have only metadata.
 const PARTIAL: &str = "PartialObjectMetadata";
 
 impl Decoder {
@@ -25,13 +25,13 @@ impl Decoder {
         self.protobuf.in_use(metadata_only)
     }
 
-    /// Requests JSON for a while.
+    /// Requests JSON instead of protobuf for a while: ten minutes, an hour or six hours, depending on `reason`.
     pub fn refuse_protobuf(&mut self, reason: JsonReason, message: &str) {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Notes an answer that is not protobuf and returns its error. After several in a row, the resource is read as JSON
-    /// for a while.
+    /// Counts an answer that is not protobuf and returns its error. After three in a row, JSON is requested for ten
+    /// minutes.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -39,7 +39,7 @@ impl Decoder {
         error
     }
 
-    /// Returns the message and the type of a list's items.
+    /// Returns the protobuf message of a list's items, and the kind that their JSON gets.
     pub(super) fn items(&self, list: &Envelope<'_>) -> Result<Items, SourceError> {
         let Envelope { api_version, kind, .. } = list;
         let resource = self.resource();
@@ -49,7 +49,7 @@ impl Decoder {
         let message = schema.kind(api_version, kind).and_then(|list| schema.items(list));
         match message.filter(|_| is_own || is_partial) {
             Some(message) => {
-                // Items of such a list have a kind of their own in JSON.
+                // Items of a list of partial metadata have a kind of their own in JSON.
                 let type_meta = is_partial.then_some(TypeMeta { api_version: "meta.k8s.io/v1", kind: PARTIAL });
                 Ok(Items { message, type_meta })
             }
@@ -81,12 +81,12 @@ impl Decoder {
         }
     }
 
-    /// Notes that a whole list was read.
+    /// Notes that a whole list was read, which ends a series of failures.
     pub(super) fn list_worked(&mut self) {
         self.protobuf.worked();
     }
 
-    /// Describes an item of which only the first bytes are available.
+    /// Describes an oversized item by its first bytes.
     pub(super) fn skip_item(&mut self, items: Items, bytes: &[u8], limit: usize, reason: String) -> Skipped {
         let head = self.protobuf.head(items.message, bytes, limit);
         self.skip_object(&head, reason)
@@ -138,10 +138,10 @@ impl Decoder {
         }
     }
 
-    /// Describes an event of which only the first bytes are available.
+    /// Describes an oversized event by its first bytes.
     #[must_use]
     pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
-        // The lengths in the first bytes reach beyond them, so each level is read as far as it goes.
+        // The lengths in the first bytes exceed what is there, so each level is read as far as it is there.
         let skipped = WatchItem::Skipped(Skipped { key: None, version: None, reason: reason.clone() });
         let Some((kind, object)) = truncated_event(head) else { return skipped };
         let Some(message) = Schema::builtin().kind(object.api_version, object.kind) else { return skipped };
@@ -153,9 +153,10 @@ impl Decoder {
         self.not_protobuf(malformed(format!("watch event: {error}")))
     }
 
-    /// Returns the error for an object that only its JSON has in full. The request is repeated for JSON.
+    /// Returns the error for an object that cannot be converted in full. The reflector repeats the request, then for
+    /// JSON.
     ///
-    /// A malformed object is not skipped: its length, which says where the next one begins, may be wrong too.
+    /// A malformed object is not skipped, because its length may be wrong too, and with it the start of the next one.
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
         let (reason, message) = if error.needs_json() {
@@ -174,7 +175,7 @@ fn too_large(limit: usize) -> String {
     format!("larger than the limit of {limit} bytes")
 }
 
-/// Reads type and object of an event whose end is missing.
+/// Reads type and object of a truncated event; `None` if too little of it is there.
 fn truncated_event(head: &[u8]) -> Option<(&str, Envelope<'_>)> {
     let (kind, rest) = field(head, 1)?;
     let (extension, _) = field(rest, 2)?;
@@ -186,7 +187,7 @@ fn truncated_event(head: &[u8]) -> Option<(&str, Envelope<'_>)> {
     Some((std::str::from_utf8(kind).ok()?, envelope))
 }
 
-/// Returns the content of a field at the start of `bytes`, as far as it is there, and what follows it.
+/// Returns the content of field `number` at the start of `bytes`, as far as it is there, and the bytes after it.
 fn field(bytes: &[u8], number: u8) -> Option<(&[u8], &[u8])> {
     let rest = bytes.strip_prefix(&[number << 3 | 2])?;
     let (length, at) = informer_hub_protobuf::varint(rest, 0).ok()??;

@@ -9,7 +9,7 @@ use super::protobuf_state::Items;
 use informer_hub_protobuf::{ConvertError, Envelope, MAGIC, Reader, Value, varint};
 use informer_hub_types::ResourceVersion;
 
-/// Size limit of the list's kind and metadata, and of an oversized item's first bytes.
+/// Size limit in bytes of the list's kind and metadata, and of the first bytes kept of an oversized item.
 const MAX_MEMBER: usize = 64 * 1024;
 
 /// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
@@ -20,7 +20,7 @@ pub struct ProtobufListSplitter {
     input: Input,
     limit: usize,
     state: State,
-    /// Bytes left of the list's message.
+    /// Bytes of the list's message that have not been read.
     left: u64,
     items: Option<Items>,
     metadata: Option<ListMeta>,
@@ -33,7 +33,7 @@ enum State {
     Envelope,
     /// Between the fields of the list.
     List,
-    /// Skipping this many bytes of the envelope or of the list.
+    /// Skipping this many bytes; `true` if they are in the list, `false` if in the envelope.
     Skip(u64, bool),
     Done,
 }
@@ -45,7 +45,7 @@ struct ListMeta {
     remaining: Option<u64>,
 }
 
-/// The start of a field: its number, its bytes if it has a length, and the size of what precedes them.
+/// Start of a field: its number, the length of its content, and the size of this start.
 struct Start {
     number: u64,
     length: u64,
@@ -73,7 +73,7 @@ impl ProtobufListSplitter {
         self.input.feed(bytes);
     }
 
-    /// Returns the next step.
+    /// Decodes and returns the next item or the end of the list.
     ///
     /// # Errors
     /// [`ErrorClass::Malformed`] if the body is not a list in protobuf, or an error after which the resource is read as
@@ -167,7 +167,8 @@ impl ProtobufListSplitter {
         if size > self.left {
             return Err(malformed("list: invalid protobuf: a field is longer than the list"));
         }
-        // A list of any type has two fields. Others follow from a wrong length, after which items would be missing.
+        // Every list has only these two fields. Another one means that a length was wrong, after which items would be
+        // missing.
         let step = match start.number {
             1 if self.metadata.is_some() => return Err(malformed("list: invalid protobuf: two metadata fields")),
             1 => {
@@ -216,7 +217,7 @@ impl ProtobufListSplitter {
         (left > 0).then_some(ListStep::NeedMore)
     }
 
-    /// Reads the start of a field. For a number, its bytes are a part of the start.
+    /// Reads the start of a field; `None` if it is not complete. A number is a part of the start.
     fn start(&self) -> Result<Option<Start>, SourceError> {
         let rest = self.input.rest();
         let read = |at| varint(rest, at).map_err(|error| invalid(&error));

@@ -1,4 +1,4 @@
-//! State of a decoder for Kubernetes protobuf.
+//! State of a decoder for Kubernetes protobuf: the scratch buffers, and whether JSON is requested instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use informer_hub_protobuf::{ConvertError, Converter, Extent, MessageId, Schema, 
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason};
 
-/// Answers in a row that are not protobuf, after which the resource is read as JSON.
+/// Number of answers in a row that are not protobuf, after which JSON is requested.
 const MAX_FAILURES: u32 = 3;
 
-/// Returns the time after which protobuf is requested again. The next request after it is a watch's, minutes later.
+/// Returns how long JSON is requested, until protobuf is tried again.
 fn retry_after(reason: JsonReason) -> Duration {
     Duration::from_secs(match reason {
-        // The request costs nothing: an answer in JSON is read as it is.
+        // Trying again costs nothing: if the server still answers in JSON, that is used.
         JsonReason::Refused => 3_600,
-        // A part of a list is read twice if the object is still there.
+        // Trying again may fail in the middle of a list, which is then read twice.
         JsonReason::Schema => 6 * 3_600,
         _ => 600,
     })
@@ -26,19 +26,19 @@ fn retry_after(reason: JsonReason) -> Duration {
 /// State of a decoder for protobuf.
 #[derive(Debug)]
 pub(super) struct Protobuf {
-    /// Whether the resource's objects have a message.
+    /// Whether the built-in schema has the resource's type.
     pub(super) is_builtin: bool,
     refusal: Option<Refusal>,
-    /// Answers in a row that were not protobuf.
+    /// Number of answers in a row that were not protobuf.
     failures: u32,
     paths: Arc<Paths>,
-    /// Made with the first object since the last bookmark.
+    /// Created with the first object after a bookmark, since bookmarks free it.
     converter: Option<Box<Converter>>,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
 }
 
-/// Why the resource is read as JSON although protobuf was requested.
+/// Why JSON is requested for now, although protobuf was configured.
 #[derive(Debug)]
 struct Refusal {
     in_use: EncodingInUse,
@@ -46,7 +46,7 @@ struct Refusal {
     retry_at: Instant,
 }
 
-/// The items of a list.
+/// Type of a list's items: their protobuf message, and the kind that their JSON gets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Items {
     pub(super) message: MessageId,
@@ -59,7 +59,7 @@ impl Protobuf {
         Self { is_builtin, refusal: None, failures: 0, paths, converter: None, json: Vec::new() }
     }
 
-    /// Notes an answer that is not protobuf. After several in a row, the resource is read as JSON for a while.
+    /// Counts an answer that is not protobuf. After three in a row, JSON is requested for a while.
     pub(super) fn failed(&mut self, message: String) {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
@@ -67,13 +67,13 @@ impl Protobuf {
         }
     }
 
-    /// Notes that an event or a whole list was read.
+    /// Ends a series of failures, after an event or a whole list was read.
     #[inline]
     pub(super) fn worked(&mut self) {
         self.failures = 0;
     }
 
-    /// Switches the resource to JSON for a while.
+    /// Requests JSON for a while.
     pub(super) fn refuse(&mut self, reason: JsonReason, message: String) {
         let after = retry_after(reason);
         let mut in_use = EncodingInUse::json(reason);
@@ -87,12 +87,12 @@ impl Protobuf {
         self.refusal.as_ref().filter(|refusal| clock::now() < refusal.retry_at)
     }
 
-    /// Returns whether the resource is read as JSON for now.
+    /// Returns whether JSON is requested for now.
     pub(super) fn is_refused(&self) -> bool {
         self.refusal().is_some()
     }
 
-    /// Returns the encoding in use, if the server works as it did last.
+    /// Returns the encoding that the next request will get, unless the server refuses it.
     pub(super) fn in_use(&self, metadata_only: bool) -> EncodingInUse {
         if !(self.is_builtin || metadata_only) {
             return EncodingInUse::json(JsonReason::NotBuiltIn);
@@ -113,7 +113,7 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Returns where members of the last object are in its JSON.
+    /// Returns the positions of members in the JSON of the object converted last.
     pub(super) fn extents(&self) -> &[Extent] {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }
@@ -123,12 +123,12 @@ impl Protobuf {
         self.converter.get_or_insert_default().head(message, bytes, limit)
     }
 
-    /// Frees the scratch buffers.
+    /// Frees the converter and the scratch buffer.
     pub(super) fn free(&mut self) {
         (self.converter, self.json) = (None, Vec::new());
     }
 
-    /// Takes back the scratch buffer.
+    /// Keeps a scratch buffer for the next object, unless it is large.
     pub(super) fn keep(&mut self, json: Vec<u8>) {
         if json.capacity() <= KEPT_CAPACITY {
             self.json = json;

@@ -30,7 +30,7 @@ pub fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
     }
 }
 
-/// Returns whether only white space is left.
+/// Returns whether only white space follows.
 #[must_use]
 pub fn is_over(input: &[u8], at: usize) -> bool {
     token(input, at).is_err()

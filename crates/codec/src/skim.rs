@@ -10,7 +10,7 @@ pub(super) struct Skim {
 }
 
 impl Skim {
-    /// Advances over `bytes`. Returns how many of them belong to the value if it ends in them.
+    /// Advances over `bytes`. Returns how many of them belong to the value; `None` if it does not end in them.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {

@@ -13,7 +13,7 @@ const MAX_MESSAGE: usize = 512;
 /// Longest JSON of a `Status` in protobuf, in bytes.
 const MAX_STATUS: usize = 256 * 1024;
 
-/// The used fields of `metav1.Status`. All are optional, since proxies send such answers too.
+/// Fields of `metav1.Status` that are used. All are optional, since proxies send incomplete ones too.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
@@ -66,7 +66,7 @@ impl Status {
         match code {
             _ if self.has_reason("Expired") || self.has_reason("Gone") => ErrorClass::Expired,
             _ if self.is_too_large() => ErrorClass::TooLarge,
-            // The apiserver cannot read its own object. Only a list shows the remaining state.
+            // The apiserver cannot read one of its stored objects. Only a new list shows the remaining state.
             _ if self.has_reason("StoreReadError") => ErrorClass::Malformed,
             410 => ErrorClass::Expired,
             429 => ErrorClass::Throttled(retry_after),
@@ -104,7 +104,7 @@ pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Durati
     SourceError { class, message: format!("answered {code} {reason}: {message}") }
 }
 
-/// Converts a `Status` in protobuf.
+/// Converts a `Status` in protobuf to JSON; `None` if it is not one.
 fn status_json(body: &[u8]) -> Option<Vec<u8>> {
     let Envelope { api_version, kind, raw } = Envelope::read(body).ok()?;
     let message = Schema::builtin().kind("v1", "Status")?;

@@ -47,14 +47,14 @@ impl Transform {
         }))
     }
 
-    /// Applies the transform; the error is its failure.
+    /// Runs the transform on an object's JSON. The error is the transform's own, or says that it panicked.
     pub(super) fn apply(&self, json: &[u8]) -> Result<Vec<u8>, String> {
         catch_unwind(AssertUnwindSafe(|| (self.0)(json))).unwrap_or_else(|_| Err("it panicked".to_owned()))
     }
 }
 
 impl PartialEq for Transform {
-    /// Returns whether both are the same closure.
+    /// Returns whether both transforms are the same closure.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -6,7 +6,7 @@ use super::projection::Projection;
 use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
-/// Paths that every projection keeps and none drops.
+/// Paths that every projection keeps, even if they are to be dropped.
 const IDENTITY: [&[&str]; 6] = [
     &["apiVersion"],
     &["kind"],
@@ -40,7 +40,7 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// A node of the tree.
+/// A node of the tree: what the walk has to do with the value at its path.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
@@ -49,9 +49,9 @@ pub(super) struct Node {
     pub(super) labels: bool,
     pub(super) drop: bool,
     pub(super) keep: bool,
-    /// Whether a node below this one is kept.
+    /// Whether the projection keeps a node below this one.
     pub(super) keep_below: bool,
-    /// Numbers of the indices that this value belongs to.
+    /// Numbers of the indexes that have this path.
     pub(super) indexes: SmallVec<[u16; 2]>,
 }
 
@@ -85,7 +85,7 @@ impl PathNode for Node {
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Whether only marked nodes are kept.
+    /// Whether the projection keeps only marked nodes; otherwise it keeps all but the dropped ones.
     pub(super) keep_mode: bool,
 }
 

@@ -29,28 +29,28 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) interner: &'w mut Interner,
     /// The bytes of the walk; spans are offsets into it.
     pub(super) input: &'de [u8],
-    /// Where some members are: ascending. Empty if that is unknown.
+    /// Known positions of members, ascending, over which the walk can jump. Empty for JSON from the server.
     pub(super) extents: &'w [Extent],
     pub(super) head: Head<'de>,
     pub(super) labels: Labels,
     pub(super) index_values: Vec<IndexEntry>,
     /// Spans to cut: ascending, disjoint.
     pub(super) cuts: &'w mut Vec<Range<usize>>,
-    /// Output of a keep-projection.
+    /// Bytes that a keep-projection has kept so far.
     pub(super) kept: &'w mut Vec<u8>,
     /// `false` inside a value that is cut or kept as a whole; then only the head and the indices are read.
     pub(super) projecting: bool,
 }
 
 impl<'de> Walk<'_, 'de> {
-    /// Walks over the value at `at` with a node of the tree, and returns its end. A value whose bytes and members are both
-    /// needed is scanned twice.
+    /// Walks over the value at `at` and returns its end. The tree's `node` says which parts are needed. A value whose
+    /// bytes and members are both needed is scanned twice.
     pub(super) fn value(&mut self, node: usize, at: usize) -> Scanned {
         let (_, start) = scan::token(self.input, at)?;
         self.value_from(node, start, start)
     }
 
-    /// Walks over a value at `start`. A value that is cut out is removed with its key, from the opening quote at `from` on.
+    /// Walks over the value at `start`. If it is dropped, its key is cut too, from the opening quote at `from`.
     fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
         if !self.trie.get(node).needs_bytes() {
             return self.inside(node, start);
@@ -152,7 +152,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(at)
     }
 
-    /// Returns the end of a member of which nothing is needed.
+    /// Returns the end of a member that is not needed.
     fn skip(&self, key: &Key) -> Scanned {
         match self.extents.binary_search_by_key(&key.span.start, |extent| extent.key) {
             Ok(place) => {

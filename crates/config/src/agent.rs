@@ -1,4 +1,4 @@
-//! Part of a configuration that an agent uses: one cluster, for the fleet.
+//! Reduces a configuration to the part that an agent uses: one cluster, collected for the fleet.
 
 use std::path::Path;
 
@@ -7,14 +7,13 @@ use super::{ClusterAccess, ClusterConfig, Config, ConfigErrors, FleetRole, Mista
 use informer_hub_types::ClusterName;
 
 impl Config {
-    /// Returns the configuration of the agent of one cluster: it collects this cluster for the fleet, with the service
-    /// account of its pod if the file names no other connection. Other clusters, cluster sources, sinks and `[ha]` are
-    /// left out, and so are resources of other clusters.
+    /// Reduces the configuration to one cluster and its resources, which the agent collects for the fleet. A cluster with
+    /// `agent = true` is reached by the service account of the agent's pod. Drops cluster sources, sinks and `[ha]`.
     ///
-    /// `cluster` may be `None` if the file has one cluster, or one with `agent = true`.
+    /// `cluster` may be `None` if the file has only one cluster, or only one with `agent = true`.
     ///
     /// # Errors
-    /// If there is no `[fleet]`, no such cluster, or no resource of it.
+    /// If the file has no `[fleet]`, not this cluster, or no resource in it, or if the choice of a cluster is ambiguous.
     pub fn into_agent(mut self, file: Option<&Path>, cluster: Option<&ClusterName>) -> Result<Self, ConfigErrors> {
         let wrong = |key: &str, problem: String| {
             let file = file.map(Path::to_owned);

@@ -9,16 +9,16 @@ use super::table::{Table, kind};
 use super::transports::KEEP;
 use informer_hub_types::{Exclusion, ResourceRef};
 
-/// Bounds of `max_size`. Smaller files are rotated all the time.
+/// Bounds of `max_size` in bytes. Smaller files would be rotated all the time.
 pub(super) const AUDIT_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 
-/// Levels of rules.
+/// Accepted values of a rule's `level`.
 pub(super) const LEVELS: [(&str, AuditLevel); 2] = [("None", AuditLevel::None), ("Metadata", AuditLevel::Metadata)];
 
-/// Levels of kube-apiserver that log bodies.
+/// Levels of kube-apiserver that log bodies. The hub never does, and rejects them.
 const LEVELS_WITH_BODIES: [&str; 2] = ["Request", "RequestResponse"];
 
-/// Reads `[hub.audit]`; `None` if it has no output, which is a mistake.
+/// Reads `[hub.audit]`. Returns `None` if the output is missing, and reports that as a mistake.
 pub(super) fn audit(mut table: Table<'_>) -> Option<AuditConfig> {
     let is_missing = table.lacks(&["path", "stdout"]);
     if table.chosen(&["path", "stdout"]).is_empty() && is_missing {
@@ -48,7 +48,6 @@ pub(super) fn audit(mut table: Table<'_>) -> Option<AuditConfig> {
     output.map(|output| AuditConfig { output, rules })
 }
 
-/// Reads `rules`.
 fn rules(table: &mut Table<'_>) -> Vec<AuditRuleConfig> {
     let (checker, path) = (table.checker, table.path.key("rules"));
     let rules = match table.take("rules") {
@@ -91,7 +90,7 @@ fn level(table: &mut Table<'_>) -> Option<AuditLevel> {
     found.map(|(_, level)| *level)
 }
 
-/// Reads a list of texts. An empty one would match every request, like no list.
+/// Reads a list of texts. Reports an empty list as a mistake, because it would match every request.
 fn patterns(table: &mut Table<'_>, key: &'static str) -> Vec<String> {
     let texts = table.texts(key);
     if texts.as_ref().is_some_and(Vec::is_empty) && table.checker.is_clean(&table.path.key(key)) {

@@ -10,13 +10,13 @@ use informer_hub_types::Exclusion;
 pub struct AuditConfig {
     /// Output of the log.
     pub output: AuditOutputConfig,
-    /// Rules; the first that matches a request decides. Without one, the request is logged, unless it is a probe or a
-    /// scrape of the metrics.
+    /// Rules; the first that matches a request decides whether it is logged. A request that matches none is logged, except
+    /// probes and scrapes of the metrics.
     pub rules: Vec<AuditRuleConfig>,
 }
 
 impl AuditConfig {
-    /// Creates a log of all requests but probes and scrapes.
+    /// Creates a log of all requests except probes and scrapes of the metrics.
     #[must_use]
     pub fn new(output: AuditOutputConfig) -> Self {
         Self { output, rules: Vec::new() }
@@ -47,7 +47,7 @@ impl AuditOutputConfig {
     }
 }
 
-/// Amount that is logged of a request.
+/// How much of a request is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
     /// Log nothing.
@@ -56,7 +56,7 @@ pub enum AuditLevel {
     Metadata,
 }
 
-/// Rule of `rules`. A request matches if each list has an entry for it; an empty list matches every request.
+/// Entry of `rules`. A request matches if each list below has an entry for it; an empty list matches every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditRuleConfig {
@@ -70,6 +70,6 @@ pub struct AuditRuleConfig {
     pub verbs: Vec<String>,
     /// Resources and patterns, without versions.
     pub resources: Vec<Exclusion>,
-    /// Paths, or patterns with `*`.
+    /// Request paths, or patterns with `*`.
     pub paths: Vec<String>,
 }

@@ -11,13 +11,13 @@ use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use informer_hub_types::ClusterName;
 
-/// Bounds of how long an answer of a cluster is used. Longer ones delay the withdrawal of a right.
+/// Bounds of `cache`: how long a cluster's answer about a user is reused. A longer time delays the effect of a withdrawn
+/// right.
 pub(super) const CACHE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// Modes of `kubernetes`.
+/// Accepted values of `mode` in `[hub.authorization.kubernetes]`.
 pub(super) const MODES: [(&str, ()); 1] = [("subject-access-review", ())];
 
-/// Reads `[hub.authorization]`.
 pub(super) fn authorization(mut table: Table<'_>) -> AuthorizationConfig {
     let kubernetes = table.table("kubernetes").and_then(kubernetes);
     let token_review = table.table("token_review").map(token_review);
@@ -52,7 +52,7 @@ fn token_review(mut table: Table<'_>) -> TokenReviewConfig {
     TokenReviewConfig { audience, cache, ..review }
 }
 
-/// Reports clusters of `token_review` that do not exist, once the clusters are known.
+/// Reports clusters of `token_review` that do not exist. Does nothing if cluster sources may add clusters.
 pub(super) fn check_reviewers(checker: &Checker<'_>, config: &AuthorizationConfig, known: KnownClusters<'_>) {
     let path =
         ["hub", "authorization", "token_review", "clusters"].iter().fold(KeyPath::default(), |path, key| path.key(key));
@@ -68,7 +68,6 @@ pub(super) fn check_reviewers(checker: &Checker<'_>, config: &AuthorizationConfi
     }
 }
 
-/// Reads `[oidc]`.
 pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
     for (key, example) in [("issuer", "https://login.example.com"), ("audience", "informer-hub")] {
         if table.lacks(&[key]) && !table.has(key) {
@@ -103,6 +102,6 @@ pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
         audience: config.audience,
     };
     table.finish();
-    // An incomplete table has been reported; later checks treat it as given.
+    // If a key is missing, that has been reported. Later checks treat `[oidc]` as given.
     config
 }

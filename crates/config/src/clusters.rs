@@ -35,18 +35,18 @@ impl ClusterAccess {
         Self::Server { server: server.into(), ca_file, token }
     }
 
-    /// Waits for the connection that a cluster source will report.
+    /// Creates the connection of a cluster whose source has not reported it since the last restart.
     #[must_use]
     pub fn awaited(source: impl Into<String>) -> Self {
         Self::Awaited { source: source.into() }
     }
 }
 
-/// Values of `http`.
+/// Accepted values of the key `http`.
 pub(super) const HTTP_VERSIONS: &[(&str, HttpVersions)] =
     &[("auto", HttpVersions::Auto), ("1.1", HttpVersions::Http1), ("2", HttpVersions::Http2)];
 
-/// Values of `encoding`.
+/// Accepted values of the key `encoding`.
 pub(super) const ENCODINGS: &[(&str, Encodings)] = &[("auto", Encodings::Auto), ("json", Encodings::Json)];
 
 /// Clusters against which selectors are checked.
@@ -54,7 +54,7 @@ pub(super) const ENCODINGS: &[(&str, Encodings)] = &[("auto", Encodings::Auto), 
 pub(super) struct KnownClusters<'c> {
     /// Clusters of `[clusters]`.
     pub(super) tables: &'c [ClusterConfig],
-    /// Whether sources may add others, so that an unknown name or label is not a mistake.
+    /// Whether cluster sources may add clusters, so that an unknown name or label is not a mistake.
     pub(super) is_open: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     found
 }
 
-/// Refuses clusters of agents, which write to the log of a fleet.
+/// Reports clusters with `agent = true`, which require `[fleet]`: an agent writes to the log of a fleet.
 pub(super) fn refuse_agents(checker: &Checker<'_>, clusters: &[ClusterConfig]) {
     for cluster in clusters.iter().filter(|cluster| cluster.access == ClusterAccess::Agent) {
         let path = KeyPath::default().key("clusters").key(cluster.name.as_str()).key("agent");
@@ -83,17 +83,15 @@ pub(super) fn refuse_agents(checker: &Checker<'_>, clusters: &[ClusterConfig]) {
     }
 }
 
-/// Reads `http`.
 pub(super) fn http(table: &mut Table<'_>) -> HttpVersions {
     table.choice("http", "HTTP version", HTTP_VERSIONS).unwrap_or_default()
 }
 
-/// Reads `encoding`.
 pub(super) fn encoding(table: &mut Table<'_>) -> Encodings {
     table.choice("encoding", "encoding", ENCODINGS).unwrap_or_default()
 }
 
-/// Reads the connection of a watched cluster, which an agent may have instead of the hub.
+/// Reads the connection of a cluster in `[clusters]`. With `agent = true`, the hub has none: an agent watches the cluster.
 fn access_or_agent(table: &mut Table<'_>) -> ClusterAccess {
     let is_given = table.has("agent");
     let is_agent = table.boolean("agent").unwrap_or(is_given);
@@ -108,7 +106,7 @@ fn access_or_agent(table: &mut Table<'_>) -> ClusterAccess {
     ClusterAccess::Agent
 }
 
-/// Reads the connection of a cluster.
+/// Reads how the hub connects to a cluster: by `kubeconfig`, `server` or `in_cluster`.
 pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
     check_connection(table);
     let kubeconfig = table.file("kubeconfig");
@@ -129,7 +127,7 @@ pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
     }
 }
 
-/// Checks for exactly one of `kubeconfig`, `in_cluster`, `server`, without keys that belong to another one.
+/// Checks that exactly one of `kubeconfig`, `in_cluster` and `server` is given, and no key that belongs to another of them.
 fn check_connection(table: &mut Table<'_>) {
     let checker = table.checker;
     let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));
@@ -139,7 +137,7 @@ fn check_connection(table: &mut Table<'_>) {
     let connections = [(kubeconfig, "kubeconfig"), (inside, "in_cluster"), (server, "server")];
     let given: Vec<_> = connections.into_iter().filter_map(|(given, key)| given.then_some(key)).collect();
     match given[..] {
-        // A misspelt key is reported as such. `in_cluster = false` alone is no connection.
+        // A misspelt key is reported as unknown instead. `in_cluster = false` alone is not a connection.
         [] if !missing && !has_in_cluster => {}
         [] => checker.mistake(
             &table.path,
@@ -211,7 +209,8 @@ fn by_name(checker: &Checker<'_>, path: &KeyPath, value: &Value, known: KnownClu
     ClusterSelector::Names(names)
 }
 
-/// Suggests labels that would match: the values of the requested labels on existing clusters.
+/// Explains why no cluster has the requested labels, with the known keys or values as suggestions. Empty for a selector by
+/// names.
 fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String {
     let ClusterSelector::Labels(requested) = selector else { return String::new() };
     let all = || clusters.iter().flat_map(|cluster| &cluster.labels);
@@ -232,7 +231,7 @@ fn label_hint(selector: &ClusterSelector, clusters: &[ClusterConfig]) -> String 
     "no cluster has all of these labels".to_owned()
 }
 
-/// Returns a cluster that both selectors select.
+/// Returns a cluster that both selectors select; `None` if there is none.
 pub(super) fn meet(one: &ClusterSelector, other: &ClusterSelector, clusters: &[ClusterConfig]) -> Option<ClusterName> {
     let in_both = |name: &ClusterName, labels: &ClusterLabels| one.matches(name, labels) && other.matches(name, labels);
     clusters.iter().find(|cluster| in_both(&cluster.name, &cluster.labels)).map(|cluster| cluster.name.clone())

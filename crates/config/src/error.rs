@@ -30,7 +30,7 @@ pub struct Mistake {
     /// Column in characters, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
-    /// Environment variable with the value, if it is not from the file.
+    /// Environment variable that set the wrong value; `None` if the value is from the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
     /// The key in TOML notation, e.g. `resources.pods.namespaces[1]`; empty if the text is not TOML.
@@ -87,12 +87,12 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Returns the known word nearest to the text.
+/// Returns the known word nearest to the text; `None` if none is similar.
 pub(super) fn nearest<'k>(text: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     nearest_name(text, known, 3)
 }
 
-/// Suggests the nearest word, or else lists the known words.
+/// Formats a suggestion to append to an error: the nearest known word, or else all known words.
 pub(super) fn suggestion<'k>(text: &str, known: impl IntoIterator<Item = &'k str> + Clone) -> String {
     if let Some(meant) = nearest(text, known.clone()) {
         return format!("; did you mean {meant:?}?");
@@ -101,7 +101,7 @@ pub(super) fn suggestion<'k>(text: &str, known: impl IntoIterator<Item = &'k str
     if known.is_empty() { String::new() } else { format!("; known: {}", known.join(", ")) }
 }
 
-/// Describes an unknown word, with a suggestion.
+/// Formats the error of an unknown word, with a suggestion. `what` is the noun for the word, such as `encoding`.
 pub(super) fn unknown(what: &str, text: &str, known: &[&'static str]) -> String {
     format!("there is no {what} {text:?}{}", suggestion(text, known.iter().copied()))
 }

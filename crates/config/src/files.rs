@@ -1,4 +1,4 @@
-//! Paths and secrets in the configuration: their location and readability.
+//! Parser of keys that name files, directories and secrets. Checks that these exist and are readable.
 
 use std::fs::{self, File};
 use std::io;
@@ -33,7 +33,7 @@ impl Secret {
     /// Reads the secret, without a file's trailing line break. A file is read each time, so that a replacement is used.
     ///
     /// # Errors
-    /// An I/O error if the variable or file is missing, empty, or not text. It does not contain the secret.
+    /// An I/O error if the variable or file is missing, empty, or not text. The error does not contain the secret.
     pub fn read(&self) -> io::Result<String> {
         let secret = match self {
             Self::Env(name) => {
@@ -92,7 +92,7 @@ impl Table<'_> {
     }
 }
 
-/// Reads a secret at a path.
+/// Reads a secret from the value of the key at `path`: `{ env = "NAME" }` or `{ file = "path" }`.
 pub(super) fn secret_at(checker: &Checker<'_>, path: &KeyPath, value: Value) -> Option<Secret> {
     const SHAPE: &str = "write { env = \"NAME\" } or { file = \"path\" }";
     if !matches!(value, Value::Dict(..)) {
@@ -158,7 +158,7 @@ fn place(checker: &Checker<'_>, text: &str) -> PathBuf {
     }
 }
 
-/// Checks that a file is readable. A pipe is not opened, because its writer serves a single reader.
+/// Checks that a file is readable. A pipe is not opened, because its content can be read only once.
 fn can_read(file: &Path) -> Result<(), String> {
     let described = |e: io::Error| match e.kind() {
         io::ErrorKind::NotFound => "there is no such file".to_owned(),

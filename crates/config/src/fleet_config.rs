@@ -1,4 +1,4 @@
-//! `[fleet]`: the fleet of processes to which the hub belongs, and its reader.
+//! Types and parser of `[fleet]`: the fleet to which the process belongs, its roles and its log in NATS.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::table::Table;
 use super::{ClusterLabels, ResourceConfig, Secret};
 use informer_hub_types::ShardRule;
 
-/// Bounds of `window.age`. A collector must be able to take over before the log has lost the changes since a checkpoint.
+/// Bounds of `window.age`: how long the log keeps changes. A collector that takes over needs those since the last
+/// checkpoint.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
-/// Bounds of `window.bytes`.
+/// Bounds of `window.bytes`: the size at which the log removes the oldest changes.
 pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 64 << 20..=1 << 46;
-/// Copies that JetStream can keep.
+/// Bounds of `replicas`: JetStream keeps at most 5 copies.
 pub(super) const REPLICAS: RangeInclusive<usize> = 1..=5;
 
 /// Role of a process in its fleet.
@@ -29,7 +30,7 @@ pub enum FleetRole {
     Deliver,
 }
 
-/// Roles by name.
+/// Accepted values of `roles`.
 pub(super) const ROLES: &[(&str, FleetRole)] =
     &[("collect", FleetRole::Collect), ("serve", FleetRole::Serve), ("deliver", FleetRole::Deliver)];
 
@@ -37,7 +38,7 @@ pub(super) const ROLES: &[(&str, FleetRole)] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetConfig {
-    /// Addresses of NATS servers.
+    /// Addresses of the NATS servers that keep the log.
     pub nats: Vec<String>,
     /// Credentials for NATS, in the form of a credentials file; `None` for servers without authentication.
     pub credentials: Option<Secret>,
@@ -45,21 +46,22 @@ pub struct FleetConfig {
     pub name: String,
     /// Roles of the process.
     pub roles: Vec<FleetRole>,
-    /// Copies of the log and the buckets; `None` keeps what exists, and creates a new log with 1.
+    /// Number of copies of the log and the buckets. `None` leaves an existing log unchanged, and creates a new one with 1.
     pub replicas: Option<usize>,
-    /// Age at which the log removes changes; `None` keeps what exists, and creates a new log with 1 h.
+    /// Age at which the log removes changes. `None` leaves an existing log unchanged, and creates a new one with 1 h.
     pub window_age: Option<Duration>,
-    /// Size of the log at which it removes the oldest changes; `None` keeps what exists, and creates a new log with 8 GiB.
+    /// Bytes at which the log removes the oldest changes. `None` leaves an existing log unchanged, and creates a new one
+    /// with 8 GiB.
     pub window_bytes: Option<u64>,
-    /// Zone of the process; `None` if it has none.
+    /// Zone in which the process runs; `None` without zones.
     pub zone: Option<String>,
-    /// Labels of the clusters that prefer collectors in the zone.
+    /// Labels of the clusters that go to collectors of this zone while these have room.
     pub prefer: ClusterLabels,
-    /// Rules that divide clusters among collectors.
+    /// Rules that divide the informers of a cluster among several collectors.
     pub shards: Vec<ShardRule>,
 }
 
-/// Limits of a log that is created without `replicas` and `window`: copies, age and size.
+/// Defaults of a new log, if `replicas` and `window` are not set: number of copies, maximum age and maximum bytes.
 pub const NEW_LOG: (usize, Duration, u64) = (1, Duration::from_secs(3600), 8 << 30);
 
 impl FleetConfig {
@@ -95,7 +97,6 @@ pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig
     keys.into_iter().filter_map(|(key, differs)| differs.then_some(key)).collect()
 }
 
-/// Reads `[fleet]`.
 pub(super) fn fleet(mut table: Table<'_>, resources: &[ResourceConfig]) -> FleetConfig {
     let shapes = [("nats", "nats = [\"nats://…\"]"), ("name", "name = \"prod\""), ("roles", "roles = [\"collect\"]")];
     for (key, shape) in shapes {

@@ -1,4 +1,4 @@
-//! `[ha]`: types and reader.
+//! Types and parser of `[ha]`, the leader election.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::table::Table;
 use super::{ClusterAccess, ClusterConfig, HumanDuration};
 use informer_hub_types::{ClusterName, is_dns_label};
 
-/// Bounds of the durations.
+/// Bounds of `lease_duration`.
 pub(super) const LEASE_DURATION: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 pub(super) const WITHIN_LEASE: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
 
@@ -19,11 +19,11 @@ pub(super) const WITHIN_LEASE: RangeInclusive<Duration> = Duration::from_millis(
 pub struct HaConfig {
     /// Lease for which the replicas compete.
     pub lease: LeaseConfig,
-    /// Name of this replica. Default: the host name. A random suffix makes it unique.
+    /// Name of this replica. Default: the host name. A random suffix is added to make it unique.
     pub identity: Option<String>,
     /// How long a lease must be unchanged before another replica takes it. Default 10 s.
     pub lease_duration: Duration,
-    /// How long the leader delivers after its last renewal. Default 7 s.
+    /// How long the leader continues to deliver after it last renewed the lease. Default 7 s.
     pub renew_deadline: Duration,
     /// Longest time between two requests for the lease. Default 2 s.
     pub retry_period: Duration,
@@ -50,7 +50,7 @@ impl LeaseConfig {
 }
 
 impl HaConfig {
-    /// Returns whether this cluster holds the lease. Without a name, that is the one of the hub's pod.
+    /// Returns whether the lease is in this cluster. Without `lease.cluster`, it is in the cluster of the hub's pod.
     #[must_use]
     pub fn is_lease_in(&self, cluster: &ClusterConfig) -> bool {
         match &self.lease.cluster {
@@ -72,7 +72,6 @@ impl HaConfig {
     }
 }
 
-/// Reads `[ha]`.
 pub(super) fn ha(mut table: Table<'_>, known: KnownClusters<'_>) -> HaConfig {
     if table.lacks(&["lease"]) {
         table.checker.mistake(&table.path, "has no lease; write lease = { namespace = \"informer-hub\" }");
@@ -82,7 +81,7 @@ pub(super) fn ha(mut table: Table<'_>, known: KnownClusters<'_>) -> HaConfig {
     let lease_duration = table.duration("lease_duration", LEASE_DURATION);
     let renew_deadline = table.duration("renew_deadline", WITHIN_LEASE);
     let retry_period = table.duration("retry_period", WITHIN_LEASE);
-    // A missing lease is a mistake by now.
+    // A missing lease has been reported; the one without a namespace is never used.
     let default = HaConfig::new(lease.unwrap_or_else(|| LeaseConfig::new("")));
     let config = HaConfig {
         identity,

@@ -101,7 +101,7 @@ pub struct Config {
     pub readers: Vec<ReaderConfig>,
     /// `[oidc]`; `None` accepts no JSON Web Tokens.
     pub oidc: Option<OidcConfig>,
-    /// `[fleet]`; `None` for a process by itself.
+    /// `[fleet]`; `None` for a hub outside a fleet.
     pub fleet: Option<FleetConfig>,
     /// `[ha]`; `None` is a hub without replicas, which always delivers.
     pub ha: Option<HaConfig>,
@@ -110,9 +110,9 @@ pub struct Config {
 impl Config {
     /// Reads a file, applies the process's environment, and checks the result.
     ///
-    /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that
-    /// it names; connects to no cluster. Filters, certificates and kubeconfigs are not checked: the embedding program
-    /// does that, as the service does.
+    /// Relative paths are relative to the file's directory. Reads the file and opens, without reading, each file that it
+    /// names; connects to no cluster. Filters, certificates and kubeconfigs are not checked; see
+    /// [`Self::from_file_with_probes`].
     ///
     /// # Errors
     /// All mistakes.
@@ -221,7 +221,7 @@ pub struct HubConfig {
     pub state_dir: Option<PathBuf>,
     /// Interval of checkpoints of the caches. Default 5 s.
     pub checkpoint: Duration,
-    /// When events accepted by sinks are synced to disk. Default within 10 ms.
+    /// When events in a sink's journal are synced to disk. Default within 10 ms.
     pub fsync: Fsync,
 }
 
@@ -241,7 +241,7 @@ impl Default for HubConfig {
 }
 
 impl HubConfig {
-    /// Returns the keys whose values differ and take effect at the next start only.
+    /// Returns the keys of `[hub]` that differ in `new` and take effect only at the next start.
     #[must_use]
     pub fn keys_to_restart(&self, new: &Self) -> Vec<&'static str> {
         let Self { listen, service, shutdown_deadline: _, memory_limit: _, state_dir, checkpoint, fsync } = self;
@@ -282,8 +282,7 @@ pub struct ClusterConfig {
 
 /// Connection to a cluster.
 ///
-/// Variants may get further fields. A program must handle every variant: without the connection it does not reach the
-/// cluster.
+/// Exhaustive on purpose: a program that ignores a variant cannot reach the cluster. Variants may get further fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterAccess {
     /// A kubeconfig file, with all features that kube supports. See [`ClusterAccess::kubeconfig`].
@@ -296,7 +295,7 @@ pub enum ClusterAccess {
     },
     /// Service account of the hub's pod.
     InCluster,
-    /// None: an agent inside the cluster watches it for the fleet.
+    /// No connection of the hub: an agent inside the cluster watches it for the fleet.
     Agent,
     /// Address, CA and token. See [`ClusterAccess::server`].
     #[non_exhaustive]
@@ -310,11 +309,11 @@ pub enum ClusterAccess {
     },
     /// Kubeconfig found by a cluster source. Not available in tables.
     Inline(InlineKubeconfig),
-    /// Cluster of a source before the last restart, whose connection the source has not reported yet. Not available in
+    /// Cluster known from before the last restart, whose connection its source has not reported again yet. Not available in
     /// tables.
     #[non_exhaustive]
     Awaited {
-        /// The source.
+        /// Name of the cluster source.
         source: String,
     },
 }
@@ -351,7 +350,7 @@ pub struct ResourceConfig {
     pub metadata_only: bool,
     /// Parts of each object that are kept.
     pub projection: Projection,
-    /// Declared indices.
+    /// Indices of the cache: name, and path of the indexed value.
     pub indexes: BTreeMap<String, FieldPath>,
 }
 
@@ -371,13 +370,13 @@ pub enum Projection {
 pub struct SinkConfig {
     /// The table's key. For a partition, the key with its number and the count, e.g. `audit-1-of-4`.
     pub name: String,
-    /// Part of the objects that it delivers; `None` delivers all.
+    /// Partition of the objects that this sink delivers; `None` delivers all objects.
     pub partition: Option<SinkPartition>,
-    /// Selected notifications.
+    /// Notifications that are delivered.
     pub select: SinkMatch,
     /// CEL expression over `object`, `oldObject`, `cluster`, `event`; `None` accepts everything.
     pub filter: Option<String>,
-    /// Whether an event for which the filter fails is delivered. Default deliver.
+    /// Whether an event is delivered if its filter cannot be evaluated. Default deliver.
     pub on_filter_error: OnFilterError,
     /// Delivers updates only if one of these paths changed; empty delivers all updates.
     pub changed: Vec<FieldPath>,
@@ -427,7 +426,7 @@ impl SinkConfig {
         }
     }
 
-    /// Returns the partitions of this sink: sinks of their own, each of which delivers a part of the objects.
+    /// Splits the sink into `count` sinks, each of which delivers one partition of the objects.
     pub fn partitions(self, count: NonZeroU16) -> impl Iterator<Item = Self> {
         SinkPartition::all(count).map(move |partition| Self {
             name: format!("{}-{partition}", self.name),
@@ -436,7 +435,7 @@ impl SinkConfig {
         })
     }
 
-    /// Returns the key of the table in the configuration.
+    /// Returns the name of the sink's table, without the number of a partition.
     #[must_use]
     pub fn table(&self) -> &str {
         let suffix = self.partition.map(|partition| format!("-{partition}"));

@@ -13,10 +13,10 @@ use super::table::Table;
 /// Bounds of `max_connections`. Fewer leave no room for probes; more exceed the file descriptors of most systems.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
 
-/// Bounds of `window_bytes`. A smaller window expires watches within one relist.
+/// Bounds of `window_bytes`, the recent changes from which watches resume. With less, one relist would expire all watches.
 pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 34;
 
-/// Bounds of `window_age`. A shorter one expires watches between two bookmarks or retries.
+/// Bounds of `window_age`, the age of these changes. With less, watches expire between two bookmarks or retries.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
 
 /// Bounds of `max_requests`.
@@ -25,7 +25,7 @@ pub(super) const REQUESTS: RangeInclusive<usize> = 1..=4096;
 /// Bounds of `max_watches`.
 pub(super) const WATCHES: RangeInclusive<usize> = 1..=1_000_000;
 
-/// Reads the port settings of `[hub]`. `others` is set if tables outside `[hub]` authenticate requests.
+/// Reads the port settings of `[hub]`. `others` is true if `[oidc]` or `[readers]` authenticate requests.
 pub(super) fn service(hub: &mut Table<'_>, listen: SocketAddr, others: bool) -> ServiceConfig {
     let max_connections = hub.number("max_connections", CONNECTIONS);
     let allowed_hosts = allowed_hosts(hub);

@@ -23,12 +23,12 @@ impl Table<'_> {
         }
     }
 
-    /// Probes a CA file.
+    /// Checks the key `ca_file` with [`Probes::ca_file`].
     pub(super) fn probe_ca_file(&self, file: Option<&Path>) {
         self.probe("ca_file", file.filter(|file| file.is_file()), |probes, file| (probes.ca_file)(file));
     }
 
-    /// Probes a client certificate.
+    /// Checks a client certificate and its key with [`Probes::client_cert`].
     pub(super) fn probe_client_cert(&self, cert: &Path, key: &Path) {
         let clean =
             ["client_cert_file", "client_key_file"].iter().all(|key| self.checker.is_clean(&self.path.key(key)));
@@ -42,7 +42,7 @@ impl Table<'_> {
         }
     }
 
-    /// Probes the hub's own certificate.
+    /// Checks the certificate of the hub's port with [`Probes::server_tls`].
     pub(super) fn probe_server_tls(&self, tls: &TlsConfig) {
         let files = [Some(&tls.cert_file), Some(&tls.key_file), tls.client_ca_file.as_ref()];
         if let Some(probes) = &self.checker.probes
@@ -54,13 +54,13 @@ impl Table<'_> {
         }
     }
 
-    /// Probes a token, read from its variable or file.
+    /// Checks a token, read from its variable or file, with [`Probes::token`].
     pub(super) fn probe_token(&self, key: &str, token: Option<&Secret>) {
         let text = token.and_then(|token| self.checker.look_up(token));
         self.probe(key, text.as_deref(), |probes, text| (probes.token)(text));
     }
 
-    /// Probes a template.
+    /// Checks a template, inline or in a file, with [`Probes::template`].
     pub(super) fn probe_template(&self, template: &TemplateText, content_type: &str) {
         match template {
             TemplateText::Inline(text) => {
@@ -75,7 +75,7 @@ impl Table<'_> {
         }
     }
 
-    /// Probes a kubeconfig. The mistake may belong to `context`.
+    /// Checks a kubeconfig with [`Probes::kubeconfig`]. The mistake may belong to the key `context`.
     pub(super) fn probe_kubeconfig(&self, file: Option<&Path>, context: Option<&str>) {
         let path = self.path.key("kubeconfig");
         if let (Some(probes), Some(file)) = (&self.checker.probes, file.filter(|file| file.is_file()))
@@ -91,7 +91,7 @@ impl Table<'_> {
         }
     }
 
-    /// Probes a signing secret, read from its variable or file.
+    /// Checks a signing secret, read from its variable or file, with [`Probes::signing_secret`].
     pub(super) fn probe_signing_secret(&self, secret: Option<&Secret>) {
         let text = secret.and_then(|secret| self.checker.look_up(secret));
         self.probe("signing_secret", text.as_deref(), |probes, text| (probes.signing_secret)(text));
@@ -101,7 +101,8 @@ impl Table<'_> {
 type ProbeResult = Result<(), String>;
 
 impl Checker<'_> {
-    /// Reports a mistake if a secret file has no secret. A pipe is not read, because its writer serves a single reader.
+    /// Reports a mistake if a secret's file is empty or unreadable. A pipe is not read, because its content can be read only
+    /// once.
     pub(super) fn check_secret_file(&self, path: &KeyPath, file: &Path) {
         if self.probes.is_some()
             && self.is_clean(path)
@@ -112,7 +113,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Probes a header.
+    /// Checks a header with [`Probes::header`].
     pub(super) fn probe_header(&self, path: &KeyPath, name: &str, value: &HeaderText) {
         let value = match value {
             HeaderText::Plain(text) => Some(text.clone()),
@@ -126,7 +127,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads a secret from the given environment or a regular file.
+    /// Reads a secret from the given environment or a regular file; `None` if it cannot be read.
     fn look_up(&self, secret: &Secret) -> Option<String> {
         match secret {
             Secret::Env(name) => self.environment?.get(name).cloned(),

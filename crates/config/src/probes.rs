@@ -1,4 +1,4 @@
-//! Checks that other layers lend to the configuration: for filters, secrets, certificates and kubeconfigs.
+//! Checks of filters, secrets, certificates and kubeconfigs that the caller passes in.
 //!
 //! This crate knows where a value is and collects all mistakes. The composition root knows the code that uses the value,
 //! and passes in that code's checks.
@@ -7,30 +7,30 @@ use std::path::Path;
 
 use super::service_config::TlsConfig;
 
-/// Checks of values. Each returns a description of the problem without secrets. The default accepts every value; its
-/// fields can be set.
+/// Functions that check values. Each returns a description of the problem without secrets. The default accepts every value;
+/// its fields can be set.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Probes {
-    /// A sink's `filter`.
+    /// Checks a sink's `filter`.
     pub filter: fn(&str) -> Result<(), String>,
-    /// The content of a `signing_secret`.
+    /// Checks the content of a `signing_secret`.
     pub signing_secret: fn(&str) -> Result<(), String>,
-    /// A `ca_file`.
+    /// Checks a `ca_file`.
     pub ca_file: fn(&Path) -> Result<(), String>,
-    /// A `client_cert_file` and its `client_key_file`.
+    /// Checks a `client_cert_file` and its `client_key_file`.
     pub client_cert: fn(&Path, &Path) -> Result<(), KeyProblem>,
-    /// The hub's own certificate, its key, and the CA of client certificates.
+    /// Checks the hub's own certificate, its key, and the CA of client certificates.
     pub server_tls: fn(&TlsConfig) -> Result<(), KeyProblem>,
-    /// A token of the hub's own port.
+    /// Checks a token for access to the hub's own port.
     pub token: fn(&str) -> Result<(), String>,
-    /// A sink's template and the media type of its output.
+    /// Checks a sink's template and the media type of its output.
     pub template: fn(&str, &str) -> Result<(), String>,
-    /// The name of a header and, if readable, its value.
+    /// Checks the name of a header and, if readable, its value.
     pub header: fn(&str, Option<&str>) -> Result<(), String>,
-    /// The subject pattern of a NATS sink.
+    /// Checks the subject pattern of a NATS sink.
     pub subject: fn(&str) -> Result<(), String>,
-    /// A `kubeconfig` and its `context`.
+    /// Checks a `kubeconfig` and its `context`.
     pub kubeconfig: fn(&Path, Option<&str>) -> Result<(), WrongKubeconfig>,
 }
 

@@ -11,7 +11,7 @@ use toml_edit::{Document, Item};
 
 use super::spans::{KeyPath, Lines, Position, Spans};
 
-/// Prefix of variables.
+/// Prefix of the environment variables that set keys.
 const PREFIX: &str = "INFORMER_HUB_";
 /// Separator of a key's levels in the name of a variable.
 const LEVEL: &str = "__";
@@ -24,20 +24,20 @@ pub(super) type Environment = BTreeMap<String, String>;
 pub(super) struct Origin {
     /// Name of the variable.
     pub(super) variable: String,
-    /// Text before figment parsed it; `None` for a key inside a table in the text.
+    /// Text of the variable, before figment parsed it; `None` for a key of a table that the variable sets as a whole.
     pub(super) text: Option<String>,
 }
 
 /// Merged file and environment.
 #[derive(Debug, Default)]
 pub(super) struct Raw {
-    /// The merged tree.
+    /// Values of the file, overridden by those of the environment.
     pub(super) values: Dict,
     /// Positions of the file's keys.
     pub(super) spans: Spans,
-    /// Keys from the environment; for a table, its keys.
+    /// Keys that the environment sets. For a variable that sets a table, the keys of the table.
     pub(super) origins: BTreeMap<KeyPath, Origin>,
-    /// Variables that match no key, with the problem.
+    /// Variables whose names denote no single key, each with the problem.
     pub(super) strays: Vec<(String, String)>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn merge(text: &str, environment: &Environment) -> Result<Raw, Syntax
     Ok(Raw { values: values.unwrap_or_default(), spans, origins: layer.origins, strays: layer.strays })
 }
 
-/// Layer of values for figment.
+/// Values as a figment provider; the text is its name in figment.
 struct Layer<'d>(&'static str, &'d Dict);
 
 impl Provider for Layer<'_> {
@@ -119,8 +119,8 @@ impl EnvLayer {
     }
 }
 
-/// Returns the keys that a variable's name refers to. A level matches the file's key with the same spelling, where `-`,
-/// `.` and `/` become `_`. Without such a key, it is the level in lower case.
+/// Returns the path of the key that a variable's name denotes. A level matches the file's key with the same spelling, where
+/// `-`, `.` and `/` become `_`. Without such a key, it is a new key: the level in lower case.
 fn existing_keys(name: &str, file: &Dict) -> Result<Vec<String>, String> {
     let mut table = Some(file);
     let mut keys = Vec::new();
@@ -149,7 +149,7 @@ fn spelling(key: &str) -> String {
     key.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
 
-/// Inserts a value under its keys. A variable for a key below a scalar replaces the scalar.
+/// Inserts a value at a path of keys, and adds the missing tables. A scalar within the path is replaced by a table.
 fn insert(table: &mut Dict, keys: &[String], value: Value) {
     let Some((key, rest)) = keys.split_first() else { return };
     if rest.is_empty() {

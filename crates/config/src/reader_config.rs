@@ -1,4 +1,4 @@
-//! Types of `[readers.<name>]`, `[oidc]` and `[hub.authorization]`: who may read, and what.
+//! Types of `[readers.<name>]`, `[oidc]` and `[hub.authorization]`: identities of readers, and their rights.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub struct ServiceAccountConfig {
     pub name: String,
 }
 
-/// Rule of `allow`. Allows what all of its keys select.
+/// Entry of `allow`. It allows the objects that all of its keys select.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleConfig {
@@ -69,11 +69,11 @@ pub struct RuleConfig {
     pub namespaces: Vec<String>,
     /// Resources and patterns, without versions. Default all except Secrets, which have to be named.
     pub resources: Vec<Selected>,
-    /// Resources and patterns that `resources` does not include.
+    /// Resources and patterns that are excluded from `resources`.
     pub except: Vec<Exclusion>,
 }
 
-/// `limits` of a reader; `None` has no limit of its own.
+/// `limits` of a reader. A field that is `None` sets no limit for this reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderLimitsConfig {
@@ -83,7 +83,7 @@ pub struct ReaderLimitsConfig {
     pub scans: Option<usize>,
     /// Maximum number of watches and event streams.
     pub watches: Option<usize>,
-    /// Bytes of answers per second, over a longer time.
+    /// Average bytes of answers per second. Beyond it, answers are delayed.
     pub bytes_per_second: Option<usize>,
 }
 
@@ -123,13 +123,13 @@ impl OidcConfig {
     }
 }
 
-/// `[hub.authorization]`: questions to the clusters about users.
+/// `[hub.authorization]`: requests to clusters that check rights and tokens of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationConfig {
-    /// Rights by the `SubjectAccessReview` of each object's cluster; `None` does not ask.
+    /// Checks rights with a `SubjectAccessReview` in the cluster of each object; `None` does not.
     pub kubernetes: Option<AccessReviewConfig>,
-    /// Service accounts by `TokenReview`; `None` accepts none.
+    /// Authenticates service accounts with a `TokenReview`; `None` accepts no service accounts.
     pub token_review: Option<TokenReviewConfig>,
 }
 
@@ -137,7 +137,7 @@ pub struct AuthorizationConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessReviewConfig {
-    /// How long an answer is used. Default 1 min.
+    /// How long a cluster's answer is cached. Default 1 min.
     pub cache: Duration,
 }
 
@@ -153,9 +153,9 @@ impl Default for AccessReviewConfig {
 pub struct TokenReviewConfig {
     /// Clusters whose service accounts are accepted, in the order in which they are asked.
     pub clusters: Vec<ClusterName>,
-    /// Audience that tokens need; `None` is that of the apiserver.
+    /// Audience that tokens must have; `None` is the audience of the apiserver.
     pub audience: Option<String>,
-    /// How long an answer is used. Default 1 min.
+    /// How long a cluster's answer is cached. Default 1 min.
     pub cache: Duration,
 }
 

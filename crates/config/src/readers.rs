@@ -24,7 +24,7 @@ pub(super) const BYTES: RangeInclusive<u64> = 64 << 10..=16 << 30;
 /// Keys that identify a reader; each reader has exactly one.
 pub(super) const IDENTITIES: [&str; 5] = ["token", "certificate", "oidc_group", "oidc_user", "service_account"];
 
-/// Tables that identities refer to.
+/// Ways to authenticate that the configuration enables. Each identity of a reader requires one of them.
 #[derive(Clone, Copy)]
 pub(super) struct Issuers<'c> {
     pub(super) oidc: Option<&'c OidcConfig>,
@@ -60,7 +60,7 @@ pub(super) fn readers(table: Table<'_>, clusters: KnownClusters<'_>, issuers: Is
     found
 }
 
-/// Reads the identity, with its key.
+/// Reads the identity of a reader. Returns it with the key that contains it.
 fn identity(table: &mut Table<'_>) -> Option<(&'static str, ReaderIdentity)> {
     let is_missing = table.lacks(&IDENTITIES);
     let given = table.chosen(&IDENTITIES);
@@ -122,7 +122,7 @@ fn service_account(mut table: Table<'_>) -> Option<ServiceAccountConfig> {
     Some(ServiceAccountConfig { cluster: cluster?, namespace: namespace?, name: name? })
 }
 
-/// Reports an identity that no request can have.
+/// Reports an identity that no request can have, because the table that authenticates it is missing.
 fn check_issuer(checker: &Checker<'_>, path: &KeyPath, identity: &ReaderIdentity, issuers: Issuers<'_>) {
     let reviewed = issuers.authorization.token_review.as_ref();
     match identity {
@@ -173,7 +173,7 @@ fn rule(mut table: Table<'_>, clusters: KnownClusters<'_>) -> RuleConfig {
     RuleConfig { clusters, namespaces, resources, except }
 }
 
-/// Reads `namespaces`. A list with `*` selects all, like no list.
+/// Reads `namespaces`. Returns an empty list, which selects all namespaces, if the key is missing or has `*`.
 fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     let Some(texts) = table.texts("namespaces") else { return Vec::new() };
     let (checker, path) = (table.checker, table.path.key("namespaces"));
@@ -210,7 +210,6 @@ fn resources(table: &mut Table<'_>) -> Vec<Selected> {
     each.collect()
 }
 
-/// Reads `except`.
 fn except(table: &mut Table<'_>) -> Vec<Exclusion> {
     let checker = table.checker;
     let found = table.parsed_list::<Exclusion>("except").unwrap_or_default();
@@ -226,7 +225,7 @@ fn except(table: &mut Table<'_>) -> Vec<Exclusion> {
     each.collect()
 }
 
-/// Returns the plural and group of a resource. A version is a mistake.
+/// Returns a resource with its plural name and group. Reports a version as a mistake, because rights apply to all versions.
 fn without_version(checker: &Checker<'_>, path: &KeyPath, resource: &ResourceRef) -> ResourceRef {
     if resource.version.is_some() {
         checker.mistake(path, "has a version, but a right applies to all versions; remove the version");

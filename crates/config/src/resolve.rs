@@ -20,12 +20,13 @@ use informer_hub_types::{Fsync, LEAST_MEMORY_LIMIT};
 
 pub(super) const SHUTDOWN: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 
-/// Bounds of `checkpoint`. Shorter intervals cost more than they save; longer ones make a restart repeat much work.
+/// Bounds of `checkpoint`, the interval of checkpoints. Shorter ones cost more than they save; longer ones make a restart
+/// repeat much work.
 pub(super) const CHECKPOINT: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(600);
 
 pub(super) const LONGEST_FSYNC: Duration = Duration::from_secs(10);
 
-/// Bounds of `memory_limit`. The program itself needs half of the minimum.
+/// Bounds of `memory_limit`. The program itself, without objects, needs half of the minimum.
 pub(super) const MEMORY: RangeInclusive<u64> = LEAST_MEMORY_LIMIT..=1 << 46;
 
 const HUB: &str = "hub";
@@ -43,9 +44,7 @@ const NO_RESOURCE: &str =
 
 /// Text of a configuration and its context.
 pub(super) struct Source<'s> {
-    /// File with the text.
     pub(super) file: Option<&'s Path>,
-    /// The text.
     pub(super) text: &'s str,
     /// Environment for overrides and secrets; `None` ignores it.
     pub(super) environment: Option<&'s Environment>,
@@ -55,12 +54,11 @@ pub(super) struct Source<'s> {
     pub(super) check_references: bool,
 }
 
-/// Reads and checks all tables.
 pub(super) fn resolve(source: &Source<'_>) -> Result<Config, ConfigErrors> {
     checked(source, tables, |_| true)
 }
 
-/// Reads and checks only `[hub]`. A table with a similar name is a mistake.
+/// Reads and checks only `[hub]`. Another table with a similar name is a mistake, because it may be a misspelt `hub`.
 pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> {
     let read = |checker: &Checker<'_>, raw: &Raw| {
         let mut root = Table::new(checker, KeyPath::default(), raw.values.clone().into());
@@ -74,7 +72,8 @@ pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> 
     checked(source, read, |variable| variable.starts_with(HUB_VARIABLES))
 }
 
-/// Runs `read`. Returns its result, or all mistakes, including those of variables for which `concerns` is true.
+/// Merges file and environment, and runs `read`. Fails with all mistakes. A variable that matches no key is one only if
+/// `concerns` accepts its name.
 fn checked<T>(
     source: &Source<'_>,
     read: impl FnOnce(&Checker<'_>, &Raw) -> T,
@@ -165,8 +164,7 @@ fn tables(checker: &Checker<'_>, raw: &Raw) -> Config {
     Config { hub, clusters, sources, resources, sinks, readers, oidc, fleet, ha }
 }
 
-/// Refuses tables and keys that would suggest that a process delivers without that role, or restores its caches from its own
-/// files.
+/// Reports keys that have no effect in a fleet: sinks without the role `deliver`, `[ha]`, and `state_dir`.
 fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sinks: bool, has_ha: bool) {
     let root = KeyPath::default;
     let unused = [
@@ -191,7 +189,7 @@ fn check_unused_in_fleet(checker: &Checker<'_>, hub: &HubConfig, has_unused_sink
     }
 }
 
-/// Returns whether tables beside `[hub]` authenticate requests.
+/// Returns whether `[oidc]` or `[readers]` authenticate requests.
 fn authenticates(root: &Table<'_>) -> bool {
     root.has("oidc") || root.has_entries("readers")
 }

@@ -19,7 +19,7 @@ pub(super) const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 /// Longest resync period; a longer one most likely means none.
 pub(super) const LONGEST_RESYNC: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Bounds of the number of resources of a pattern that are watched per cluster.
+/// Bounds of `limit`: how many resources that match a pattern are watched per cluster.
 pub(super) const LIMIT: RangeInclusive<usize> = 1..=1000;
 
 /// Reads all resources, sorted by name.
@@ -184,7 +184,7 @@ fn indexes(table: &mut Table<'_>, metadata_only: bool) -> BTreeMap<String, Field
     found
 }
 
-/// Reports entries that watch the same objects but keep other parts, since the cache stores each object once.
+/// Reports entries that watch the same objects but keep different parts of them. The cache stores each object once.
 fn check_overlap(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -214,7 +214,8 @@ fn check_overlap(
     }
 }
 
-/// Reports a repeated pattern: a resource of a cluster belongs to one pattern, so the second would match nothing.
+/// Reports two entries with the same pattern for a cluster. Each resource belongs to one pattern, so the second would match
+/// nothing.
 fn check_patterns(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -230,7 +231,7 @@ fn check_patterns(
     }
 }
 
-/// Reports an index name with different paths: entries of one resource share their indices.
+/// Reports an index that entries of one resource define with different paths. The entries share their indices.
 fn check_indexes(checker: &Checker<'_>, path: &KeyPath, resource: &ResourceConfig, other: &ResourceConfig) {
     for (name, field) in &resource.indexes {
         let differs = other.indexes.get(name).is_some_and(|theirs| theirs != field);
@@ -249,7 +250,7 @@ impl Default for Projection {
 }
 
 impl Projection {
-    /// Returns the paths that are kept or dropped.
+    /// Returns the paths of the projection, which are either kept or dropped.
     #[must_use]
     pub fn paths(&self) -> &[FieldPath] {
         match self {
@@ -257,7 +258,7 @@ impl Projection {
         }
     }
 
-    /// Returns whether only the paths are kept, instead of dropped.
+    /// Returns true for [`Self::Keep`], false for [`Self::Drop`].
     #[must_use]
     pub fn keeps(&self) -> bool {
         matches!(self, Self::Keep(_))
@@ -282,8 +283,8 @@ impl ResourceConfig {
         }
     }
 
-    /// Returns a cluster in which both entries watch the same objects but keep other parts. The cache stores each object
-    /// once, so the kept parts would depend on the order of their informers.
+    /// Returns a cluster in which both entries watch the same objects but keep different parts of them. The cache stores
+    /// each object once, so the kept parts would depend on the order of the informers.
     #[must_use]
     pub fn clash(&self, other: &Self, clusters: &[ClusterConfig]) -> Option<ClusterName> {
         let differs = self.projection != other.projection || self.metadata_only != other.metadata_only;
@@ -291,15 +292,15 @@ impl ResourceConfig {
         is_clash.then(|| meet(&self.clusters, &other.clusters, clusters)).flatten()
     }
 
-    /// Returns whether the resource may be added or removed while the cluster runs: all except built-in resources.
+    /// Returns whether the resource may appear or disappear while its apiserver runs. Built-in resources do not.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.resource.one().is_none_or(|one| built_in(one).is_none())
     }
 
-    /// Returns whether both entries have the same resource, as far as known before discovery, or the same pattern. A
-    /// built-in resource is known by each of its names. Otherwise no group is the core group, and no version is any
-    /// version.
+    /// Returns whether both entries have the same resource, as far as known before discovery, or the same pattern. For a
+    /// built-in resource, all its names are known. For another, a missing group means the core group, and a missing version
+    /// matches every version.
     #[must_use]
     pub fn is_same_resource(&self, other: &Self) -> bool {
         let (one, other) = match (&self.resource, &other.resource) {

@@ -24,7 +24,8 @@ pub fn url(text: &str) -> Result<Uri, String> {
     Ok(uri)
 }
 
-/// Parses comma-separated addresses of NATS servers. `keys` are those for credentials. Errors do not quote the addresses.
+/// Parses comma-separated addresses of NATS servers. Errors do not quote the addresses. `keys` names the keys for
+/// credentials, for errors.
 pub(super) fn nats_urls(text: &str, keys: &str) -> Result<Vec<String>, String> {
     const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
     let check = |text: &str| {
@@ -112,7 +113,7 @@ pub(super) fn in_metadata(path: &FieldPath) -> bool {
     matches!(path.segments().first(), Some(Segment::Field(name)) if name == "metadata")
 }
 
-/// Returns whether a path is part of an object's identity.
+/// Returns whether a path is part of an object's identity, such as `kind` or `metadata.name`.
 pub(super) fn is_identity(path: &FieldPath) -> bool {
     let fields: Option<Vec<_>> =
         path.segments().iter().map(|s| if let Segment::Field(f) = s { Some(f.as_str()) } else { None }).collect();

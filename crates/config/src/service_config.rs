@@ -15,8 +15,9 @@ pub struct ServiceConfig {
     pub tls: Option<TlsConfig>,
     /// `[hub.auth]`.
     pub auth: AuthConfig,
-    /// Accepted `Host` names besides `localhost` and IP addresses: `hub.example.com`, `*.example.com`. Checked without
-    /// authentication: on loopback, and on other addresses if the list is not empty. Default none.
+    /// Names accepted in the header `Host`, besides `localhost` and IP addresses: `hub.example.com`, `*.example.com`.
+    /// Default none. Checked only for requests without authentication: on loopback always, on other addresses if the list is
+    /// not empty.
     pub allowed_hosts: Vec<String>,
     /// Maximum number of connections. Default 1024.
     pub max_connections: usize,

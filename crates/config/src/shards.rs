@@ -7,7 +7,7 @@ use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use informer_hub_types::{ResourceRef, Selected, ShardName, ShardRule};
 
-/// Reads the rules by name. Each must select informers of `resources`.
+/// Reads the shard rules, sorted by name. Reports a rule for resources or namespaces that no entry of `[resources]` watches.
 pub(super) fn shards(table: Table<'_>, resources: &[ResourceConfig]) -> Vec<ShardRule> {
     let checker = table.checker;
     let mut rules = Vec::new();
@@ -59,7 +59,7 @@ fn wanted(table: &mut Table<'_>) -> Vec<(KeyPath, ResourceRef)> {
     wanted
 }
 
-/// Reports a resource that no entry of `[resources]` watches, or not in these namespaces.
+/// Reports a resource that no entry of `[resources]` watches, or does not watch in these namespaces.
 fn check(
     checker: &Checker<'_>,
     path: &KeyPath,
@@ -86,7 +86,7 @@ fn check(
     }
 }
 
-/// Returns whether two references may mean one resource.
+/// Returns whether two references may denote the same resource. A missing version or group matches every one.
 fn meet(one: &ResourceRef, other: &ResourceRef) -> bool {
     let agree = |one: Option<&str>, other: Option<&str>| one.zip(other).is_none_or(|(one, other)| one == other);
     one.resource == other.resource

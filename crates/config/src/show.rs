@@ -72,7 +72,7 @@ fn settings_of(text: &str, file: Option<&Path>, environment: &Environment) -> Re
         probes: None,
         check_references: false,
     })?;
-    // `merge` has succeeded in `resolve`.
+    // Cannot fail: `resolve` has already merged the same text and environment.
     let raw = raw::merge(text, environment).unwrap_or_default();
     let values = Raw::from(raw.values.clone());
     let mut walk = Walk { raw: &raw, config: &config, found: Vec::new() };
@@ -137,7 +137,7 @@ struct Walk<'w> {
 }
 
 impl Walk<'_> {
-    /// Walks a table: each key of the schema with its written value or its default.
+    /// Collects the settings of a table: each key of the schema with its written value or its default.
     fn table(&mut self, node: &Value, written: Option<&Raw>, path: &KeyPath) {
         let nothing = Map::new();
         let node = shape(node, written);
@@ -190,7 +190,7 @@ impl Walk<'_> {
     }
 }
 
-/// Selects the schema of a sink's or source's type.
+/// Returns the schema of the written `type` of a sink or source; `node` itself if it has no types.
 fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     let kind = written.and_then(|written| written.as_dict()?.get("type")?.as_str());
     let shapes = node["oneOf"].as_array().into_iter().flatten();
@@ -198,7 +198,7 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Returns whether a default applies: all keys that it depends on are given, and no alternative to it.
+/// Returns whether the default of a key applies: the keys that it depends on are given, and no alternative to it is.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -207,7 +207,7 @@ fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     needs.into_iter().all(has) && !instead.any(|other| has(other)) && template
 }
 
-/// Returns a default that depends on other keys.
+/// Returns the default of a key of `batch` or `retry` that depends on other keys; `None` for others.
 fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     let ["sinks", name, table, key] = keys[..] else { return None };
@@ -249,8 +249,8 @@ fn without_key(url: &str, from_environment: bool) -> String {
     if is_plain { url.to_owned() } else { format!("{}/{HIDDEN}", &url[..start + at]) }
 }
 
-/// Returns whether a path segment is a word (`events`, `k8s`, `audit-log`) and not a key: keys are long or contain
-/// digits.
+/// Returns whether a path segment is a word (`events`, `k8s`, `audit-log`), not an access key. Keys are long or have
+/// capitals; words of more than 4 letters have no digits.
 fn is_word(segment: &str) -> bool {
     const LONGEST: usize = 20;
     const SHORT: usize = 4;

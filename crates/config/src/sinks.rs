@@ -117,7 +117,7 @@ pub(super) fn sinks(
 
 /// File that a sink or the audit log writes and rotates.
 struct OutputFile {
-    /// Table of the writer.
+    /// Configuration table of the sink or audit log that writes it.
     table: String,
     /// Absolute path without `.` and `..`.
     path: PathBuf,
@@ -212,7 +212,6 @@ fn limit(table: &mut Table<'_>, key: &'static str) -> Option<u64> {
     table.size(key, FILES).map(|bytes| bytes as u64)
 }
 
-/// Reads `rate_limit`.
 fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
     let mut table = table.table("rate_limit")?;
     if table.lacks(&["events_per_second"]) {
@@ -226,7 +225,6 @@ fn rate_limit(table: &mut Table<'_>) -> Option<RateLimitConfig> {
     Some(RateLimitConfig { events_per_second, burst: burst.unwrap_or(events_per_second) })
 }
 
-/// Reads `redact`.
 fn redact(table: &mut Table<'_>) -> Vec<FieldPath> {
     let checker = table.checker;
     let mut paths = Vec::new();

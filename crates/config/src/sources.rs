@@ -92,7 +92,7 @@ pub enum ClusterSourceKind {
         providers: BTreeMap<String, ProviderConfig>,
         /// Whether Secrets with the label `x-k8s.io/cluster-profile` are read too.
         secrets: bool,
-        /// Properties that become labels.
+        /// Properties of a ClusterProfile that become labels of the cluster.
         take_properties: Vec<String>,
     },
 }

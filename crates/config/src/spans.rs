@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use toml_edit::{Item, Key, Value};
 
-/// Step of a [`KeyPath`].
+/// Step of a [`KeyPath`]: a key, or an index of an array.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
     Key(String),
@@ -34,7 +34,7 @@ impl KeyPath {
         Self(steps)
     }
 
-    /// Iterates over this path and its ancestors, without the empty one.
+    /// Iterates over this path and its ancestors, from the longest to the shortest.
     pub(super) fn ancestors(&self) -> impl Iterator<Item = Self> + '_ {
         (1..=self.0.len()).rev().map(|length| Self(self.0[..length].to_vec()))
     }
@@ -82,12 +82,11 @@ impl Spans {
         spans
     }
 
-    /// Returns the position of a key, or of its nearest ancestor in the text.
+    /// Returns the position of a key, or of its nearest ancestor in the text; `None` if the text has neither.
     pub(super) fn find(&self, path: &KeyPath) -> Option<Position> {
         path.ancestors().find_map(|path| self.places.get(&path).copied())
     }
 
-    /// Returns whether the text has the key.
     pub(super) fn has(&self, path: &KeyPath) -> bool {
         self.places.contains_key(path)
     }
@@ -148,7 +147,7 @@ impl Spans {
     }
 }
 
-/// Line starts of a text.
+/// Text with the byte offsets of its line starts, to convert offsets to positions.
 pub(super) struct Lines<'t> {
     text: &'t str,
     starts: Vec<usize>,

@@ -32,7 +32,6 @@ pub(super) struct Checker<'c> {
     pub(super) probes: Option<Probes>,
     /// Whether named files, directories and variables must exist.
     pub(super) check_references: bool,
-    /// The merged values.
     pub(super) raw: &'c Raw,
     /// Mistakes found so far, with their paths.
     pub(super) mistakes: RefCell<Vec<(KeyPath, Mistake)>>,
@@ -59,7 +58,8 @@ impl Checker<'_> {
         !self.mistakes.borrow().iter().any(|(wrong, _)| wrong.0.starts_with(&path.0))
     }
 
-    /// Returns the variable with the value of a key, or with a key of a table that the file does not have.
+    /// Returns the environment variable that set this key or an ancestor. If the file lacks the key, also one that set a key
+    /// below it.
     fn variable(&self, path: &KeyPath) -> Option<String> {
         let origins = &self.raw.origins;
         let above = path.ancestors().find_map(|path| origins.get(&path));
@@ -80,7 +80,7 @@ pub(super) struct Table<'c> {
 }
 
 impl<'c> Table<'c> {
-    /// Wraps a table. Another kind of value is a mistake and treated as an empty table.
+    /// Wraps a table. Reports any other kind of value as a mistake, and treats it as an empty table.
     pub(super) fn new(checker: &'c Checker<'c>, path: KeyPath, value: Value) -> Self {
         let values = match value {
             Value::Dict(_, values) => values,
@@ -102,7 +102,7 @@ impl<'c> Table<'c> {
         self.checker.mistake(&self.path.key(key), problem);
     }
 
-    /// Takes the value of a key and marks the key as known.
+    /// Removes and returns the value of a key. The key becomes a suggestion for misspelt ones.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.values.remove(key)
@@ -118,7 +118,7 @@ impl<'c> Table<'c> {
         self.values.get(key).and_then(Value::as_dict).is_some_and(|table| !table.is_empty())
     }
 
-    /// Returns the given keys of a group of which at most one is allowed.
+    /// Returns which of these keys are given. Reports more than one as a mistake, since they exclude each other.
     pub(super) fn chosen<'k>(&self, keys: &[&'k str]) -> Vec<&'k str> {
         let given: Vec<_> = keys.iter().copied().filter(|key| self.has(key)).collect();
         if let [first, second, ..] = given[..] {
@@ -127,19 +127,19 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Returns whether none of these keys is given, correct or misspelt. Checked before a missing key is reported, so
-    /// that a misspelt key is one mistake only.
+    /// Returns whether none of these keys is left, not even misspelt. False after a mistake in the table, so that a misspelt
+    /// key is not also reported as missing.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
         self.checker.is_clean(&self.path) && !self.values.keys().any(meant)
     }
 
-    /// Returns whether no keys are left.
+    /// Returns whether all keys have been taken.
     pub(super) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Returns the keys that are left.
+    /// Returns the keys that have not been taken.
     pub(super) fn names(&self) -> Vec<String> {
         self.values.keys().cloned().collect()
     }
@@ -150,7 +150,7 @@ impl<'c> Table<'c> {
         Some(Table::new(self.checker, self.path.key(key), value))
     }
 
-    /// Iterates over the entries of a table whose keys are names.
+    /// Iterates over a table with user-defined keys. Yields name, path and value of each entry.
     pub(super) fn entries(self) -> impl Iterator<Item = (String, KeyPath, Value)> + use<'c> {
         let path = self.path;
         self.values.into_iter().map(move |(key, value)| {
@@ -177,7 +177,7 @@ impl<'c> Table<'c> {
         chosen(&text, what, known).map_err(|e| self.mistake(key, e)).ok()
     }
 
-    /// Reads a list of `known` words, each with its path.
+    /// Reads a list of `known` words, each with its path. `what` is the noun for errors.
     pub(super) fn choices<T: Clone>(
         &mut self,
         key: &'static str,
@@ -211,7 +211,6 @@ impl<'c> Table<'c> {
         Some(texts.into_iter().filter_map(read).collect())
     }
 
-    /// Reads a boolean.
     pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
         match self.take(key)? {
             Value::Bool(_, boolean) => Some(boolean),
@@ -316,7 +315,7 @@ fn whole_number(value: &Value) -> Option<i128> {
     }
 }
 
-/// Returns the kind of a value, without the value.
+/// Names the kind of a value for errors, such as `a text`, without showing the value.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::String(..) | Value::Char(..) => "a text",
@@ -328,7 +327,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Formats a number, or the kind of another value.
+/// Formats a number. For any other value returns its kind, because the value may be secret.
 fn show(value: &Value) -> String {
     match (whole_number(value), value) {
         (Some(number), _) => number.to_string(),

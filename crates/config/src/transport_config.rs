@@ -21,13 +21,13 @@ pub enum TransportConfig {
 }
 
 impl TransportConfig {
-    /// Returns the maximum number of attempts in flight. Events of one object never overlap.
+    /// Returns the maximum number of delivery attempts in flight. Attempts for one object never overlap.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         match self {
             Self::Webhook(webhook) => webhook.concurrency,
             Self::Nats(nats) => nats.concurrency,
-            // There is a single output.
+            // All lines are written to one output, one batch after the other.
             Self::File(_) | Self::Stdout(_) => 1,
         }
     }
@@ -82,7 +82,7 @@ impl WebhookConfig {
     }
 }
 
-/// `client_cert_file` and `client_key_file`.
+/// Client certificate: `client_cert_file` and `client_key_file`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientCertConfig {
@@ -150,14 +150,14 @@ pub enum BodyConfig {
     CloudEvents,
     /// `format = "json"`.
     Json,
-    /// `template` or `template_file`.
+    /// Output of a template: `template` or `template_file`.
     Template {
         /// Text of the template.
         text: TemplateText,
         /// Media type of the template's output. Default `application/json`.
         content_type: String,
     },
-    /// `preset`.
+    /// Message for a chat service: `preset`.
     Preset(Preset),
 }
 
@@ -209,7 +209,7 @@ pub struct NatsConfig {
     pub urls: Vec<String>,
     /// Subject pattern. Default `k8s.{cluster}.{resource}.{namespace}.{name}`.
     pub subject: String,
-    /// Required stream; `None` accepts the stream that listens to the subject.
+    /// Name of the stream that must accept the events; `None` accepts any stream that listens to the subject.
     pub stream: Option<String>,
     /// Credentials; `None` connects without.
     pub auth: Option<NatsAuth>,
@@ -246,7 +246,7 @@ impl NatsConfig {
 pub enum NatsAuth {
     /// `creds_file`: file with JWT and key.
     CredsFile(PathBuf),
-    /// `token`.
+    /// `token`: authentication token.
     Token(Secret),
     /// `user` and `password`.
     Password {

@@ -151,7 +151,6 @@ fn file(table: &mut Table<'_>, lacks_path: bool) -> FileConfig {
     }
 }
 
-/// Reads `format`.
 fn format(table: &mut Table<'_>) -> BodyConfig {
     table.choice("format", "format", FORMATS).unwrap_or_default()
 }
@@ -184,7 +183,7 @@ fn body(table: &mut Table<'_>) -> BodyConfig {
 
 fn client_cert(table: &mut Table<'_>) -> Option<ClientCertConfig> {
     let (cert, key) = (table.file("client_cert_file"), table.file("client_key_file"));
-    // A remaining key may be the other one, misspelt.
+    // A missing file is not reported if a remaining key may be its misspelt key.
     let lacks = (table.lacks(&["client_cert_file"]), table.lacks(&["client_key_file"]));
     match (&cert, &key) {
         (Some(_), None) if lacks.1 => table.mistake("client_cert_file", "needs its key; write client_key_file = \"…\""),
@@ -227,7 +226,7 @@ fn headers(table: &mut Table<'_>) -> Vec<HeaderConfig> {
     found
 }
 
-/// Words that mark a header as secret.
+/// Parts of header names whose values must be secrets, not plain text.
 pub(super) const SECRET_WORDS: [&str; 7] =
     ["authorization", "cookie", "api-key", "apikey", "token", "secret", "password"];
 

@@ -24,7 +24,7 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// States of several files, with their paths.
+/// States of several files, which differ from earlier ones if a file has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileStates(Vec<(PathBuf, FileState)>);
 
@@ -38,7 +38,7 @@ impl FileStates {
         Self(files.into_iter().map(Into::into).map(state).collect())
     }
 
-    /// Returns the current states of the same files. Blocks.
+    /// Returns the current states of the same files. Blocks the thread.
     #[must_use]
     pub fn again(&self) -> Self {
         Self::of(self.0.iter().map(|(path, _)| path))

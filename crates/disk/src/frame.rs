@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Numbers are little-endian. Checksums are CRC-32 starting from the file's *salt*, so a frame copied from another file
-//! is invalid here. The magic consists of bytes that never occur in UTF-8, so no text in a payload is mistaken for a
-//! frame when searching behind damage. Reading takes time linear in the file size for any content, and memory for the
-//! longest frame.
+//! is invalid. The magic consists of bytes that never occur in UTF-8, so no text in a payload is mistaken for a frame
+//! when searching behind damage. Reading takes time linear in the file size for any content, and memory for the longest
+//! frame.
 
 use std::io;
 
@@ -29,7 +29,7 @@ const CHUNK: usize = 256 << 10;
 #[error("record of {0} bytes exceeds the limit of {MAX_PAYLOAD} bytes per frame")]
 pub struct TooLong(pub usize);
 
-/// Content of a file at an offset.
+/// Part of a file: a frame, or bytes that are not one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'r> {
     /// A valid frame.
@@ -62,11 +62,11 @@ pub struct Reader<'f> {
     salt: u32,
     /// File length when the reader was created.
     len: u64,
-    /// Start of the next item.
+    /// Offset of the next [`Item`].
     at: u64,
-    /// Loaded part of the file.
+    /// Part of the file that is in memory.
     window: Vec<u8>,
-    /// Offset of the loaded part.
+    /// Offset in the file at which `window` starts.
     window_at: u64,
 }
 
@@ -159,18 +159,18 @@ impl<'f> Reader<'f> {
         Self { source, salt, len, at: 0, window: Vec::new(), window_at: 0 }
     }
 
-    /// Continues at an offset.
+    /// Continues reading at an offset of the file.
     pub fn seek(&mut self, offset: u64) {
         self.at = offset.min(self.len);
     }
 
-    /// Returns the start of the next item.
+    /// Returns the offset of the item that [`Self::next`] will return.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.at
     }
 
-    /// Returns the next frame or damaged section; `None` at the end.
+    /// Returns the next frame or range of invalid bytes; `None` at the end.
     ///
     /// # Errors
     /// I/O errors. Calling it again retries.
@@ -194,7 +194,8 @@ impl<'f> Reader<'f> {
         &self.window[start..self.in_window(end)]
     }
 
-    /// Returns the end of the valid frame at an offset, if there is one, and loads it into the window.
+    /// Returns the end of the frame at an offset, and loads the frame into the window; `None` if there is no valid
+    /// frame.
     fn frame_at(&mut self, at: u64) -> io::Result<Option<u64>> {
         let Some((header, end)) = self.header_at(at)? else { return Ok(None) };
         if end > self.len {
@@ -230,7 +231,7 @@ impl<'f> Reader<'f> {
         Ok(self.len)
     }
 
-    /// Returns the next offset at which a frame may start.
+    /// Returns the next offset with a frame's magic bytes; the end of the file if there is none.
     fn next_magic(&mut self, mut at: u64) -> io::Result<u64> {
         let finder = Finder::new(&MAGIC);
         while at + (HEADER as u64) <= self.len {

@@ -29,7 +29,7 @@ pub enum Open {
     CreateNew,
 }
 
-/// Directory tree on a disk, of which any call may fail.
+/// Directory tree on a disk. Any call may fail.
 ///
 /// New files and directories must be accessible to the owner only (0600 and 0700), since they contain object bodies.
 pub trait Disk: Debug + Send + Sync + 'static {
@@ -55,9 +55,9 @@ pub trait Disk: Debug + Send + Sync + 'static {
     fn lock(&self, file: &Path) -> io::Result<Option<Box<dyn DiskLock>>>;
 }
 
-/// A lock that is held.
+/// A held lock on a file ([`Disk::lock`]).
 pub trait DiskLock: Debug + Send + Sync {
-    /// Returns whether the lock still covers `file`. It does not if the directory was replaced.
+    /// Returns whether the lock still covers `file`. It does not if the file's directory was replaced.
     fn holds(&self, file: &Path) -> bool;
 }
 
@@ -76,9 +76,9 @@ pub trait DiskFile: Debug + Send + Sync {
     fn is_at(&self, path: &Path) -> bool;
     /// Reads at most as many bytes as fit into `buf`; returns zero at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Writes the bytes that the file has at an offset over themselves, and makes them durable, also if an earlier sync
-    /// has failed. A crash leaves each sector as it was or with the same bytes. Needs no free space, except on a
-    /// copy-on-write file system.
+    /// Writes `bytes`, which the file already has at this offset, once more and makes them durable, even if an earlier
+    /// sync has failed. After a crash, each sector has its former content or these bytes. Needs no free space, except
+    /// on a copy-on-write file system.
     ///
     /// # Errors
     /// I/O errors. `Unsupported` if the disk cannot do this, which is the default.
@@ -89,11 +89,11 @@ pub trait DiskFile: Debug + Send + Sync {
     /// Truncates the file.
     fn truncate(&mut self, len: u64) -> io::Result<()>;
     /// Makes the content durable. After an error, nothing written since the last successful call is guaranteed to be on
-    /// disk. Calling it again proves nothing, as the system may have dropped the data.
+    /// disk. A later success does not change this, as the system may have dropped the data.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Reads enough bytes to fill `buf`.
+/// Fills `buf` with the bytes at an offset of a file.
 ///
 /// # Errors
 /// `UnexpectedEof` if the file ends before.
@@ -145,13 +145,13 @@ pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Suffix of temporary files. Leftover ones may be removed.
+/// Suffix of temporary files. Those left after a crash may be removed.
 pub const TEMP_SUFFIX: &str = ".tmp";
 
 /// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs the directory.
 ///
-/// After an error the file has either its old or its new content. Which of them survives a crash is undefined until a
-/// call succeeds.
+/// After an error, the file has either its old or its new content. Until a call succeeds, a crash may restore the other
+/// one.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(

@@ -21,11 +21,11 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(File);
 
-/// The locked file, and its locked directory if the file system can lock directories.
+/// The locked file, and its directory, which is locked too if the file system supports that.
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 
-/// Returns whether a path refers to an open file. If that cannot be determined, returns `true`.
+/// Returns whether `path` refers to the open file; `true` if that cannot be determined.
 fn refers_to(path: &Path, file: &File) -> bool {
     let same = || -> io::Result<bool> {
         let (open, there) = (file.metadata()?, std::fs::metadata(path)?);

@@ -1,4 +1,4 @@
-//! File of lines, rotated when it is full.
+//! Log file of lines, rotated when it reaches its maximum size.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -23,7 +23,7 @@ pub struct RotatedFileParams {
     pub private: bool,
 }
 
-/// File of lines. `open` is `None` before the first batch and after an error.
+/// Log file of lines. `open` is `None` before the first batch and after an error.
 #[derive(Debug)]
 pub struct RotatedFile {
     params: RotatedFileParams,
@@ -33,9 +33,9 @@ pub struct RotatedFile {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Bytes of complete lines.
+    /// Length of the file in bytes, up to the last complete line.
     length: u64,
-    /// Whether it can be truncated and renamed, unlike a device or a pipe.
+    /// Whether the file can be truncated and renamed, unlike a device or a pipe.
     regular: bool,
 }
 
@@ -69,7 +69,7 @@ impl RotatedFile {
         Ok(())
     }
 
-    /// Renames the full file, and shifts the numbers of older ones.
+    /// Renames the full file to `<path>.1`, and each older one to the next number; the oldest is replaced.
     fn rotate(&self) -> io::Result<()> {
         let rotated = |number: usize| {
             let mut name = self.params.path.as_os_str().to_owned();
@@ -82,8 +82,8 @@ impl RotatedFile {
         rename(&self.params.path, &rotated(1))
     }
 
-    /// Appends lines, each with its line break: all or none. If the disk fails while the lines of a failed call are
-    /// removed, the incomplete line is terminated by the next call. Devices and pipes are neither synced nor truncated.
+    /// Appends lines, each with its line break: all or none. A failed call removes the part that it wrote. If that
+    /// fails too, the next call terminates the incomplete line. Devices and pipes are neither synced nor truncated.
     ///
     /// # Errors
     /// I/O errors of the disk, or a pipe that has no reader. The next call opens the file again.
@@ -116,8 +116,8 @@ impl Open {
         }
     }
 
-    /// Removes what a failed call has written. If this fails too, the incomplete line is terminated when the file is
-    /// opened again.
+    /// Removes the part that a failed call has written. If this fails too, the incomplete line is terminated when the
+    /// file is opened again.
     fn remove_incomplete(&self) {
         // Setting the length of a file that another process has truncated would fill it with NUL bytes.
         if self.regular && self.file.metadata().is_ok_and(|metadata| metadata.len() > self.length) {
@@ -160,7 +160,7 @@ fn open_for_writing(params: &RotatedFileParams) -> io::Result<File> {
         Some(code) if code == Errno::NXIO.raw_os_error() => io::Error::new(error.kind(), "the pipe has no reader"),
         _ => error,
     })?;
-    // Writes wait for a slow reader.
+    // The flag is only for opening: writes must wait for a slow reader.
     let flags = fcntl_getfl(&file)?;
     fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)

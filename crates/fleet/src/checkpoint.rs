@@ -1,7 +1,7 @@
 //! Checkpoints: the objects of one partition at a sequence of the log.
 //!
-//! A reader that starts with the newest checkpoint needs the log's tail only. Writing and reading stream, so memory is
-//! bounded by one object.
+//! A reader that starts with the newest checkpoint needs only the log's entries after it. Writing and reading stream, so
+//! memory is bounded by one object.
 //!
 //! # Format
 //! Four bytes `IHFC`, one byte with the format's version, then a zstd stream: the head, one length-prefixed
@@ -23,7 +23,7 @@ const FORMAT: u8 = 1;
 /// zstd level of checkpoints. It is higher than that of entries, because checkpoints are kept longer and written
 /// rarely.
 const LEVEL: i32 = 3;
-/// Maximum length of a head in bytes.
+/// Maximum length of the head, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
 /// Error of reading a checkpoint.
@@ -58,7 +58,7 @@ impl<W: Write> fmt::Debug for CheckpointWriter<W> {
 }
 
 impl<W: Write> CheckpointWriter<W> {
-    /// Begins the checkpoint of a partition whose state [`PartitionState::is_settled`].
+    /// Begins the checkpoint of a partition with this state, which must be [settled](PartitionState::is_settled).
     pub fn new(mut out: W, state: &PartitionState) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         out.write_all(&[FORMAT])?;
@@ -121,7 +121,7 @@ impl<R: Read> fmt::Debug for CheckpointReader<R> {
 }
 
 impl<R: Read> CheckpointReader<R> {
-    /// Reads the head.
+    /// Opens a checkpoint and reads its head.
     pub fn new(mut from: R) -> Result<Self, CheckpointError> {
         let mut start = [0; 5];
         from.read_exact(&mut start).map_err(CheckpointError::Read)?;
@@ -138,7 +138,7 @@ impl<R: Read> CheckpointReader<R> {
         Ok(Self { from, state: decode_head(head)?, objects: 0, ended: false })
     }
 
-    /// Returns the state of the partition. Its `applied` is the last entry in the checkpoint.
+    /// Returns the state of the partition. Its `applied` is the sequence of the last entry that the checkpoint contains.
     #[must_use]
     pub fn state(&self) -> &PartitionState {
         &self.state

@@ -1,4 +1,4 @@
-//! Changes of the buckets of owners and documents.
+//! Changes of two NATS buckets: the owners of clusters, and the documents about them.
 
 use bytes::Bytes;
 use informer_hub_types::Shard;
@@ -8,41 +8,41 @@ use crate::wire::DecodeError;
 
 /// Item of a watch of the owners or the documents of all clusters.
 ///
-/// A watch begins with each entry that exists. Then the bucket's `…Complete` follows, then each change. Entries may repeat,
-/// and a later `…Complete` is a change that concerns no shard.
+/// A watch begins with each entry that exists. Then the bucket's `…Complete` follows, then each change. Entries may
+/// repeat. A later `…Complete` only advances the revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterChange {
-    /// Entry of an owner.
+    /// The entry with the owner of a shard was written or removed.
     Owner {
         /// The shard.
         shard: Shard,
-        /// Revision of the bucket with this change.
+        /// Revision of the bucket after this change.
         revision: u64,
         /// The ownership; `None` if the entry is removed.
         owner: Result<Option<Ownership>, DecodeError>,
     },
-    /// Entry of a document.
+    /// The entry with the document about a shard's cluster was written or removed.
     Document {
         /// The shard.
         shard: Shard,
-        /// Revision of the bucket with this change.
+        /// Revision of the bucket after this change.
         revision: u64,
         /// The document in its [binary form](crate::ClusterDocument::decode); `None` if the entry is removed.
         document: Option<Bytes>,
     },
-    /// The owners are complete up to this revision of the bucket.
+    /// All owners up to this revision of the bucket were delivered.
     OwnersComplete(u64),
-    /// The documents are complete up to this revision of the bucket.
+    /// All documents up to this revision of the bucket were delivered.
     DocumentsComplete(u64),
 }
 
-/// Last revisions of the buckets, and their age.
+/// Last revisions of the buckets of owners and documents, and when they were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRevisions {
     /// Last revision of the owners' bucket.
     pub owners: u64,
     /// Last revision of the documents' bucket.
     pub documents: u64,
-    /// Creation time of the bucket that was created later. A changed value means that entries are lost.
+    /// Creation time of the younger bucket, in microseconds since 1970. If it has changed, entries are lost.
     pub created: u64,
 }

@@ -13,9 +13,9 @@ use super::entry::{pack, unpack_bytes};
 use super::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
-/// Largest encoded document. NATS accepts messages of 1 MiB by default.
+/// Largest encoded document, in bytes. NATS accepts messages of 1 MiB by default.
 const MAX_DOCUMENT: usize = 512 << 10;
-/// Maximum number of resolved names. A configuration has far fewer.
+/// Maximum number of encoded resource names; further ones are left out. A configuration has far fewer.
 const MAX_RESOLVED: usize = 4096;
 /// Longest message of a failure, in characters.
 const MAX_MESSAGE: usize = 300;
@@ -29,11 +29,12 @@ pub struct ClusterDocument {
     pub address: String,
     /// Version of the apiserver, if it reports one.
     pub version: Option<String>,
-    /// Resources by the names under which they were looked up.
+    /// Resources by the names, such as `pods`, under which discovery resolved them.
     pub resolved: BTreeMap<ResourceRef, ApiResource>,
     /// All resources that the cluster serves, if the collector discovers them.
     pub catalogue: Option<Arc<Catalogue>>,
-    /// Informers whose last request to the apiserver failed: resource and selection of the partition, and the failure.
+    /// Failures of informers whose last request to the apiserver failed, by the resource and selection of their
+    /// partition.
     pub failures: BTreeMap<(Gvr, u64), SourceFailure>,
 }
 
@@ -44,7 +45,7 @@ pub struct SourceFailure {
     pub kind: FailureKind,
     /// Time of the first failed request after the last successful one, in milliseconds since 1970 by the collector's clock.
     pub since: u64,
-    /// The failure, for people.
+    /// Description of the failure, for operators.
     pub message: String,
 }
 
@@ -65,10 +66,10 @@ const KINDS: [FailureKind; 4] =
     [FailureKind::Unreachable, FailureKind::Unauthorized, FailureKind::Forbidden, FailureKind::NotFound];
 
 impl ClusterDocument {
-    /// Returns the binary form. If it would be too large, it lacks the catalogue.
+    /// Returns the binary form. If it would exceed 512 KiB, the catalogue is left out.
     ///
     /// # Errors
-    /// The rest is too large.
+    /// The form without the catalogue is too large too.
     pub fn encode(&self) -> Result<Bytes, DecodeError> {
         let encoded = self.encode_with(self.catalogue.as_deref());
         if encoded.len() <= MAX_DOCUMENT {
@@ -114,7 +115,7 @@ impl ClusterDocument {
         encoded
     }
 
-    /// Reads the binary form.
+    /// Decodes the binary form.
     pub fn decode(from: &Bytes) -> Result<Self, DecodeError> {
         let mut rest = from.clone();
         let found = take_byte(&mut rest, "format")?;
@@ -137,7 +138,7 @@ impl ClusterDocument {
         for _ in 0..take_integer(from, "number of failures")? {
             let key = (take_gvr(from)?, take_integer(from, "selection")?);
             let kind = usize::try_from(take_integer(from, "kind of failure")?).unwrap_or(usize::MAX);
-            // A kind of a later version is a failure all the same.
+            // A kind that a later version added is read as unreachable.
             let kind = KINDS.get(kind).copied().unwrap_or(FailureKind::Unreachable);
             let (since, message) = (take_integer(from, "time")?, take_text(from, "message")?);
             document.failures.insert(key, SourceFailure { kind, since, message });
@@ -204,7 +205,7 @@ fn put_catalogue(out: &mut Vec<u8>, catalogue: &Catalogue) {
     }
 }
 
-/// Reads a number of items. Every item has a byte at least, so a wrong number ends with the input.
+/// Reads a count and that many items. Every item has at least one byte, so a wrong count ends with the input.
 fn take_all<T>(
     from: &mut Bytes,
     field: &'static str,

@@ -14,30 +14,30 @@ use super::partition::Partition;
 use super::record::Record;
 use super::wire::{DecodeError, put_integer, take_byte, take_integer};
 
-/// Sequence of an entry in the log. All partitions share one sequence, so it has holes within a partition. Zero precedes
-/// the first entry. A sequence is never used again, even if the log is deleted and created anew: compare-and-set relies on
+/// Number of an entry in the log. All partitions share the numbers, so those of one partition have holes. Zero precedes
+/// the first entry. A number is never used again, even if the log is deleted and created anew: compare-and-set relies on
 /// it.
 pub type Sequence = u64;
 
-/// Newest format that this program reads, and the format that it writes.
+/// Format that this program writes, and the newest that it reads.
 const FORMAT: u8 = 1;
 const COMPRESSED: u8 = 1;
 const CONTINUES: u8 = 2;
-/// Bodies smaller than this are not compressed.
+/// Bodies with fewer bytes than this are not compressed.
 const LEAST_TO_COMPRESS: usize = 512;
-/// zstd level of bodies: the fastest. The log keeps bodies for an hour or so, so time counts more than size.
+/// zstd level of bodies: the fastest. The log keeps entries for a short time, so speed counts more than size.
 const LEVEL: i32 = 1;
-/// Largest body of one batch, plain. An apiserver accepts objects of about 3 MiB.
+/// Largest uncompressed body of one batch, in bytes. An apiserver accepts objects of about 3 MiB.
 pub const MAX_BODY: usize = 64 << 20;
 /// Maximum initial allocation in bytes, however large a body claims to be.
 const MAX_ALLOCATION: usize = 1 << 20;
 /// Largest window of a compressed stream, as a power of two: 8 MiB, which bounds a decoder's memory. The levels of this
 /// program use less.
 pub(crate) const MAX_WINDOW_LOG: u32 = 23;
-/// Maximum bytes that [`Header::encode`] needs.
+/// Upper bound for the bytes that [`Header::encode`] adds to a body.
 pub(crate) const MAX_HEADER: usize = 32;
 
-/// Stored message of a partition.
+/// Stored message of the log: a batch of records of one partition, or a part of one.
 ///
 /// `Debug` shows the size of the payload, since an object may be a Secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,9 +61,9 @@ impl fmt::Debug for Entry {
 pub struct Header {
     /// Epoch of the collector that appended it.
     pub epoch: u64,
-    /// Number of the entry within the epoch. Zero is the entry with [`Record::Owner`].
+    /// Number of the entry within the partition's epoch. Entry 0 has [`Record::Owner`].
     pub number: u64,
-    /// Sequence of the partition's previous entry; zero if there was none. A reader finds gaps by it.
+    /// Sequence of the partition's previous entry; zero if there was none. Readers detect missing entries by it.
     pub previous: Sequence,
     /// Whether the body continues in the next entry.
     pub continues: bool,
@@ -83,7 +83,7 @@ impl Header {
         out.into()
     }
 
-    /// Reads the header of a payload, and returns the rest, which is the body or a part of it.
+    /// Decodes the header of a payload. Also returns the rest: the body, or a part of it.
     pub fn decode(payload: &Bytes) -> Result<(Self, Bytes), DecodeError> {
         let mut rest = payload.clone();
         let found = take_byte(&mut rest, "entry")?;
@@ -101,7 +101,7 @@ impl Header {
     }
 }
 
-/// Returns the body for encoded records, compressed if that makes it smaller.
+/// Returns the body of an entry with these encoded records. If `compress`, it is compressed if that makes it smaller.
 #[must_use]
 pub fn pack(records: &[u8], compress: bool) -> Vec<u8> {
     if compress
@@ -121,7 +121,7 @@ pub fn pack(records: &[u8], compress: bool) -> Vec<u8> {
     body
 }
 
-/// Reads the records of a complete body.
+/// Decodes the records of a complete body.
 pub fn unpack(body: &Bytes) -> Result<Vec<Record>, DecodeError> {
     let mut rest = unpack_bytes(body)?;
     let mut records = Vec::new();
@@ -131,7 +131,7 @@ pub fn unpack(body: &Bytes) -> Result<Vec<Record>, DecodeError> {
     Ok(records)
 }
 
-/// Returns the plain bytes of a body.
+/// Returns the uncompressed bytes of a body.
 pub(crate) fn unpack_bytes(body: &Bytes) -> Result<Bytes, DecodeError> {
     let mut rest = body.clone();
     match take_byte(&mut rest, "body")? {

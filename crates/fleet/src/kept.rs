@@ -1,14 +1,14 @@
-//! Older checkpoints of a partition, for a process that continues where it stopped.
+//! Which older checkpoints of a partition are kept, for a process that continues where it stopped.
 //!
-//! A process that was down for longer than the interval between checkpoints finds its position before the newest one.
-//! So the store keeps [`MAX_KEPT`] older ones, as long as the log has the entries after them. They reach back for about
+//! A process that was down for longer than the interval between checkpoints needs a checkpoint older than the newest
+//! one. So the store keeps [`MAX_KEPT`] older ones while the log has the entries after them. They reach back for about
 //! half of the log's time.
 
 use std::time::Duration;
 
 use crate::entry::Sequence;
 
-/// Number of checkpoints that are kept beside the newest.
+/// Maximum number of checkpoints kept in addition to the newest one.
 pub const MAX_KEPT: usize = 2;
 
 /// Checkpoint in a store.
@@ -29,17 +29,17 @@ pub struct Retained {
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
-    /// Unix time in seconds in the middle of the time that the log retains, or will retain once it is full.
+    /// Unix time in seconds, half as far back as the log retains entries, or will retain them once it is full.
     pub middle: i64,
-    /// Whether the log has more than half of its maximum size, so that the size may remove entries long before their age.
+    /// Whether the log exceeds half of its maximum size, so that it may remove entries by size before their age.
     pub is_half_full: bool,
     /// Age at which entries are removed.
     pub max_age: Duration,
 }
 
 impl Retained {
-    /// Computes what a log retains. `first` and `last` are entries with their Unix times in seconds. `size` is the
-    /// present and the maximum size in bytes.
+    /// Computes the values from the state of a log. `first` and `last` are entries with their Unix times in seconds.
+    /// `size` is the present and the maximum size in bytes.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
@@ -50,18 +50,19 @@ impl Retained {
         Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half), is_half_full, max_age }
     }
 
-    /// Returns whether an entry is in the older half of a log that is half full: the log may soon remove what follows it.
+    /// Returns whether the log may soon remove the entries after `sequence`: it is half full, and they are in its older
+    /// half.
     #[must_use]
     pub fn may_soon_pass(&self, sequence: Sequence) -> bool {
         self.is_half_full && sequence < self.first + self.last.saturating_sub(self.first) / 2
     }
 }
 
-/// Adds a checkpoint that is no longer the newest to `older`. Removes the checkpoints that are to be deleted from
-/// `older`, and returns them.
+/// Adds `replaced`, which is no longer the newest checkpoint, to `older`. Removes those that need not be kept, and
+/// returns them for deletion.
 ///
-/// While the oldest checkpoint is in the newer half of the log, each new one replaces the second. After that the second
-/// one stays, so it is near the middle of the log when the log has passed the oldest.
+/// While the oldest checkpoint is in the newer half of the log's time, each new one replaces the second. Later the
+/// second one stays, so that it is near the middle when the log has removed the entries after the oldest.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();
@@ -74,7 +75,7 @@ pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Ve
     obsolete
 }
 
-/// Returns the newest checkpoint before a sequence.
+/// Returns the newest checkpoint before a sequence; `None` if there is none.
 #[must_use]
 pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T>> {
     older.iter().filter(|kept| kept.sequence < sequence).max_by_key(|kept| kept.sequence)

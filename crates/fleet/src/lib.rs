@@ -11,7 +11,7 @@
 //! ```
 //!
 //! # Layout
-//! - [`Partition`], [`Subjects`]: the unit of order, and its NATS subject.
+//! - [`Partition`], [`Subjects`]: a part of the log with an order of its own, and its NATS subject.
 //! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form.
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.

@@ -49,7 +49,7 @@ pub enum Answer {
     Stored(Sequence),
     /// The partition's last entry is not the expected one, so nothing was stored.
     Refused,
-    /// The partition's last entry.
+    /// The partition's last entry; `None` if the log retains none.
     Last(Option<Entry>),
     /// The request failed, or its outcome is unknown.
     Failed(String),
@@ -63,6 +63,6 @@ pub trait Log {
     /// Starts a request. Never blocks.
     fn send(&mut self, id: RequestId, request: Request);
 
-    /// Returns the next answer that has arrived.
+    /// Returns the next answer that has arrived; `None` if there is none yet.
     fn receive(&mut self) -> Option<(RequestId, Answer)>;
 }

@@ -2,7 +2,7 @@
 
 use informer_hub_types::Shard;
 
-/// Entry of the bucket of owners.
+/// Entry of the bucket of owners: which collector owns a shard of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ownership {
     /// The shard of a cluster.
@@ -11,10 +11,11 @@ pub struct Ownership {
     pub collector: String,
     /// Collector for which the last owner has released the shard; empty if any may claim it.
     pub next: String,
-    /// Epoch for [`Writer::open`](crate::Writer::open).
+    /// Number of the owner's term. Each new owner gets a higher one, by which the log refuses entries of earlier owners.
     pub epoch: u64,
     /// Revision of the entry. It changes with each renewal, so an observer sees by its own clock that an owner is alive.
     pub revision: u64,
-    /// Cost of the shard, of its objects and events, as its last owner has measured it; zero if unknown.
+    /// Cost of watching the shard, from its numbers of objects and events, as its last owner measured it; zero if
+    /// unknown.
     pub weight: u64,
 }

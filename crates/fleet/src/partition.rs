@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 
 use informer_hub_types::{ClusterName, Gvr, Shard, ShardName, check_name};
 
-/// Part of the log with an order of its own: the objects of one informer, thus of one resource in one cluster.
+/// Part of the log with an order of its own: the objects of one informer, which watches one resource of one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Partition {
     /// Cluster that the objects are in.
     pub cluster: ClusterName,
     /// Resource of the objects.
     pub resource: Gvr,
-    /// Fingerprint of the selected objects and their stored fields. Informers of one resource that differ in them have
+    /// Fingerprint of the informer's selectors and stored fields. Informers of one resource that differ in these have
     /// separate partitions.
     pub selection: u64,
 }
@@ -25,7 +25,7 @@ impl fmt::Display for Partition {
 
 /// Subjects of one fleet: `<fleet>.log.<cluster>.<resource>-<selection>`.
 ///
-/// The last two tokens are escaped, so that a subject can be read back, and two partitions never share one.
+/// The last two tokens are escaped, so that a subject can be decoded, and two partitions never share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
     fleet: String,
@@ -68,13 +68,14 @@ impl Subjects {
         subject
     }
 
-    /// Returns the filter for all partitions.
+    /// Returns the subject filter for all partitions of the fleet.
     #[must_use]
     pub fn all(&self) -> String {
         format!("{}.log.>", self.fleet)
     }
 
-    /// Returns the subject of a shard: the key of the buckets' entries about it. The log has no message below it.
+    /// Returns the subject of a shard, by which buckets key their entries about it. No message of the log has this
+    /// subject.
     #[must_use]
     pub fn of_shard(&self, shard: &Shard) -> String {
         let mut subject = format!("{}.log.", self.fleet);
@@ -86,7 +87,7 @@ impl Subjects {
         subject
     }
 
-    /// Returns the shard of a subject of [`Subjects::of_shard`].
+    /// Returns the shard of a subject of [`Subjects::of_shard`]; `None` for other subjects.
     #[must_use]
     pub fn shard(&self, subject: &str) -> Option<Shard> {
         let rest = subject.strip_prefix(&self.fleet)?.strip_prefix(".log.")?;

@@ -1,9 +1,9 @@
-//! Reader of the log: what a serving replica follows, and what a collector reads before it takes a partition over.
+//! Reader of the log, for a serving replica, and for a collector before it takes a partition over.
 //!
 //! Pure: the owner passes entries, and applies the returned records to its own objects.
 //!
 //! # Contract
-//! - Records of a partition are returned in order, each once, whatever entries are passed twice.
+//! - Records of a partition are returned in order, each once, even if entries are passed twice.
 //! - A partition is *complete* from a checkpoint ([`Reader::restore`]) or a full list ([`ResetReason::Restart`]) on. Only
 //!   records of a complete partition are returned. A first entry without predecessor is not enough: retention may have
 //!   removed the earlier ones.
@@ -28,7 +28,7 @@ use super::wire::DecodeError;
 /// Position of a reader in one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionState {
-    /// Newest epoch.
+    /// Newest epoch: the number of an owner's term.
     pub epoch: u64,
     /// Name of the owner in that epoch.
     pub owner: String,
@@ -38,10 +38,10 @@ pub struct PartitionState {
     pub applied: Sequence,
     /// Version from which a watch can resume; `None` if it must list.
     pub resume: Option<ResourceVersion>,
-    /// Whether all entries since a full list or a checkpoint were read.
+    /// Whether all entries since a full list or a checkpoint were read, so that the caller has all objects.
     pub complete: bool,
-    /// Versions of the changes, deletions too, that the last [`Record::Progress`] does not cover. A watch that resumes
-    /// repeats them.
+    /// Versions of the changes, deletions too, after the last [`Record::Progress`]. A watch that resumes there repeats
+    /// them.
     pub unconfirmed: HashMap<ObjectKey, ResourceVersion>,
 }
 
@@ -54,14 +54,14 @@ pub struct Gap {
     pub next: Sequence,
 }
 
-/// Result of an entry.
+/// Result of reading an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
     /// Records to apply, in order.
     Records(Vec<Record>),
-    /// The entry was read before, or is a part of a larger one.
+    /// The entry was read before, or its batch continues in the next entry.
     Nothing,
-    /// The entry is of an old epoch and was ignored. It should not exist.
+    /// The entry is of an older epoch than the partition and was ignored. The log should hold none.
     Stale {
         /// Epoch of the entry.
         epoch: u64,
@@ -76,7 +76,7 @@ pub enum ReadOutcome {
 #[derive(Debug, Default)]
 pub struct Reader {
     partitions: HashMap<Partition, PartitionState>,
-    /// Bodies of which a part is still missing.
+    /// First parts of bodies that continue in later entries.
     partial: HashMap<Partition, BytesMut>,
     position: Sequence,
     stale: u64,
@@ -104,13 +104,13 @@ impl Reader {
         self.partial.remove(partition);
     }
 
-    /// Returns the state of a partition, if it has any entry.
+    /// Returns the state of a partition; `None` if no entry or checkpoint of it was read.
     #[must_use]
     pub fn state(&self, partition: &Partition) -> Option<&PartitionState> {
         self.partitions.get(partition)
     }
 
-    /// Returns the partitions with a gap.
+    /// Returns the partitions that are not complete.
     pub fn incomplete(&self) -> impl Iterator<Item = &Partition> {
         self.partitions.iter().filter(|(_, state)| !state.complete).map(|(partition, _)| partition)
     }
@@ -174,7 +174,7 @@ impl Reader {
         })
     }
 
-    /// Returns the complete body that ends with this entry, if it does.
+    /// Adds an entry's body to the earlier parts. Returns the complete body; `None` if it continues.
     fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
         if !header.continues && !self.partial.contains_key(partition) {
             return Ok(Some(body));
@@ -193,8 +193,8 @@ impl Reader {
 }
 
 impl PartitionState {
-    /// Returns whether a checkpoint can be taken here: the log has no change after the resume point. Otherwise a collector
-    /// that restores the checkpoint could not recognise repeated deletions.
+    /// Returns whether a checkpoint can be taken here: the partition is complete and has no change after its resume
+    /// point. Otherwise a collector that restores the checkpoint could not recognise repeated deletions.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.complete && self.resume.is_some() && self.unconfirmed.is_empty()
@@ -220,7 +220,8 @@ impl PartitionState {
                 Record::Owner { collector } => self.owner.clone_from(collector),
                 Record::Progress { version } if self.complete => {
                     self.resume = Some(version.clone());
-                    // A watch that resumed has reached this version, and will repeat what an earlier owner wrote beyond.
+                    // Keep changes beyond this version: an earlier owner wrote them, and the resumed watch will repeat
+                    // them.
                     self.unconfirmed.retain(|_, seen| seen.newer_than(version));
                 }
                 Record::Put { key, version, .. } | Record::Delete { key, version, .. } if self.resume.is_some() => {

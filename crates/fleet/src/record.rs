@@ -7,14 +7,14 @@ use informer_hub_types::{ObjectKey, ResourceVersion, Uid};
 
 use super::wire::{DecodeError, put_bytes, put_integer, take_byte, take_bytes, take_integer, take_text};
 
-/// One record of a partition.
+/// Record of a partition: a change of an object, or of the partition's state.
 ///
 /// `Debug` shows sizes instead of objects, since an object may be a Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Record {
     /// A collector took the partition over. It is the first record of each epoch.
     Owner {
-        /// Name of the collector, for people.
+        /// Name of the collector, for operators.
         collector: String,
     },
     /// An object was added or changed.
@@ -46,7 +46,7 @@ pub enum Record {
         /// Version of the list, bookmark or last event.
         version: ResourceVersion,
     },
-    /// Until the next [`Record::Progress`], no watch can resume. See [`ResetReason`].
+    /// A list begins, or the resource is gone. Until the next [`Record::Progress`], no watch can resume.
     Reset {
         /// Reason, which decides whether the present objects are kept.
         reason: ResetReason,
@@ -63,10 +63,10 @@ pub enum Record {
 /// Reason of a [`Record::Reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetReason {
-    /// The collector lists again. Present objects stay; the differences follow.
+    /// The collector lists again. Present objects stay; only differences follow.
     Relist,
-    /// The collector does not know the present objects, so all objects follow. Those that have not followed by the next
-    /// [`Record::Progress`] are gone. This heals a reader with a gap.
+    /// The collector does not know the present objects, so all objects follow. Objects missing until the next
+    /// [`Record::Progress`] are deleted. A reader with a gap is complete again.
     Restart,
     /// The cluster no longer serves the resource: all objects are gone.
     Gone,
@@ -121,7 +121,7 @@ impl Record {
         }
     }
 
-    /// Reads one record from the front. Objects share the memory of `from`.
+    /// Decodes one record and removes it from the front of `from`. Objects share the memory of `from`.
     pub fn decode(from: &mut Bytes) -> Result<Self, DecodeError> {
         Ok(match take_byte(from, "record")? {
             OWNER => Self::Owner { collector: take_text(from, "collector")? },
@@ -199,7 +199,7 @@ fn take_identity(from: &mut Bytes) -> Result<(ObjectKey, Uid, ResourceVersion), 
     Ok((key, uid, take_version(from)?))
 }
 
-/// Versions are integers on all but old or foreign servers: 0 precedes any other text, and an integer is one more.
+/// Encodes a version. An integer, as on almost all servers, is stored plus one; 0 precedes any other text.
 fn put_version(out: &mut Vec<u8>, version: &ResourceVersion) {
     if let Some(number) = version.as_number().and_then(|number| number.checked_add(1)) {
         put_integer(out, number);

@@ -1,7 +1,7 @@
 //! Roster of a fleet: its live collectors and deliverers, what the operator has set, and the move in progress.
 //!
-//! Each item is an entry of a bucket with a revision. A process renews its own, so that the others see by their own clocks
-//! that it is alive. The one [`RosterItem::Move`] is a token: a collector moves a shard while it holds it.
+//! Each item is an entry of a bucket with a revision. A process renews its own item, so that others see by their own
+//! clocks that it is alive. The one [`RosterItem::Move`] is a token: only the collector that holds it moves a shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,25 @@ use crate::partition::escape;
 use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, take_text};
 
 const FORMAT: u8 = 1;
-/// Labels that a collector may prefer.
+/// Maximum number of labels in a decoded [`Member`].
 const MAX_LABELS: u64 = 1000;
-/// Sinks of a deliverer.
+/// Maximum number of sinks in a decoded [`Deliverer`].
 const MAX_SINKS: u64 = 10_000;
 
-/// Collector of the fleet.
+/// Live collector of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Its name, unique to the process.
     pub name: String,
     /// Its zone; empty if it has none.
     pub zone: String,
-    /// Labels of the clusters that the zone is preferred for.
+    /// Clusters with all these labels prefer collectors in the zone; empty for none.
     pub prefer: BTreeMap<String, String>,
-    /// Fingerprint of the names of the shards that it contends for. Collectors share clusters only with equal ones: an
-    /// agent does not receive the clusters of others.
+    /// Fingerprint of the shards that it contends for. Collectors balance shards only with those that have an equal one.
     pub contends_for: u64,
 }
 
-/// Deliverer of the fleet.
+/// Live deliverer of the fleet: a process that delivers to sinks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deliverer {
     /// Its name, unique to the process.
@@ -51,7 +50,7 @@ pub struct MoveInProgress {
     pub to: String,
 }
 
-/// Item of the roster.
+/// Item of the roster: a live process, a setting of the operator, or the token of moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterItem {
     /// Live collector, renewed by itself.
@@ -65,7 +64,7 @@ pub enum RosterItem {
         /// The collector.
         collector: String,
     },
-    /// The token; `None` if nothing moves.
+    /// Token of moves: the move in progress, or `None`.
     Move(Option<MoveInProgress>),
     /// Live deliverer, renewed by itself.
     Deliverer(Deliverer),
@@ -76,7 +75,7 @@ pub enum RosterItem {
 pub struct RosterEntry {
     /// The item.
     pub item: RosterItem,
-    /// Revision. It changes with each write, also of an equal item.
+    /// Revision of the bucket at the write. It changes even if the same item is written again.
     pub revision: u64,
     /// Time of the write by the clock of the server, in milliseconds since the Unix epoch. For display only.
     pub written_millis: i64,
@@ -95,7 +94,7 @@ impl RosterItem {
         };
         let mut key = kind.to_owned();
         escape(name, &mut key);
-        // As in all buckets, whose keys may not contain `%`.
+        // Keys of buckets may not contain `%`.
         key.replace('%', "=")
     }
 

@@ -16,20 +16,20 @@ use super::kept::Retained;
 use super::log::{Answer, Log, Request, RequestId};
 use super::partition::Partition;
 
-/// Probabilities of faults, per message.
+/// Probabilities of faults per message, from 0 to 1, and the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
     /// A request is lost.
     pub lost_request: f64,
     /// A request is executed, but its answer is lost.
     pub lost_answer: f64,
-    /// A request is executed twice.
+    /// A request is executed twice, or a read repeats earlier entries.
     pub doubled: f64,
     /// A request fails.
     pub failed: f64,
-    /// An outdated replica answers a read.
+    /// A read of the last entry returns the one before it.
     pub outdated: f64,
-    /// Longest delay of a request, and of an answer.
+    /// Longest delay of a request or an answer.
     pub delay: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Faults {
         Self { lost_request: 0.0, lost_answer: 0.0, doubled: 0.0, failed: 0.0, outdated: 0.0, delay: Duration::ZERO };
 }
 
-/// Message on its way.
+/// Request or answer that has not arrived yet.
 enum Message {
     Request { client: usize, id: RequestId, request: Request },
     Answer { client: usize, id: RequestId, answer: Answer },
@@ -88,7 +88,7 @@ pub struct SimulatedClient {
 }
 
 impl SimulatedLog {
-    /// Creates an empty log. Its randomness is that of the thread; see [`rng::SeededRng`].
+    /// Creates an empty log, which draws from the thread's random number generator; see [`rng::SeededRng`].
     #[must_use]
     pub fn new(faults: Faults) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -141,7 +141,7 @@ impl SimulatedLog {
         self.state().faults = faults;
     }
 
-    /// Makes the log fail requests, or ends that.
+    /// Makes the log fail all requests, or answer them again.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }
@@ -153,7 +153,7 @@ impl SimulatedLog {
         state.retain();
     }
 
-    /// Deletes the log and creates it anew. Sequences go on, as those of a stream with a first sequence of its own do.
+    /// Deletes all entries, as if the stream was deleted and created again. Sequences continue above the old ones.
     pub fn recreate(&self) {
         let mut state = self.state();
         state.last_sequence += 1000;
@@ -174,7 +174,7 @@ impl SimulatedLog {
         self.state().last(partition).is_some()
     }
 
-    /// Returns what the log retains.
+    /// Returns which sequences and times the log retains.
     #[must_use]
     pub fn retained(&self) -> Retained {
         let state = self.state();

@@ -1,10 +1,11 @@
 //! Primitives of the binary form: variable-length integers and length-prefixed bytes.
 //!
-//! Bytes from the log or the object store are foreign input: a length is compared with the rest before it is used.
+//! Bytes from the log or the object store are foreign input: a length is compared with the remaining bytes before it is
+//! used.
 
 use bytes::{Buf, Bytes};
 
-/// Error for bytes that are not a valid entry or checkpoint.
+/// Error of decoding a stored value, such as an entry or a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -16,7 +17,7 @@ pub enum DecodeError {
         /// Newest known version.
         known: u8,
     },
-    /// The bytes end within a field, or a length exceeds the rest.
+    /// The bytes end within a field, or a length exceeds the remaining bytes.
     #[error("damaged data: {0} is truncated")]
     Truncated(&'static str),
     /// A field has an impossible value.
@@ -27,7 +28,7 @@ pub enum DecodeError {
     TooLarge(&'static str, usize),
 }
 
-/// Appends an integer in groups of seven bits.
+/// Appends an integer in groups of seven bits, the lowest first.
 pub(crate) fn put_integer(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -42,7 +43,6 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads one byte.
 pub(crate) fn take_byte(from: &mut Bytes, field: &'static str) -> Result<u8, DecodeError> {
     if from.has_remaining() { Ok(from.get_u8()) } else { Err(DecodeError::Truncated(field)) }
 }

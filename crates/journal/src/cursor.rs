@@ -1,9 +1,8 @@
 //! Acknowledgements on disk: a file of frames, each with acknowledged ranges.
 //!
-//! The acknowledged set is the union of all readable frames, so reordering or repetition cannot acknowledge other
-//! records. The first frame after a rewrite contains the whole set, later frames the additions. Frames behind damage
-//! are ignored: an acknowledgement must not outlive an earlier one, or an object's older state would be delivered after
-//! its newer one.
+//! The acknowledged set is the union of all frames before the first damage. The first frame after a rewrite contains
+//! the whole set, later frames the additions. Frames behind damage are ignored: an acknowledgement must not outlive an
+//! earlier one, or an object's older state would be delivered after its newer one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,28 +12,25 @@ use super::{JournalError, MAX_SEQ, Seq};
 use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
-/// File name.
 pub(super) const NAME: &str = "cursor";
-/// Minimum file size in bytes before a rewrite, or a sixteenth of the journal's limit if that is less.
+/// Minimum size of the file in bytes before a rewrite, unless a sixteenth of the journal's limit is less.
 const REWRITE_FROM: u64 = 64 << 10;
-/// Maximum number of acknowledgements written but not synced.
+/// Number of written acknowledgements after which the file is synced.
 const UNSYNCED: u64 = 1000;
 const SALT: u32 = 0x63_75_72_73;
 const FORMAT: u8 = 1;
 
-/// Content of the cursor file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CursorState {
     /// Whether the file has a readable frame.
     pub(super) any: bool,
     pub(super) acked: Ranges,
-    /// End of the accepted records: all lower sequence numbers had been accepted.
+    /// Lowest sequence number that was not accepted: all records below it had been durable.
     pub(super) accepted: Seq,
-    /// Byte ranges that are no valid frames.
+    /// Byte ranges of the file that are not valid frames.
     pub(super) damaged: Vec<(u64, u64)>,
 }
 
-/// Writer of the cursor file.
 #[derive(Debug)]
 pub(super) struct Cursor {
     path: PathBuf,
@@ -78,7 +74,7 @@ impl CursorState {
                     (offset, offset + (frame::HEADER + payload.len()) as u64)
                 }
                 Item::Damage { from, to } => (from, to),
-                // A write interrupted by a crash: its content was repeated or not needed.
+                // A crash interrupted this write. Its acknowledgements are lost, so their records are read again.
                 Item::Torn { .. } => break,
             };
             state.damaged.push((from, to));
@@ -119,7 +115,7 @@ impl Cursor {
         self.bytes
     }
 
-    /// Resets the state after the file was removed or replaced.
+    /// Forgets the file after it was removed or replaced; the next write creates a new one.
     pub(super) fn reset(&mut self) {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
@@ -144,7 +140,7 @@ impl Cursor {
         let bytes = encoded(accepted, ranges)?;
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         if let Err(error) = file.append(&bytes) {
-            // Some bytes may have been written. The next write creates a new file with everything.
+            // Some bytes may have been written. The next write replaces the file with the whole set.
             self.file = None;
             return Err(error);
         }
@@ -153,7 +149,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Syncs the file if `at_once` or if many acknowledgements are not synced.
+    /// Syncs the file if `at_once` is set, or if more than [`UNSYNCED`] acknowledgements are not synced.
     pub(super) fn sync(&mut self, at_once: bool) -> io::Result<()> {
         let Some(file) = self.file.as_ref().filter(|_| self.unsynced > if at_once { 0 } else { UNSYNCED }) else {
             return Ok(());

@@ -10,8 +10,8 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Checks whether the files are at their paths, and rewrites the readable records if not. [`Journal::sync`]
-    /// includes this; call it when there is nothing to sync. Costs one system call.
+    /// Checks whether the files were removed or replaced; if so, writes the readable records to new ones.
+    /// [`Journal::sync`] includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors
     /// I/O errors; the next call retries. Until then, all records count as not synced.
@@ -55,7 +55,7 @@ impl<R> Journal<R> {
 
     fn rebuild(&mut self) -> io::Result<()> {
         self.disk.create_dir_all(&self.dir)?;
-        // The journal's name, its sink's, and that of the directory of all sinks.
+        // Makes the names of the journal's directory and of two above durable.
         for above in self.dir.ancestors().skip(1).take(3) {
             self.disk.sync_dir(above)?;
         }
@@ -93,7 +93,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Resets the state of files that are gone.
+    /// Forgets open files and pending removals, which no longer exist.
     fn reset_file_state(&mut self) {
         self.reading = None;
         self.replaced_files.clear();
@@ -103,7 +103,7 @@ impl<R> Journal<R> {
         self.accepted_written = 0;
     }
 
-    /// Sets the pending count to what the segments contain, and counts the difference as lost.
+    /// Counts the pending records in the remaining segments, and counts the missing ones as lost.
     fn count_lost(&mut self) {
         let there = self.segments.iter().map(|segment| segment.pending as u64).sum();
         self.lost += self.pending.saturating_sub(there);

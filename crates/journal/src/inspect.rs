@@ -13,11 +13,11 @@ use informer_hub_disk::frame::{Item, Reader};
 pub struct JournalReport {
     /// Files, in record order.
     pub files: Vec<FileReport>,
-    /// Records of all files.
+    /// Number of intact records in all files.
     pub records: u64,
     /// Records that are not acknowledged.
     pub pending: u64,
-    /// Accepted, unacknowledged records that are missing.
+    /// Number of accepted, unacknowledged records that can no longer be read.
     pub lost: u64,
     /// Bytes of all files.
     pub bytes: u64,
@@ -27,7 +27,7 @@ pub struct JournalReport {
     pub damaged: Vec<DamagedRange>,
     /// Bytes of an interrupted write at the end, which the next start truncates.
     pub torn_bytes: u64,
-    /// Files that the next start removes.
+    /// Temporary files and replaced segments, which the next start removes.
     pub leftovers: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct FileReport {
     pub records: u64,
     /// Records that are not acknowledged.
     pub pending: u64,
-    /// Bytes that are no valid records.
+    /// Bytes that are not valid records.
     pub damaged_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Durable log with one reader: records get sequence numbers, are read in order and acknowledged in any order.
+//! Durable queue with one reader: records get sequence numbers, are read in order and acknowledged in any order.
 //!
 //! Pure and synchronous: the owner calls it from a thread that may block.
 //!
@@ -25,15 +25,15 @@
 //! Each file is a sequence of checksummed frames. Generations count segments in the order in which they were created. A
 //! segment's salt is the CRC-32 of its name, that of `told` `0x746f6c64`.
 //!
-//! The first frame of a segment has the format (one byte, `1`). In a `.mrg` it also has, in eight bytes each, the number
-//! after the last one that it covers, its record count, and the generations that it replaces; in a `.log` zeros and none.
-//! Other frames have a number (eight bytes) and a record; those of `told` a format, a number and an event. A frame of
-//! `cursor` has the format, the number below which everything is accepted, the number of ranges, and for each range the
-//! gap before it and its length (LEB128). The union of its frames, up to a damaged one, is acknowledged. The file is
-//! rewritten at four times its last size and 64 KiB.
+//! The first frame of a segment has the format (one byte, `1`). In a `.mrg` it also has, in eight bytes each, the
+//! number after the last one that it covers, its record count, and the generations that it replaces. In a `.log`, the
+//! numbers are zero. Other frames have a number (eight bytes) and a record; those of `told` a format, a number and an
+//! event. A frame of `cursor` has the format, the number below which everything is accepted, the number of ranges, and
+//! for each range the gap before it and its length (LEB128). The union of its frames, up to a damaged one, is
+//! acknowledged. The file is rewritten at four times its last size and 64 KiB.
 //!
-//! A `.log` invalidates records of older generations from its first number on; a `.mrg` invalidates the generations in
-//! its header.
+//! A `.log` invalidates records of older generations from its first number on; a `.mrg` invalidates the segments whose
+//! generations are in its header.
 //!
 //! # Bounds
 //! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of each segment with a
@@ -76,12 +76,12 @@ pub use write::Journal;
 /// Sequence number of a record in its journal.
 pub type Seq = u64;
 
-/// Highest valid sequence number; higher ones are damage.
+/// Upper bound of sequence numbers. A higher number in a file is damage.
 const MAX_SEQ: Seq = 1 << 62;
 
-/// Record type of a journal.
+/// Type of the records in a journal.
 pub trait Record: Sized {
-    /// Error of decoding.
+    /// Error of decoding a record.
     type Error: Display;
 
     /// Appends the encoded record to `out`.
@@ -91,12 +91,12 @@ pub trait Record: Sized {
     /// written them.
     fn decode(bytes: &[u8]) -> Result<Self, Self::Error>;
 
-    /// Returns a hash of the record's object. Records of different objects may collide; [`Record::merge`] must keep
-    /// both of such records.
+    /// Returns a hash of the object that the record is about. If the hashes of two objects collide, [`Record::merge`]
+    /// must keep both records.
     fn object(&self) -> u64;
 
-    /// Returns what to keep of two records of one object if there is not enough space: none, one, or both *unchanged*,
-    /// the older first. A record that replaces both gets the newer sequence number.
+    /// Returns what to keep of two records of one object if space is short: none, one, or both *unchanged*, the older
+    /// first. A record that replaces both gets the newer sequence number.
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]>;
 }
 
@@ -105,15 +105,15 @@ pub trait Record: Sized {
 pub struct JournalParams {
     /// Maximum bytes of all files.
     pub limit_bytes: u64,
-    /// Approximate bytes of a segment, the unit of removal. Between 4 KiB and 1 GiB, and at most a quarter of the
-    /// limit.
+    /// Approximate bytes of a segment, the unit in which records are removed. Between 4 KiB and 1 GiB, and at most a
+    /// quarter of the limit.
     pub segment_bytes: u64,
 }
 
 /// Error of opening a journal.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// The disk failed. The operator can fix it.
+    /// The disk failed, for a cause that the operator can remove.
     #[error("cannot {verb} the journal at {file}", file = file.display())]
     Disk {
         /// File or directory.
@@ -147,10 +147,10 @@ pub enum AppendError {
         /// Records that are not acknowledged.
         pending: u64,
     },
-    /// The limit is reached, and acknowledged records are retained for a restart; see [`Journal::retain_acked`].
+    /// The size limit is reached, and all removable records are retained for a restart; see [`Journal::retain_acked`].
     #[error("the journal is full of acknowledged records that are retained for a restart")]
     Retained,
-    /// One record, or all of the append together, exceeds the maximum size.
+    /// One record, or all records of this append together, exceed the maximum size.
     #[error("append of {bytes} bytes exceeds the journal's maximum of {most} bytes")]
     TooLarge {
         /// Bytes to append.
@@ -177,7 +177,7 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Intact records that cannot be decoded; also counted in `lost`.
     pub undecodable: u64,
-    /// Decoding error of the first of them.
+    /// Decoding error of the first undecodable record; `None` if there is none.
     pub first_undecodable: Option<String>,
 }
 
@@ -188,6 +188,6 @@ pub struct DamagedRange {
     pub file: String,
     /// First damaged byte.
     pub from: u64,
-    /// First byte behind the damage.
+    /// First byte after the damage.
     pub to: u64,
 }

@@ -1,8 +1,8 @@
-//! Merging: reduces the pending records of each object as far as the record's rule allows.
+//! Merging: combines pending records of the same object, as far as [`Record::merge`] allows, to free disk space.
 //!
-//! Sealed segments are rewritten in chunks of neighbours. Acknowledged records are dropped, and several records of an
-//! object are replaced by one. The new file's header lists the segments it replaces, so a rename switches to it
-//! atomically, whenever a crash occurs.
+//! Segments that are no longer appended to are rewritten, several neighbours into one new file. Acknowledged records
+//! are dropped, and several records of an object are replaced by one. The new file's header lists the segments it
+//! replaces, so a rename switches to it atomically, whenever a crash occurs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,9 +18,9 @@ use super::{MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame;
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 
-/// Maximum bytes of segments merged together, unless one is longer. Bounds the extra disk space of a merge.
+/// Maximum bytes of segments merged into one file, unless one is longer. Bounds the extra disk space of a merge.
 const CHUNK: u64 = 256 << 20;
-/// Bytes written at a time.
+/// Bytes of a merged file that are written at a time.
 const WRITE: usize = 1 << 20;
 
 /// Result of a merge.
@@ -36,19 +36,19 @@ pub struct Merged {
     pub bytes_after: u64,
 }
 
-/// Position of a record: segment within the chunk, and entry.
+/// Position of a record: index of its segment within the chunk, and of its entry within the segment.
 type RecordPosition = (u32, u32);
 
 /// Records that are merged into one, oldest first.
 type Run = SmallVec<[RecordPosition; 1]>;
 
-/// Segments of a chunk with their open files.
+/// Neighbouring segments to be merged, with their open files.
 struct Chunk<'j> {
     segments: &'j [Segment],
     files: Vec<Box<dyn DiskFile>>,
 }
 
-/// Records of a chunk's new file, and the number of damaged ones.
+/// Records of the new file, and the number of damaged ones, which are dropped.
 #[derive(Default)]
 struct Plan {
     runs: BTreeMap<Seq, Run>,
@@ -57,12 +57,12 @@ struct Plan {
 
 impl<R: Record> Journal<R> {
     /// Merges the pending records with sequence numbers in `range`, per object, and drops acknowledged records from the
-    /// rewritten files. An empty range only drops those.
+    /// rewritten files. An empty range only drops acknowledged records.
     ///
     /// Records being processed must be outside the range, as their numbers may not exist afterwards. A merged record
-    /// has the number of the newest one, which keeps the order per object.
-    /// If the current segment has pending records in the range, it is sealed first. Needs disk space beyond the limit
-    /// for the output of one chunk, and about 60 bytes of memory per pending record of a chunk. Segments that would not
+    /// has the number of the newest one, which keeps the order per object. If the last segment has pending records in
+    /// the range, a new segment is started first. The output of one merge, at most 256 MiB or one segment, takes disk
+    /// space beyond the limit. Memory: about 60 bytes per pending record of these segments. Segments that would not
     /// change are kept.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<R: Record> Journal<R> {
         Ok(merged)
     }
 
-    /// Returns the end of the chunk that starts with a segment. The last segment is in no chunk.
+    /// Returns the end of the chunk that starts with a segment. The last segment, which is appended to, is in no chunk.
     fn chunk_end(&self, from: usize) -> usize {
         let first = self.segments[from].name.first;
         let mut bytes = 0;
@@ -99,14 +99,15 @@ impl<R: Record> Journal<R> {
         from + fit.count().max(1)
     }
 
-    /// Merges the segments of a chunk and returns where the next one starts.
+    /// Merges the segments of a chunk and returns the index at which the next chunk starts.
     fn merge_chunk(&mut self, chunk: Range<usize>, range: &Range<Seq>, merged: &mut Merged) -> io::Result<usize> {
         let segments = &self.segments[chunk.clone()];
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);
         let pending: u64 = segments.iter().map(|segment| segment.pending as u64).sum();
         let behind = self.segments.get(chunk.end).map(|next| next.name.first);
         if behind == Some(first.name.first) {
-            // The new name would sort behind the next segment. Such segments have no records, unless they are damaged.
+            // The new file's name would sort behind the next segment. These segments have no records, unless they are
+            // damaged.
             return Ok(chunk.end);
         }
         let end = behind.unwrap_or(last.end).max(last.end);
@@ -119,7 +120,7 @@ impl<R: Record> Journal<R> {
         let replaces = segments.iter().map(|segment| segment.name.generation).chain(self.abandoned.iter().copied());
         let header = Header { end, records: plan.runs.len() as u64, replaces: replaces.collect() };
         let written = opened.write::<R>(&self.dir, &*self.disk, name, &header, &plan);
-        // A generation that may have been used on disk is not used again.
+        // A generation that may be on disk is not used again, even after a failure.
         self.next_generation += 1;
         if written.is_err() {
             self.abandoned.push(name.generation);
@@ -133,8 +134,8 @@ impl<R: Record> Journal<R> {
         Ok(chunk.start + 1)
     }
 
-    /// Replaces the old segments with the new one. Their files are removed after the implied acknowledgements are
-    /// written.
+    /// Replaces the merged segments with the new one. Their files are removed once the records that the merge dropped
+    /// are written as acknowledged.
     fn exchange(&mut self, chunk: Range<usize>, written: Segment, plan: &Plan) {
         self.reading = None;
         let old: Vec<Segment> = self.segments.splice(chunk, [written]).collect();
@@ -155,7 +156,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Returns whether records would be merged, or many are acknowledged.
+/// Returns whether a merge pays: it merges records, or drops many acknowledged ones.
 fn is_worthwhile(segments: &[Segment], plan: &Plan, pending: u64) -> bool {
     let all: u64 = segments.iter().map(|segment| segment.entries.len() as u64).sum();
     (plan.runs.len() as u64) < pending || (all - pending) * 4 > all || (segments.len() > 1 && pending == 0)
@@ -236,7 +237,7 @@ impl<'j> Chunk<'j> {
         Ok(())
     }
 
-    /// Writes the new file durably under its name.
+    /// Writes the merged records durably to a file with this name.
     fn write<R: Record>(
         &self,
         dir: &Path,

@@ -12,27 +12,26 @@ use super::{DamagedRange, JournalError, JournalParams, Record, Recovery, Seq};
 use informer_hub_disk::frame::{Item, Reader};
 use informer_hub_disk::{self as disk, Disk, Open};
 
-/// Content of a journal directory.
+/// Content of a journal directory, except the records.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     /// Segments, in record order.
     pub(super) files: Vec<Scanned>,
-    /// Segments replaced by a merge but not removed, and unfinished files.
+    /// Names of unfinished files, and of segments that a merge replaced but did not remove.
     pub(super) leftovers: Vec<String>,
     pub(super) cursor: CursorState,
     pub(super) next_generation: u64,
 }
 
-/// A valid segment.
+/// A segment that no merge has replaced.
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) name: Name,
     pub(super) header: Option<Header>,
-    /// Records from this sequence number on were not accepted.
+    /// Records from this sequence number on are invalid: they were not accepted.
     pub(super) void_from: Seq,
 }
 
-/// Result of reading a segment.
 #[derive(Debug, Default)]
 pub(super) struct WalkResult {
     pub(super) bytes: u64,
@@ -40,16 +39,16 @@ pub(super) struct WalkResult {
     pub(super) torn: Option<u64>,
 }
 
-/// Counter of missing sequence numbers, which belong to lost records.
+/// Counter of lost records: unacknowledged sequence numbers that are missing in the segments.
 #[derive(Debug)]
 pub(super) struct LossCounter<'s> {
     cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Lower bound of the sequence numbers that the following segments may have.
+    /// Sequence number after the highest one found so far; lower ones in later segments are repetitions.
     floor: Seq,
     /// Highest first sequence number of the segments read so far.
     begun: Seq,
-    /// Missing ranges of a merged segment.
+    /// Ranges missing in the current merged segment.
     gaps: Vec<Range<Seq>>,
     pub(super) lost: u64,
 }
@@ -60,7 +59,7 @@ pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) 
 }
 
 impl Scan {
-    /// Reads the file names, the headers and the cursor.
+    /// Reads the file names, the segments' headers and the acknowledgements.
     pub(super) fn of(disk: &dyn Disk, dir: &Path) -> Result<Self, JournalError> {
         let mut scan = Self { cursor: CursorState::read(disk, &dir.join(cursor::NAME))?, ..Self::default() };
         for text in disk.list(dir).map_err(failed(dir, "list"))? {
@@ -82,7 +81,7 @@ impl Scan {
     fn drop_replaced(&mut self) {
         let mut replaced = Vec::new();
         for file in self.files.iter().filter(|file| file.name.merged) {
-            // A merged segment replaces only older ones.
+            // A merged segment can replace only older ones.
             let older = |generation: &&u64| **generation < file.name.generation;
             replaced.extend(file.header.iter().flat_map(|header| header.replaces.iter().filter(older)));
         }
@@ -92,8 +91,8 @@ impl Scan {
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
     }
 
-    /// Cuts segments off where the next one starts, whatever their headers say, since records are looked up by the ends
-    /// of segments.
+    /// Ends each segment where the next one starts, even if its header has a later end, since records are looked up by
+    /// these ends.
     fn end_in_order(&mut self) {
         let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
         for (file, behind) in self.files.iter_mut().zip(behind) {
@@ -121,12 +120,13 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 }
 
 impl Scanned {
-    /// Returns whether invalid bytes at its end should be records, rather than remains of a failed append.
+    /// Returns whether invalid bytes at the segment's end were accepted records, rather than remains of a failed
+    /// append.
     pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
         self.name.merged || count.floor < self.void_from
     }
 
-    /// Calls `each` with sequence number, offset and bytes of the segment's valid records.
+    /// Calls `each` with sequence number, offset and bytes of each valid record of the segment.
     pub(super) fn walk(
         &self,
         disk: &dyn Disk,
@@ -163,9 +163,9 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts the numbers from the last one up to `seq` as lost unless they are acknowledged, and continues at `next`.
+    /// Counts unacknowledged numbers between the expected one and `seq` as lost. The next expected number is `next`.
     fn advance(&mut self, seq: Seq, next: Seq) {
-        // Numbers below the floor were counted before, in whatever segment.
+        // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
             self.lost = self.lost.saturating_add(self.cursor.acked.missing(expected..seq));
             self.cursor.acked.insert(expected..seq);
@@ -173,7 +173,7 @@ impl<'s> LossCounter<'s> {
         self.expected = self.expected.max(Some(next));
     }
 
-    /// Starts a segment.
+    /// Starts a segment. Missing numbers before its first one are lost.
     pub(super) fn begin(&mut self, file: &Scanned) {
         self.advance(file.name.first, file.name.first);
         self.begun = self.begun.max(file.name.first);
@@ -200,7 +200,7 @@ impl<'s> LossCounter<'s> {
         Some(())
     }
 
-    /// Ends a segment after `records` of its records were counted.
+    /// Ends counting a segment in which `records` records were found.
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();
@@ -214,7 +214,7 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Ends the count and returns the next sequence number, higher than any that was used.
+    /// Ends the count and returns the sequence number for the next record, higher than any that was used.
     pub(super) fn finish(&mut self) -> Seq {
         let accepted = self.cursor.accepted;
         if self.expected.is_some_and(|expected| expected < accepted) {
@@ -230,8 +230,8 @@ impl<R: Record> Journal<R> {
     /// Opens the journal in a directory, creating it if needed. Calls `visit` with each record on disk, in order, and
     /// whether it is acknowledged.
     ///
-    /// The records found are durable afterwards, unless the disk fails or is full. Until [`Journal::is_synced`] returns
-    /// `true`, a crash may lose records that `visit` received, but none below [`Journal::accepted`].
+    /// Afterwards, the records found are durable, unless the disk fails or is full. Until [`Journal::is_synced`]
+    /// returns `true`, a crash may lose records that `visit` received, but none below [`Journal::accepted`].
     ///
     /// Costs one pass over the files. Only one process may open it at a time, which the lock of the state directory
     /// ensures.

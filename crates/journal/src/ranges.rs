@@ -28,7 +28,7 @@ impl Ranges {
         self.0.range(..=seq).next_back().is_some_and(|(_, to)| seq < *to)
     }
 
-    /// Returns how many numbers of a range are not in the set.
+    /// Returns how many numbers in `range` are not in the set.
     pub(super) fn missing(&self, range: Range<Seq>) -> u64 {
         let Range { start, end } = range;
         if start >= end {
@@ -43,7 +43,7 @@ impl Ranges {
         self.0.first_key_value().filter(|(from, _)| **from == 0).map_or(0, |(_, to)| *to)
     }
 
-    /// Returns the number after the highest one in the set.
+    /// Returns the number after the highest one in the set; 0 for the empty set.
     pub(super) fn end(&self) -> Seq {
         self.0.last_key_value().map_or(0, |(_, to)| *to)
     }
@@ -63,7 +63,7 @@ impl Ranges {
         }
     }
 
-    /// Decodes the output of [`Ranges::encode`] and removes it from `bytes`.
+    /// Decodes the output of [`Ranges::encode`] and removes it from `bytes`; `None` if it is damaged.
     pub(super) fn decode(bytes: &mut &[u8]) -> Option<Self> {
         let count = take(bytes)?;
         let (mut ranges, mut at) = (BTreeMap::new(), 0_u64);
@@ -77,7 +77,7 @@ impl Ranges {
 }
 
 impl FromIterator<Seq> for Ranges {
-    /// Builds the set. Consecutive numbers cost no more than their range.
+    /// Builds the set from numbers in any order. A run of consecutive numbers costs one insertion.
     fn from_iter<I: IntoIterator<Item = Seq>>(seqs: I) -> Self {
         let (mut ranges, mut run) = (Self::default(), 0..0);
         for seq in seqs {
@@ -100,7 +100,7 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Decodes the output of [`put`] and removes it from `bytes`.
+/// Decodes the output of [`put`] and removes it from `bytes`; `None` if it is damaged.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {

@@ -1,4 +1,4 @@
-//! Reading pending and retained records.
+//! Reading records: pending ones, and acknowledged ones still on disk.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub struct Batch<R> {
     pub damaged: Vec<Seq>,
 }
 
-/// Remaining budget of a read.
+/// Records and bytes that a read may still return.
 struct Budget {
     records: usize,
     bytes: usize,
@@ -51,7 +51,7 @@ impl<R: Record> Journal<R> {
     }
 
     /// Calls `visit` with the acknowledged records still on disk, in order. Skips the segment that is appended to, and
-    /// the segments covered by [`Journal::mark_saved`].
+    /// segments whose records the caller has saved elsewhere ([`Journal::mark_saved`]).
     ///
     /// # Errors
     /// I/O errors of the disk.
@@ -73,7 +73,7 @@ impl<R: Record> Journal<R> {
         Ok(())
     }
 
-    /// Returns one pending record.
+    /// Returns a pending record; `None` if it is not pending or damaged.
     ///
     /// # Errors
     /// I/O errors of the disk.
@@ -87,7 +87,7 @@ impl<R: Record> Journal<R> {
         Ok(self.read(seq, 1, 0)?.records.pop().filter(|(found, _)| *found == seq).map(|(_, record)| record))
     }
 
-    /// Reads one chunk starting at a pending record. Returns where to continue, or `None` if the budget is used up.
+    /// Reads one chunk of segment `index` from entry `at` on. Returns the next entry; `None` if the budget is used up.
     fn read_some(
         &mut self,
         index: usize,
@@ -139,7 +139,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Decodes the record at the start of `frame`; `None` if the frame is invalid or another record's.
+/// Decodes the record in the frame at the start of `frame`; `None` if it is invalid or not record `seq`.
 pub(super) fn decode<R: Record>(segment: &Segment, seq: Seq, frame: &[u8]) -> Option<R> {
     let (found, record) = split_record(frame::read(segment.salt, frame)?)?;
     R::decode(record).ok().filter(|_| found == seq)

@@ -1,4 +1,4 @@
-//! Acknowledging records, and removing files that are no longer needed.
+//! Acknowledging records, and removing segments that no reader and no restart needs.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::segment::Segment;
 use super::write::{Journal, head};
 use super::{AppendError, Seq};
 
-/// Maximum number of accepted records not recorded in the cursor file.
+/// Number of accepted records after which the cursor file is written even without acknowledgements.
 const UNKNOWN: u64 = 1000;
 /// Maximum number of syncs without writing acknowledgements after failures.
 const LONGEST_PAUSE: u32 = 64;
@@ -18,7 +18,7 @@ impl<R> Journal<R> {
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {
-            // Searched by end: after damage, an empty segment may follow with the same start.
+            // Searched by the end: after damage, an empty segment with the same start may precede it.
             let at = self.segments.partition_point(|segment| segment.end <= seq);
             let is_last = at + 1 == self.segments.len();
             let Some(segment) = self.segments.get_mut(at) else { continue };
@@ -33,17 +33,18 @@ impl<R> Journal<R> {
         before - self.pending
     }
 
-    /// Allows the removal of segments below a sequence number once they are acknowledged, now or at a sync. Never
-    /// reverts an earlier call.
+    /// Notes that no restart needs records below `before`. Their segments are removed once acknowledged, now or at a
+    /// sync. Never reverts an earlier call.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();
     }
 
-    /// Removes acknowledged and released segments at the front. Failed removals are retried next time.
+    /// Removes the oldest segments, up to the first one with records that are pending or not released. Failed removals
+    /// are retried next time.
     ///
-    /// Segments behind one with pending records are kept: if the cursor file were damaged then, an older state of an
-    /// object would return without the newer one.
+    /// Segments behind one with pending records are kept. Otherwise, if the cursor file were damaged, an object's older
+    /// state would be read again without the newer one.
     pub(super) fn remove_acked(&mut self) {
         self.remove_replaced_files();
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
@@ -51,7 +52,7 @@ impl<R> Journal<R> {
         self.remove_first(sealed.iter().take_while(is_obsolete).count());
     }
 
-    /// Removes `count` acknowledged segments at the front, up to the first failure.
+    /// Removes the first `count` segments, which must be acknowledged, up to the first failure.
     fn remove_first(&mut self, count: usize) {
         if count > 0 {
             self.write_cursor(true);
@@ -75,7 +76,7 @@ impl<R> Journal<R> {
     }
 
     fn remove_segment(&mut self, at: usize) -> io::Result<()> {
-        // A merged segment voids the ones it replaced while their files exist.
+        // While files of replaced segments exist, the merged segment that invalidates them must exist too.
         if self.segments[at].name.merged && !self.replaced_files.is_empty() {
             return Err(io::ErrorKind::ResourceBusy.into());
         }
@@ -129,9 +130,9 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Frees space on a full disk by removing acknowledged segments at the front, even if a restart would have used
-    /// them: saving their records may itself need space. Includes the last segment, if a new segment's header can be
-    /// written.
+    /// Frees space on a full disk by removing the oldest segments, up to the first one with pending records. Segments
+    /// that a restart would use are removed too, unless [`Journal::retain_acked`] was called. The last segment is
+    /// removed if a new one can be started.
     pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {
@@ -141,24 +142,24 @@ impl<R> Journal<R> {
         self.remove_first(sealed.iter().take_while(|segment| self.is_removable(segment)).count());
     }
 
-    /// Retains acknowledged records that are not released, even at the limit, until [`Journal::mark_saved`] is called.
-    /// At the limit, appends fail with [`AppendError::Retained`] then. Merges ignore this setting.
+    /// Keeps acknowledged records that a restart needs ([`Journal::release`]) even at the size limit, until
+    /// [`Journal::mark_saved`]. Appends then fail with [`AppendError::Retained`]. Merges still drop these records.
     pub fn retain_acked(&mut self) {
         self.retains_acked = true;
     }
 
-    /// Notes that the records of [`Journal::visit_retained`] are saved elsewhere.
+    /// Allows removing the records of [`Journal::visit_retained`], which the caller has saved elsewhere.
     pub fn mark_saved(&mut self) {
         let sealed = self.segments.len().saturating_sub(1);
         self.segments[..sealed].iter_mut().for_each(|segment| segment.is_saved_elsewhere |= segment.pending == 0);
     }
 
-    /// Returns whether a segment is acknowledged and not needed after a restart.
+    /// Returns whether all records of a segment are acknowledged and need not be kept for a restart.
     fn is_removable(&self, segment: &Segment) -> bool {
         segment.pending == 0 && (!self.retains_acked || segment.is_saved_elsewhere || segment.end <= self.keep_from)
     }
 
-    /// Writes the acknowledgements, and syncs them if due.
+    /// Writes the acknowledgements to the cursor file. Syncs it if `at_once` is set or many are unsynced.
     pub(super) fn write_cursor(&mut self, at_once: bool) {
         if self.cursor_pause > 0 {
             self.cursor_pause -= 1;
@@ -185,7 +186,7 @@ impl<R> Journal<R> {
         self.cursor.sync(at_once)
     }
 
-    /// Returns all sequence numbers except those of pending records.
+    /// Returns all used sequence numbers except those of pending records.
     pub(super) fn all_acked(&self) -> Ranges {
         let (mut all, mut from) = (Ranges::default(), 0);
         for segment in &self.segments {

@@ -13,10 +13,10 @@ const FORMAT: u8 = 1;
 const APPENDED: &str = "log";
 const MERGED: &str = "mrg";
 
-/// Name of a segment, which contains all that is needed to read it even if its header is damaged.
+/// Name of a segment's file, which suffices to read the segment even if its header is damaged.
 ///
-/// Generations only increase. An appended segment's name voids the records of older segments from its first sequence
-/// number on: they were not accepted.
+/// Each new segment has a higher generation. An appended segment invalidates the records of older generations from its
+/// first sequence number on: they were not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) first: Seq,
@@ -28,14 +28,14 @@ pub(super) struct Name {
 /// First frame of a segment. The fields are zero or empty unless a merge wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
-    /// End of the sequence numbers that it covers. The fields below are its number of records and the generations of
-    /// the segments it replaces.
+    /// Sequence number after the last one that the segment covers. The fields below are its number of records, and the
+    /// generations of the segments that it replaces.
     pub(super) end: Seq,
     pub(super) records: u64,
     pub(super) replaces: Vec<u64>,
 }
 
-/// Error for a header of a newer format.
+/// Error for a header of a newer format, with the format's number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnknownFormat(pub(super) u8);
 
@@ -47,7 +47,6 @@ pub(super) struct Entry {
     pub(super) offset: u32,
 }
 
-/// One file of a journal.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) name: Name,
@@ -56,13 +55,13 @@ pub(super) struct Segment {
     /// Open file of the segment that is appended to; `None` for others.
     pub(super) file: Option<Box<dyn DiskFile>>,
     pub(super) bytes: u64,
-    /// Durable bytes.
+    /// Length in bytes of the file's durable part.
     pub(super) synced: u64,
     /// First sequence number after the segment's records.
     pub(super) end: Seq,
     /// Entries in order of sequence number and offset; empty once all are acknowledged.
     pub(super) entries: Vec<Entry>,
-    /// Acknowledgements: one bit per entry.
+    /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,
     pub(super) pending: usize,
     /// Whether its acknowledged records are saved elsewhere and need no longer be retained.
@@ -95,12 +94,12 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// Returns the initial value of its frames' checksums, which makes frames of other segments invalid here.
+    /// Returns the initial value of the checksums in this segment, so that frames of other segments are invalid in it.
     pub(super) fn salt(self) -> u32 {
         crc32fast::hash(self.to_string().as_bytes())
     }
 
-    /// Returns whether an entry can represent this position.
+    /// Returns whether a record's number and offset fit into an [`Entry`].
     pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
         let delta = seq.checked_sub(self.first);
         delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
@@ -115,7 +114,7 @@ impl Header {
         }
     }
 
-    /// Decodes a header. Returns `Ok(None)` for bytes that are no header.
+    /// Decodes a header. Returns `Ok(None)` for bytes that are not a header.
     pub(super) fn decode(payload: &[u8]) -> Result<Option<Self>, UnknownFormat> {
         match payload.split_first() {
             Some((&FORMAT, numbers)) => Ok(Self::numbers(numbers)),
@@ -191,13 +190,13 @@ impl Segment {
         self.name.first + u64::from(self.entries[at].delta)
     }
 
-    /// Returns where a record's frame starts and where the next one does. Bytes in between may be invalid.
+    /// Returns the offsets of entry `at` and of the next entry or the end. The bytes in between may be invalid.
     pub(super) fn place(&self, at: usize) -> (u64, u64) {
         let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
         (u64::from(self.entries[at].offset), end)
     }
 
-    /// Returns the index of the first entry at this offset or behind it.
+    /// Returns the index of the first entry at or after a file offset.
     pub(super) fn position_of(&self, offset: u64) -> usize {
         self.entries.partition_point(|entry| u64::from(entry.offset) < offset)
     }
@@ -206,16 +205,16 @@ impl Segment {
         self.acked[at / 64] & (1 << (at % 64)) != 0
     }
 
-    /// Returns whether the segment has a pending record with this number.
+    /// Returns whether the segment has a pending record with this sequence number.
     pub(super) fn has_pending(&self, seq: Seq) -> bool {
         let at = self.position(seq);
         self.pending > 0 && at < self.entries.len() && self.seq(at) == seq && !self.is_acked(at)
     }
 
-    /// Returns the index of the first entry with this number or a higher one.
+    /// Returns the index of the first entry with this sequence number or a higher one.
     pub(super) fn position(&self, seq: Seq) -> usize {
         let Some(delta) = seq.checked_sub(self.name.first) else { return 0 };
-        // Usually no number is missing, so the index equals the difference.
+        // Usually no sequence number is missing, so the index equals the difference.
         match usize::try_from(delta).ok().and_then(|at| Some((at, self.entries.get(at)?))) {
             Some((at, entry)) if u64::from(entry.delta) == delta => at,
             _ => self.entries.partition_point(|entry| u64::from(entry.delta) < delta),
@@ -233,7 +232,7 @@ impl Segment {
         true
     }
 
-    /// Returns the first pending entry at or after `at`.
+    /// Returns the index of the first pending entry from `at` on; `None` if there is none.
     pub(super) fn next_pending(&self, at: usize) -> Option<usize> {
         let mut word = at / 64;
         let mut bits = !self.acked.get(word)? & (u64::MAX << (at % 64));
@@ -254,7 +253,7 @@ impl Segment {
         }
     }
 
-    /// Removes the entries from `at` on and returns them with their acknowledgement.
+    /// Removes the entries from `at` on. Returns the sequence number of each, and whether it was acknowledged.
     pub(super) fn split_off(&mut self, at: usize) -> Vec<(Seq, bool)> {
         let taken: Vec<_> = (at..self.entries.len()).map(|at| (self.seq(at), self.is_acked(at))).collect();
         let kept: Vec<_> = (0..at).map(|at| (self.seq(at), self.entries[at].offset, self.is_acked(at))).collect();

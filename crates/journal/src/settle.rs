@@ -1,4 +1,4 @@
-//! Making the records found by an open durable, and preparing the last segment for appends.
+//! Second part of [`Journal::open`]: makes the records durable, and prepares the last segment for appends.
 //!
 //! Earlier segments are durable, since each was synced before the next one was started. Of the last segment, only the
 //! records below `accepted` of the cursor file are known to be synced. After a failed sync, later ones may exist in the
@@ -22,7 +22,7 @@ impl<R> Journal<R> {
             self.resume_last()?;
         }
         if self.sealed && self.begin_segment().is_err() && self.overwrite_unsynced().is_ok() {
-            // If this fails, the next append starts a segment.
+            // If this fails, the next append starts a new segment.
             let _ = self.resume_last();
         }
         self.accepted = accepted;
@@ -33,7 +33,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Loads the records of the last segment that are not known to be synced.
+    /// Loads the records from `accepted` on, which may not be synced, to write them again.
     fn load_unsynced(&mut self, accepted: Seq) -> Result<(), JournalError> {
         let Some(last) = self.segments.last_mut() else { return Ok(()) };
         let unknown = last.position(accepted);
@@ -72,7 +72,7 @@ impl<R> Journal<R> {
         let Some(last) = self.segments.last_mut().filter(|_| !self.unsynced.is_empty()) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        // A failed attempt to start a segment may have left its file, whose name voids these records.
+        // A failed attempt to start a segment may have left its file, whose name invalidates these records.
         let is_newer = |name: &String| name.parse::<Name>().is_ok_and(|name| name.generation >= self.next_generation);
         if self.disk.list(&self.dir)?.iter().any(is_newer) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -90,7 +90,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Accepts the records of all segments but the last, once the names of the files are durable.
+    /// Marks the records of all segments but the last as accepted, if the files' names can be made durable.
     fn accept_earlier_segments(&mut self) {
         let Some(last) = self.segments.last() else { return };
         if self.dir_dirty && self.disk.sync_dir(&self.dir).is_err() {

@@ -12,7 +12,7 @@ use super::{AppendError, JournalParams, MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
-/// Maximum unsynced bytes before an append syncs on its own.
+/// Number of unsynced bytes above which an append syncs first.
 const UNSYNCED: usize = 16 << 20;
 const SMALLEST_SEGMENT: u64 = 4 << 10;
 const LARGEST_SEGMENT: u64 = 1 << 30;
@@ -27,35 +27,34 @@ pub struct Journal<R> {
     pub(super) segment_bytes: u64,
     /// Segments in record order. Records are appended to the last one.
     pub(super) segments: Vec<Segment>,
-    /// Frames of the last segment that are not synced.
+    /// Copy of the last segment's unsynced frames, in case a sync fails.
     pub(super) unsynced: Vec<u8>,
     pub(super) next: Seq,
     pub(super) next_generation: u64,
     /// Whether the last segment accepts no more records, because it is long enough or unreliable.
     pub(super) sealed: bool,
-    /// Whether new names are not yet synced.
+    /// Whether names of new files are not yet durable.
     pub(super) dir_dirty: bool,
-    /// Whether removals of names are not yet synced.
+    /// Whether removals of files are not yet durable.
     pub(super) removals_dirty: bool,
     pub(super) cursor: Cursor,
     /// Acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
-    /// Number of consecutive failures to write acknowledgements, and of syncs until the next attempt.
+    /// Consecutive failures to write acknowledgements. `cursor_pause` is the number of syncs until the next attempt.
     pub(super) cursor_failures: u32,
     pub(super) cursor_pause: u32,
-    /// All lower sequence numbers are durable.
+    /// Sequence number below which all records are durable.
     pub(super) accepted: Seq,
     /// Value of `accepted` in the cursor file.
     pub(super) accepted_written: Seq,
     pub(super) keep_from: Seq,
-    /// Whether acknowledged records that are not released are retained even at the limit.
+    /// Whether acknowledged records that a restart needs are kept even if the size limit is reached.
     pub(super) retains_acked: bool,
     pub(super) pending: u64,
     pub(super) lost: u64,
-    /// Number of times the files were found removed or replaced.
     pub(super) replaced: u64,
-    /// Whether the files are removed or replaced now, which was logged.
+    /// Whether the files are known to be removed or replaced, so that this is logged once.
     pub(super) is_displaced: bool,
     /// Whether the directory was missing when a segment was created.
     pub(super) is_missing: bool,
@@ -63,7 +62,7 @@ pub struct Journal<R> {
     pub(super) replaced_files: Vec<(PathBuf, u64)>,
     /// Generations of failed merges whose files may be on disk.
     pub(super) abandoned: Vec<u64>,
-    /// Open file of the last read, with its generation.
+    /// Generation and open file of the segment that was read last.
     pub(super) reading: Option<(u64, Box<dyn DiskFile>)>,
     pub(super) records: PhantomData<fn() -> R>,
 }
@@ -142,7 +141,7 @@ impl<R> Journal<R> {
         self.lost
     }
 
-    /// Returns the end of the durable records: all lower sequence numbers are durable.
+    /// Returns the sequence number below which all records are durable.
     #[must_use]
     pub fn accepted(&self) -> Seq {
         self.accepted
@@ -165,9 +164,8 @@ impl<R> Journal<R> {
     /// are no longer needed. On a full disk it first removes acknowledged segments, as [`Journal::drop_acked`] does.
     ///
     /// # Errors
-    /// I/O errors. Records appended since the last success are not durable then. They are kept, and the next
-    /// call writes them to a new segment. A failure to write acknowledgements is no error; see
-    /// [`Journal::cursor_error`].
+    /// I/O errors. Records appended since the last success are not durable then. They are kept, and the next call
+    /// writes them to a new segment. A failure to write acknowledgements is no error; see [`Journal::cursor_error`].
     pub fn sync(&mut self) -> io::Result<()> {
         self.check_files()?;
         let idle = self.is_synced();
@@ -212,7 +210,7 @@ impl<R> Journal<R> {
         synced
     }
 
-    /// Starts a segment and moves the unsynced records into it, durably. The previous segment keeps the synced ones.
+    /// Starts a segment and moves the unsynced records into it, durably. The previous segment keeps its synced records.
     ///
     /// After an error the state is unchanged, except for a file that the next attempt replaces.
     pub(super) fn begin_segment(&mut self) -> io::Result<()> {
@@ -232,7 +230,7 @@ impl<R> Journal<R> {
             last.split_off(keep);
             last.end = first;
             if let Some(mut file) = last.file.take() {
-                // Best effort: records behind the synced part are void.
+                // Best effort: records behind the synced part are now invalid.
                 let _ = file.truncate(last.synced);
                 last.bytes = file.len().unwrap_or(last.bytes).max(last.synced);
             }
@@ -247,7 +245,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Returns the contents of a new segment file with the unsynced records.
+    /// Returns the bytes of a new segment file with the unsynced records, which are added to `segment`.
     fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
@@ -257,7 +255,7 @@ impl<R> Journal<R> {
             let Item::Frame { payload, .. } = item else { continue };
             let Some((seq, _)) = segment::split_record(payload) else { continue };
             let at = last.position(seq);
-            // Only the first record with this number counts.
+            // Only the first record with a sequence number counts.
             if seq >= segment.end && at < last.entries.len() && last.seq(at) == seq {
                 segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
                 frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;
@@ -266,12 +264,12 @@ impl<R> Journal<R> {
         Ok(bytes)
     }
 
-    /// Creates a segment's file.
     fn make(&self, path: &Path, bytes: &[u8]) -> io::Result<Box<dyn DiskFile>> {
         if self.unsynced.is_empty() {
             return self.create(path, bytes);
         }
-        // Its name voids the records of the previous segment, so it must be complete when it gets that name.
+        // The file's name invalidates records of the previous segment, so the file must be complete when it gets this
+        // name.
         disk::replace(&*self.disk, path, bytes)?;
         self.disk.open(path, Open::Append)
     }
@@ -298,13 +296,13 @@ impl<R: Record> Journal<R> {
             return Ok(self.next..self.next);
         }
         if MAX_SEQ - self.next.min(MAX_SEQ) < records.len() as u64 {
-            // Only damage leads to such numbers, and records with them could not be read back.
+            // Only damage leads to such high numbers, and records with them could not be read back.
             return Err(io::Error::other("the journal has no sequence numbers left; remove it").into());
         }
         if self.unsynced.len() > UNSYNCED {
             self.sync_records()?;
         }
-        // Only damage makes numbers jump: a segment has fewer records than bytes.
+        // Only damage makes sequence numbers jump so far: a segment has fewer records than bytes.
         let is_far = |last: &Segment| !last.name.can_hold(self.next + LARGEST_SEGMENT, 0);
         if self.segments.last().is_some_and(is_far) {
             self.sync_records()?;
@@ -324,7 +322,7 @@ impl<R: Record> Journal<R> {
         added
     }
 
-    /// Appends the frames to the unsynced bytes, and returns where each starts relative to the first.
+    /// Appends the records' frames to the unsynced bytes. Returns the offset of each frame relative to the first.
     fn encode(&mut self, records: &[R]) -> Result<Vec<usize>, AppendError> {
         let salt = self.segments.last().map_or(0, |last| last.salt);
         let (mark, most) = (self.unsynced.len(), LARGEST_SEGMENT.min(self.limit.saturating_sub(2 * head())));
@@ -341,7 +339,7 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the frames behind `mark` to the segment where they fit.
+    /// Writes the frames from `mark` on to the last segment, or to a new one.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;

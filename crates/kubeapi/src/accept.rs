@@ -4,13 +4,13 @@ use crate::Status;
 
 /// Number of clauses of an `Accept` header that are read; clients send at most five.
 const MAX_CLAUSES: usize = 64;
-/// The media types of answers, in the order in which a wildcard prefers them.
+/// Offered media types, in the order in which a wildcard such as `*/*` selects them.
 const OFFERED: [(Media, &str); 3] = [
     (Media::Json, "application/json"),
     (Media::Yaml, "application/yaml"),
     (Media::Protobuf, "application/vnd.kubernetes.protobuf"),
 ];
-/// The media types of watches.
+/// Media types of watches, in JSON and protobuf; there is none in YAML.
 const OFFERED_STREAMS: [&str; 2] =
     ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 
@@ -25,14 +25,14 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms that an endpoint serves as protobuf. Tables never are.
+/// Forms of objects that an endpoint can also send as protobuf. Tables are never sent as protobuf.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
-    /// Nothing: discovery.
+    /// None, as for discovery documents.
     Never,
-    /// `PartialObjectMetadata` and its lists: custom resources.
+    /// `PartialObjectMetadata` and its lists, as for custom resources.
     Metadata,
-    /// Everything.
+    /// Whole objects too, as for built-in resources.
     Objects,
 }
 
@@ -51,7 +51,7 @@ pub enum Form {
     AggregatedDiscovery,
 }
 
-/// Outcome of a negotiation.
+/// Result of a negotiation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Accepted {
     /// Encoding of the answer.
@@ -62,15 +62,15 @@ pub struct Accepted {
     pub pretty: bool,
 }
 
-/// Chooses encoding and form. No `Accept` header, an empty one and `*/*` are JSON. `offered` are the forms of the
-/// endpoint besides [`Form::Object`].
+/// Chooses encoding and form of an answer. A missing or empty `Accept` header and `*/*` mean JSON. `offered` are the
+/// forms of the endpoint besides [`Form::Object`].
 ///
-/// As in kube-apiserver, the clauses are tried by their q-values, those with wildcards last, and `q=0` does not exclude
-/// a media type. A clause that asks for a form that is not offered is skipped. Aggregated discovery, if offered, is
-/// chosen wherever its clause stands. Watches do not exist in YAML.
+/// As in kube-apiserver, the clauses are tried by their q-values, those with wildcards last, and `q=0` does not exclude a
+/// media type. A clause for a form that is not offered is skipped. Aggregated discovery, if offered, is chosen wherever
+/// its clause stands. A stream (watch) cannot be YAML.
 ///
 /// # Errors
-/// [`Status`] of code 406 that lists what would be accepted.
+/// [`Status`] of code 406, which lists the offered media types.
 pub fn negotiate(
     accept: Option<&str>,
     offered: &[Form],
@@ -112,7 +112,7 @@ impl Protobuf {
 }
 
 impl Accepted {
-    /// Verifies that a watch can have this encoding.
+    /// Checks that a watch can be sent in this encoding.
     ///
     /// # Errors
     /// [`Status`] of code 406 for YAML.
@@ -200,7 +200,7 @@ impl<'h> Clause<'h> {
         self.parameters.iter().rev().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns the answer in a media type, if the clause accepts it.
+    /// Returns the encoding and form of an answer in this media type; `None` if the clause does not accept the type.
     fn accepted(&self, (media, name): (Media, &str)) -> Option<Accepted> {
         let (kind, subtype) = name.split_once('/')?;
         let is_type = match (self.kind, self.subtype) {
@@ -218,7 +218,7 @@ impl<'h> Clause<'h> {
         Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
     }
 
-    /// Returns the form that the clause asks for. `None` if there is no such form.
+    /// Returns the form that the clause asks for; `None` if it is unknown.
     fn form(&self) -> Option<Form> {
         let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
         if !is_converted {

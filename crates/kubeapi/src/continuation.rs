@@ -1,7 +1,7 @@
 //! The `continue` token of a Kubernetes list in pages. (Queries have tokens of their own: `cache/query/token.rs`.)
 //!
-//! A token is URL-safe base64 of a JSON object with a version. It is no secret and has no signature: the position in it
-//! only says where to go on in a list that the reader has to be allowed to read anyway.
+//! A token is URL-safe base64 of a JSON object with a version. It needs no secrecy and no signature: it holds only a
+//! position in a list, and the reader's permission for this list is checked again.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::encode::json;
 use crate::{Options, ResourcePath, Root, Status};
 
-/// Form of the tokens that this program writes. Others are refused.
+/// Format version of the tokens. A token of another version is refused.
 const VERSION: &str = "informer-hub.io/v1";
 /// Longest token, in characters. The longest possible position takes less.
 const MAX_TOKEN: usize = 4096;
@@ -21,8 +21,8 @@ const MAX_TOKEN: usize = 4096;
 pub struct Continuation {
     /// Version of the list: the snapshot that all its pages are read from.
     pub version: u64,
-    /// Fingerprint of root, resource, namespace and selectors ([`Continuation::fingerprint`]), so that a token of
-    /// another list is refused.
+    /// Fingerprint of root, resource, namespace and selectors ([`Continuation::fingerprint`]). It detects tokens of
+    /// other lists, which are refused.
     pub list: u64,
     /// Cluster of the last object of the page before.
     pub cluster: ClusterName,
@@ -30,7 +30,7 @@ pub struct Continuation {
     pub key: ObjectKey,
 }
 
-/// The version of a token, which is read before its other members.
+/// Version member of a token. It is decoded first, because other versions may have other members.
 #[derive(Deserialize)]
 struct Versioned {
     v: String,
@@ -45,13 +45,13 @@ struct Token {
     list: u64,
     cluster: ClusterName,
     key: String,
-    /// Checksum of the other members, against tokens that were damaged on their way.
+    /// Checksum of the other members, which detects damaged tokens.
     sum: u64,
 }
 
 impl Continuation {
-    /// Returns the fingerprint of a list. Pages of the same list may have different limits. The fingerprint is the same
-    /// in every process.
+    /// Returns the fingerprint of a list, without its page limit, which may differ between pages. It is the same in every
+    /// process.
     #[must_use]
     pub fn fingerprint(root: &Root, path: &ResourcePath, options: &Options) -> u64 {
         let (kind, clusters) = match root {
@@ -65,7 +65,7 @@ impl Continuation {
         parts.into_iter().fold(Fingerprint::default(), Fingerprint::text).finish()
     }
 
-    /// Writes the token.
+    /// Encodes the position as a token.
     #[must_use]
     pub fn token(&self) -> String {
         let token = Token {
@@ -79,10 +79,10 @@ impl Continuation {
         URL_SAFE_NO_PAD.encode(json(&token))
     }
 
-    /// Reads a token.
+    /// Decodes a token.
     ///
     /// # Errors
-    /// [`Status`] of code 400 for a text that is no token, and for a token of another version of this program.
+    /// [`Status`] of code 400 for a text that is not a token, and for a token of another format version.
     pub fn parse(token: &str) -> Result<Self, Status> {
         if token.len() > MAX_TOKEN {
             return Err(invalid(&format!("it has {} characters: at most {MAX_TOKEN} are allowed", token.len())));
@@ -96,17 +96,17 @@ impl Continuation {
         let found: Token = serde_json::from_slice(&json).map_err(|_| damaged())?;
         let key = ObjectKey::of(&found.key);
         let position = Self { version: found.rv, list: found.list, cluster: found.cluster, key };
-        // The last condition checks the sum, and refuses other spellings of the same JSON.
+        // Encoding the position again verifies the sum, and refuses other spellings of the same JSON.
         if found.rv == 0 || !is_key(&found.key) || position.token() != token {
             return Err(damaged());
         }
         Ok(position)
     }
 
-    /// Checks that the token belongs to a list, by the list's fingerprint.
+    /// Checks that the token belongs to the list with this fingerprint.
     ///
     /// # Errors
-    /// [`Status`] of code 400.
+    /// [`Status`] of code 400 if it belongs to another list.
     pub fn check(&self, list: u64) -> Result<(), Status> {
         if self.list == list {
             return Ok(());

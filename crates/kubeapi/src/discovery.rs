@@ -10,17 +10,17 @@ use crate::{Document, Form};
 mod documents;
 mod order;
 
-/// Groups of built-in resources whose plural names are in the category `all`.
+/// Plural names of the built-in resources in the category `all`, by group.
 const ALL: &[(&str, &[&str])] = &[
     ("", &["pods", "replicationcontrollers", "services"]),
     ("apps", &["daemonsets", "deployments", "replicasets", "statefulsets"]),
     ("autoscaling", &["horizontalpodautoscalers"]),
     ("batch", &["cronjobs", "jobs"]),
 ];
-/// Groups whose built-in resources are all in the category `api-extensions`.
+/// Groups all of whose built-in resources are in the category `api-extensions`.
 const API_EXTENSIONS: [&str; 3] = ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
 
-/// A resource that is served.
+/// A resource that the read API serves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Served {
     /// Group, version, plural name, kind, scope.
@@ -33,7 +33,7 @@ pub struct Served {
     pub categories: Vec<SmolStr>,
 }
 
-/// Version of a server, for `/version`.
+/// Kubernetes version that `/version` reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServedVersion {
     /// Full version, such as `v1.36.3`.
@@ -45,7 +45,7 @@ pub struct ServedVersion {
 }
 
 /// Returns the JSON of a discovery document: [`Document::CoreVersions`], [`Document::Groups`], [`Document::Group`] or
-/// [`Document::Resources`]. `None` if nothing of the group or version is served, and for other documents.
+/// [`Document::Resources`]. `None` if the group or version has no served resource, and for other documents.
 ///
 /// Groups come in kube-apiserver's order, which decides which of two resources with the same name kubectl finds: the
 /// built-in groups, then the others by name. Within a group, versions come in Kubernetes' order of priority, the
@@ -73,7 +73,7 @@ pub fn discovery_document(document: &Document, form: Form, served: &[Served]) ->
     }
 }
 
-/// Returns the JSON of `/version`. The members that describe a build are empty.
+/// Returns the JSON of `/version`. The members about the build, such as the commit, are empty.
 #[must_use]
 pub fn version_document(version: &ServedVersion) -> Vec<u8> {
     #[derive(Serialize)]
@@ -103,8 +103,8 @@ pub fn version_document(version: &ServedVersion) -> Vec<u8> {
 }
 
 impl Served {
-    /// Returns a resource with the names that Kubernetes gives it. A resource that is not built in has its lowercase
-    /// kind as singular name, no short names and no categories.
+    /// Returns a resource with its singular and short names and its categories. They are known for built-in resources;
+    /// any other has its lowercase kind as singular name, no short names and no categories.
     #[must_use]
     pub fn of(resource: &ApiResource) -> Self {
         let (group, plural) = (resource.gvr.group.as_str(), resource.gvr.resource.as_str());

@@ -7,7 +7,7 @@ use informer_hub_types::shortened;
 use crate::quote::Quoted;
 use crate::{Cause, Reason, Status, Subject};
 
-/// One access to a resource, for the message of [`Status::forbidden`].
+/// A refused access to a resource, for the message of [`Status::forbidden`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access<'a> {
     /// Name of the user.
@@ -26,31 +26,31 @@ pub struct Access<'a> {
     pub name: &'a str,
 }
 
-/// A wrong field of a request's options, for [`Status::invalid`].
+/// An invalid field of a request's options, for [`Status::invalid`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FieldError {
     /// The field must not be set.
     Forbidden {
         /// Invalid field.
         field: &'static str,
-        /// Mistake in the field.
+        /// Explanation of the mistake.
         detail: &'static str,
     },
-    /// The field has none of the values that it can have.
+    /// The value of the field is not one of the supported values.
     NotSupported {
         /// Invalid field.
         field: &'static str,
-        /// Its value.
+        /// Value that was sent.
         value: String,
-        /// The values that it can have.
+        /// Values that the field supports.
         supported: &'static [&'static str],
     },
 }
 
-/// Longest name in the details: that of an object below `/unique`.
+/// Longest name in the `details` of an answer, in characters: enough for any name below `/unique`.
 const MAX_NAME: usize = 320;
 
-/// Message for a watch, or a list at an exact version, whose version is no longer in the window of changes.
+/// Message for a list at an exact version whose state can no longer be restored.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
                                 start a new list without the continue parameter.";
@@ -106,7 +106,7 @@ impl Status {
         Self::new(415, Reason::UnsupportedMediaType, message)
     }
 
-    /// Returns 410 with a text of the caller's. Clients list again.
+    /// Returns 410 with this message. Clients then list again.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
@@ -124,21 +124,21 @@ impl Status {
         Self::expired(CONTINUE_EXPIRED)
     }
 
-    /// Returns 410 for a watch from a version before the window of changes, as the object of an `ERROR` event.
-    /// `oldest` is the oldest version that a watch can start from.
+    /// Returns 410 for a watch from a version outside the retained changes, as the object of an `ERROR` event. `oldest`
+    /// is the oldest version that a watch can start from.
     #[must_use]
     pub fn watch_expired(requested: u64, oldest: u64) -> Self {
         Self::expired(format!("too old resource version: {requested} ({oldest})"))
     }
 
-    /// Returns 400 for a request that is not valid. `message` says why.
+    /// Returns 400 for an invalid request. `message` says why.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, Reason::BadRequest, message)
     }
 
-    /// Returns 422 for options that contradict each other. `kind` is their kind with its group, such as
-    /// `ListOptions.meta.k8s.io`.
+    /// Returns 422 for options that are invalid or contradict each other. `group` and `kind` name the options, such as
+    /// `meta.k8s.io` and `ListOptions`.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let mut texts: Vec<String> = Vec::new();
@@ -200,7 +200,7 @@ impl Status {
         Self::new(401, Reason::Unauthorized, "Unauthorized")
     }
 
-    /// Returns 403 for an access to a resource. `reason` is the authorizer's; empty for none.
+    /// Returns 403 for an access to a resource. `reason` is the authorizer's; empty if it gave none.
     #[must_use]
     pub fn forbidden(access: &Access<'_>, reason: &str) -> Self {
         let Access { group, resource, name, .. } = *access;
@@ -210,7 +210,7 @@ impl Status {
         Self::new(403, Reason::Forbidden, message).about(group, resource, name)
     }
 
-    /// Returns 403 for an access to a path that is no resource. `reason` is the authorizer's; empty for none.
+    /// Returns 403 for an access to a path that is not a resource. `reason` is the authorizer's; empty if it gave none.
     #[must_use]
     pub fn path_forbidden(user: &str, verb: &str, path: &str, reason: &str) -> Self {
         let denied = format!("User {} cannot {verb} path {}", Quoted(user), Quoted(path));
@@ -224,7 +224,7 @@ impl Status {
         Self::new(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    /// Sets the resource or object that the failure is about.
+    /// Sets the resource or object that the failure is about, for the `details` of the answer.
     #[must_use]
     pub fn about(self, group: &str, kind: &str, name: &str) -> Self {
         let name = shortened(name, MAX_NAME).into();
@@ -290,7 +290,7 @@ fn with_reason(denied: &str, reason: &str) -> String {
     if reason.is_empty() { denied.to_owned() } else { format!("{denied}: {reason}") }
 }
 
-/// Replaces the characters that could start HTML. A browser may show the message.
+/// Escapes `&`, `<` and `>`, since a browser may show the message as HTML.
 fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

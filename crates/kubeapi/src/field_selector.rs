@@ -12,11 +12,11 @@ pub struct FieldTerm {
     pub field: SmolStr,
     /// Value to compare with.
     pub value: SmolStr,
-    /// Whether the field must have the value (`=`, `==`) or must not (`!=`).
+    /// Whether the field must equal the value (`=`, `==`); if false, it must differ (`!=`).
     pub is_equal: bool,
 }
 
-/// Conditions that must all hold; none matches everything.
+/// A parsed `fieldSelector`: conditions that must all hold. Without conditions, it matches everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FieldSelector {
     /// The conditions, sorted and without duplicates.
@@ -24,10 +24,10 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Parses a selector. The error is the text that kube-apiserver answers.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// A text that names the part that cannot be parsed.
+    /// The message of kube-apiserver, which names the part that cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
         // Sorted, so that the error names the same wrong part as kube-apiserver's.
@@ -51,7 +51,8 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Returns the value that a field must have; the least of several, which no object has.
+    /// Returns the value that a field must equal; `None` if there is no such condition. Of several values, which no
+    /// object can satisfy, returns the least.
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.is_equal && term.field == field).map(|term| term.value.as_str())
@@ -70,7 +71,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Returns kube-apiserver's text, which quotes the selector and the part. Of a long selector it has the part only.
+/// Returns kube-apiserver's error message, which quotes the selector and the wrong part. A long selector is not quoted.
 fn not_understood(text: &str, part: &str) -> String {
     let whole = if text.len() > MAX_QUOTED { String::new() } else { format!("'{text}'; ") };
     format!("invalid selector: {whole}can't understand '{}'", shortened(part, MAX_QUOTED))
@@ -95,7 +96,8 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits at the first operator into field, whether it is an equality, and the value with its escapes.
+/// Splits a condition at its first operator into field, whether it is an equality, and the escaped value. `None` without
+/// an operator.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     term.bytes().enumerate().find_map(|(at, byte)| {
         let (field, rest) = match byte {
@@ -110,7 +112,7 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     })
 }
 
-/// Removes the backslashes before `\`, `,` and `=`, the only characters that have and need one.
+/// Removes the backslashes before `\`, `,` and `=`. Only these characters may be escaped; a bare `,` or `=` is an error.
 fn unescape(value: &str) -> Result<SmolStr, String> {
     let mut text = String::with_capacity(value.len());
     let mut chars = value.chars();
@@ -123,7 +125,7 @@ fn unescape(value: &str) -> Result<SmolStr, String> {
                     return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
                 }
             },
-            // apimachinery writes the character as its number.
+            // apimachinery prints the code of the character.
             ',' | '=' => {
                 return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
             }

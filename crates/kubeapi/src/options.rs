@@ -8,7 +8,7 @@ use crate::percent::decode_query;
 use crate::quote::Quoted;
 use crate::{FieldError, FieldSelector, FieldTerm, ResourcePath, Status};
 
-/// `resourceVersionMatch`.
+/// Values of the parameter `resourceVersionMatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VersionMatch {
     /// `NotOlderThan`.
@@ -17,7 +17,7 @@ pub enum VersionMatch {
     Exact,
 }
 
-/// `includeObject`: the part of its object that each row of a table holds.
+/// Values of the parameter `includeObject`: the part of an object that each row of a table holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IncludeObject {
     /// The object's metadata.
@@ -36,22 +36,22 @@ pub struct Options {
     pub labels: LabelSelector,
     /// `fieldSelector`.
     pub fields: FieldSelector,
-    /// `limit`; zero is none, as is a negative number in the request.
+    /// `limit`; zero means no limit, as does a negative number in the request.
     pub limit: u64,
-    /// `continue`; empty is none.
+    /// `continue`; empty if unset.
     pub continuation: String,
     /// `resourceVersion` as sent; empty if unset.
     pub resource_version: String,
     /// `resourceVersionMatch`; `None` if unset.
     pub version_match: Option<VersionMatch>,
-    /// `timeoutSeconds`; `None` if unset or zero. A negative number in the request is a time that has passed.
+    /// `timeoutSeconds`; `None` if unset or zero. A negative number in the request becomes a timeout of zero.
     pub timeout: Option<Duration>,
     /// `watch`.
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub bookmarks: bool,
-    /// `sendInitialEvents`. As in kube-apiserver, a watch from no version or from `0` that sets neither this nor
-    /// `resourceVersionMatch` has `true` and `NotOlderThan`; a `watch/` path has not.
+    /// `sendInitialEvents`. As in kube-apiserver, a watch without a version or from `0` gets `true` and `NotOlderThan` if
+    /// it sets neither this nor `resourceVersionMatch`. A `watch/` path does not.
     pub initial_events: Option<bool>,
     /// `pretty`; `None` if unset.
     pub pretty: Option<bool>,
@@ -62,12 +62,12 @@ pub struct Options {
 impl Options {
     /// Parses the query of a request for a resource or one of its objects.
     ///
-    /// Differs from [`Options::parse`] if the path names an object: a get has only `resourceVersion` and `pretty`, and
-    /// a watch (`/api/v1/watch/...`) selects the object by a condition on `metadata.name`. A `watch/` path is a watch
-    /// whatever the query says.
+    /// Differs from [`Options::parse`] if the path names an object. A get has only `resourceVersion` and `pretty`; a
+    /// watch (`/api/v1/watch/...`) selects the object by a condition on `metadata.name`. A `watch/` path is always a
+    /// watch, whatever the query says.
     ///
     /// # Errors
-    /// As [`Options::parse`], and code 400 for a condition on another name than that of the path.
+    /// As [`Options::parse`], and code 400 for a watch whose field selector does not require the path's name.
     pub fn of(path: &ResourcePath, query: &str) -> Result<Self, Status> {
         let parameters = Parameters::parse(query);
         if path.name.is_some() && !path.is_watch {
@@ -90,16 +90,17 @@ impl Options {
         Self::list(&Parameters::parse(query))
     }
 
-    /// Returns the parameter `pretty` of a query whose other parameters may be wrong.
+    /// Returns the parameter `pretty`, without validating the others. Used to write the error of an invalid query.
     #[must_use]
     pub fn pretty_of(query: &str) -> Option<bool> {
         Parameters::parse(query).pretty()
     }
 
-    /// Returns the part of its object that each row of a table holds.
+    /// Returns the part of an object that each row of a table holds; the metadata by default.
     ///
     /// # Errors
-    /// [`Status`] of code 400 for an unknown value. kube-apiserver refuses it only if a table is asked for.
+    /// [`Status`] of code 400 for an unknown value. Call it for tables only, since kube-apiserver ignores the value
+    /// otherwise.
     pub fn table_objects(&self) -> Result<IncludeObject, Status> {
         match self.include_object.as_deref().unwrap_or_default() {
             "" | "Metadata" => Ok(IncludeObject::Metadata),
@@ -122,7 +123,7 @@ impl Options {
         })
     }
 
-    /// Parses in kube-apiserver's order, which decides the error if several values are wrong.
+    /// Parses in kube-apiserver's order, which decides the error if several values are invalid.
     fn list(parameters: &Parameters) -> Result<Self, Status> {
         let timeout = parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds);
         let limit = parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
@@ -244,7 +245,7 @@ fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
 }
 
-/// The parameters of a query, decoded. Pairs with a semicolon or a wrong escape are dropped, as by Go's `net/url`.
+/// The decoded parameters of a query. Pairs with a semicolon or an invalid escape are dropped, as by Go's `net/url`.
 struct Parameters(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Parameters {
@@ -285,7 +286,7 @@ impl Parameters {
             .map_err(|problem| Status::bad_request(format!("strconv.ParseInt: parsing {}: {problem}", Quoted(&text))))
     }
 
-    /// Returns `pretty` by the rule of Go's `strconv.ParseBool`; a value that is no boolean is false.
+    /// Returns `pretty` by the rule of Go's `strconv.ParseBool`; any other text is false. `None` if unset or empty.
     fn pretty(&self) -> Option<bool> {
         let value = self.first("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, b"1" | b"t" | b"T" | b"true" | b"TRUE" | b"True"))
@@ -297,7 +298,7 @@ impl Parameters {
     }
 }
 
-/// Parses a decimal integer. The error has Go's words.
+/// Parses a decimal integer. The error is the message of Go's parser.
 fn parse_integer(text: &str) -> Result<i64, &'static str> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -11,12 +11,12 @@ use crate::quote::Quoted;
 const MAX_PATH: usize = 16 << 10;
 /// Longest name of a namespace or an object, in bytes.
 const MAX_NAME: usize = 253;
-/// Longest name of an object below `/unique`: cluster, colon and name.
+/// Longest name of an object below `/unique`, in bytes: cluster, colon and name.
 const MAX_UNIQUE_NAME: usize = 63 + 1 + MAX_NAME;
 /// Longest group, version, resource or subresource, in bytes.
 const MAX_WORD: usize = 253;
 
-/// Clusters that a path addresses, and how their objects are named.
+/// Clusters that a path addresses, and the form of the objects' names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Root {
     /// `/clusters/<name>`: one cluster, with its own resource versions.
@@ -27,7 +27,7 @@ pub enum Root {
     Unique(LabelSelector),
 }
 
-/// A document that is no object of a resource.
+/// A document that is not a resource, such as a discovery document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Document {
     /// `/version`.
@@ -49,7 +49,7 @@ pub enum Document {
     },
     /// `/openapi/v2`.
     OpenApiV2,
-    /// `/openapi/v3` and what is below it: the rest of the path, such as `api/v1`; empty for the index.
+    /// `/openapi/v3` and paths below it. Holds the rest of the path, such as `api/v1`; empty for the index.
     OpenApiV3(SmolStr),
 }
 
@@ -68,7 +68,7 @@ pub struct ResourcePath {
     pub name: Option<SmolStr>,
     /// Subresource, such as `status`.
     pub subresource: Option<SmolStr>,
-    /// Whether the path has the deprecated `watch/` prefix.
+    /// Whether the path begins with the deprecated `watch/`.
     pub is_watch: bool,
 }
 
@@ -81,13 +81,13 @@ pub enum Target {
     Resource(ResourcePath),
 }
 
-/// Parses the path of a request, still percent-encoded. `None` if it is not below one of the roots.
+/// Parses the path of a request, still percent-encoded. `None` if it is not below `/clusters` or `/unique`.
 ///
-/// A slash at the end is ignored. `/clusters/<text>` names a cluster if the text can be the name of one; a text with
-/// any other character is a label selector.
+/// A slash at the end is ignored. In `/clusters/<text>`, a text of letters, digits, `.`, `_` and `-` names a
+/// cluster; any other text is a label selector.
 ///
 /// # Errors
-/// [`Status`] of code 400 or 404 if the path is below a root and not valid.
+/// [`Status`] of code 400 or 404 if the path below `/clusters` or `/unique` is invalid.
 pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
     let (is_unique, below) = match (path.strip_prefix("/clusters"), path.strip_prefix("/unique")) {
         (Some(below), _) => (false, below),
@@ -116,8 +116,8 @@ pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
     Ok(Some((root, target)))
 }
 
-/// Splits the clusters from the path below them. Clients that decode and encode the address of a server, such as
-/// client-go, send the slash of a label key (`example.com/tier=prod`) as it is.
+/// Splits the name or selector of the clusters from the path below it. The selector may contain an unescaped slash
+/// (`example.com/tier=prod`): client-go decodes and encodes the server's address.
 fn split_root(path: &str) -> (&str, &str) {
     const BELOW: [&str; 7] = ["api", "apis", "version", "openapi", "livez", "readyz", "healthz"];
     let first = path.split_once('/').unwrap_or((path, ""));
@@ -128,7 +128,7 @@ fn split_root(path: &str) -> (&str, &str) {
     whole.unwrap_or(first)
 }
 
-/// Returns whether a text, percent-encoded or not, has a character that only selectors have.
+/// Returns whether a text, percent-encoded or not, has a character that cluster names cannot have but selectors can.
 fn has_operator(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'=' | b'!' | b',' | b'(' | b'<' | b'>' | b'%'))
 }
@@ -211,15 +211,15 @@ fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Re
     })
 }
 
-/// Checks a group, version, resource or subresource. Nothing of another form is served.
+/// Checks a group, version, resource or subresource. An invalid one is answered like an unknown path.
 fn word(text: &str) -> Result<SmolStr, Status> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_word = text.len() <= MAX_WORD && text != "." && text != ".." && text.bytes().all(legal);
     if is_word { Ok(text.into()) } else { Err(Status::path_not_found()) }
 }
 
-/// Checks the name of a namespace or an object, by the rules of kube-apiserver's storage. Other names that no object can
-/// have are looked up and not found; only those longer than `longest` are not even looked up.
+/// Checks the name of a namespace or an object: like kube-apiserver, refuses `.`, `..`, `/` and `%`. A name longer than
+/// `longest` cannot exist and gets the error of `not_found`.
 fn object_name(
     text: &str,
     parameter: &str,

@@ -17,7 +17,7 @@ pub(crate) fn decode_query(text: &str) -> Option<Vec<u8>> {
     decode(text, true).ok()
 }
 
-/// Decodes a text. The error is the wrong escape, at most three characters.
+/// Decodes the escapes of a text. The error is the invalid escape, at most three characters.
 fn decode(text: &str, is_query: bool) -> Result<Vec<u8>, String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

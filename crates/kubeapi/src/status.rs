@@ -1,4 +1,4 @@
-//! `Status`: errors as client-go understands them.
+//! `Status`: errors in the form that Kubernetes clients understand.
 
 use std::fmt;
 
@@ -30,10 +30,10 @@ pub enum Reason {
     Timeout,
 }
 
-/// Longest text, in characters. It may quote what the client has sent.
+/// Longest message, in characters. A message may quote data that the client has sent.
 const MAX_MESSAGE: usize = 1500;
 
-/// One of the causes of a failure.
+/// One cause of a failure.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Cause {
     /// Machine-readable kind, such as `ResourceVersionTooLarge`; empty if there is none.
@@ -47,7 +47,7 @@ pub struct Cause {
     pub field: String,
 }
 
-/// Resource or object that a failure is about. Texts that are not known are empty.
+/// Resource or object that a failure is about. Unknown fields are empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Subject {
     /// API group.
@@ -67,11 +67,11 @@ pub struct Status {
     pub reason: Reason,
     /// Text for people.
     pub message: String,
-    /// Subject, if it is known.
+    /// Resource or object that the failure is about; `None` if unknown.
     pub about: Option<Box<Subject>>,
-    /// Single causes, one for each invalid field.
+    /// Causes, one for each invalid field.
     pub causes: Vec<Cause>,
-    /// Seconds after which a client may try again.
+    /// Seconds after which a client may try again; `None` if retrying does not help or the time is unknown.
     pub retry_after: Option<u32>,
 }
 
@@ -90,7 +90,7 @@ struct Document<'a> {
     code: u16,
 }
 
-/// An empty object.
+/// `metadata` of the answer: always an empty object.
 #[derive(Serialize)]
 struct Metadata {}
 
@@ -109,14 +109,14 @@ struct Details<'a> {
 }
 
 impl Status {
-    /// Returns a failure with a code, a reason and a text, of which a long one is cut.
+    /// Returns a failure with a code, a reason and a message. A long message is truncated.
     #[must_use]
     pub fn new(code: u16, reason: Reason, message: impl Into<String>) -> Self {
         let message = shortened(&message.into(), MAX_MESSAGE).into_owned();
         Self { code, reason, message, about: None, causes: Vec::new(), retry_after: None }
     }
 
-    /// Returns its JSON, on one line and without a line feed at the end.
+    /// Returns the JSON of the failure, on one line and without a line feed at the end.
     #[must_use]
     pub fn json(&self) -> Vec<u8> {
         let document = Document {

@@ -5,36 +5,37 @@ use informer_hub_types::MAX_QUOTED;
 use crate::quote::Quoted;
 use crate::{Continuation, Options, Status, VersionMatch};
 
-/// State that a list or a get is answered from.
+/// State from which a list or a get is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListAt {
     /// The present state.
     Present,
-    /// The present state, once it is at least as new as this version.
+    /// The present state, after the cache has reached this version.
     NotOlderThan(u64),
     /// Exactly the state of this version.
     Exact(u64),
-    /// The state of a continue token, which [`Options::continuation`] holds.
+    /// The snapshot of a continue token, which [`Options::continuation`] holds.
     Continued,
 }
 
 /// Where a watch begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatchFrom {
-    /// The present state as `ADDED` events, then the changes. If a version is given, once the state is at least as new.
+    /// First the present state as `ADDED` events, then the changes. If a version is given, waits until the state has
+    /// reached it.
     Present {
-        /// Least version of the state.
+        /// Minimum version of the state.
         not_older_than: Option<u64>,
         /// Whether a bookmark with `k8s.io/initial-events-end` follows the state.
         end_bookmark: bool,
     },
     /// The changes after a version.
     After(u64),
-    /// The changes from now on (`sendInitialEvents=false` without a version).
+    /// Only changes from now on (`sendInitialEvents=false` without a version).
     Now,
 }
 
-/// Returns the state that a list is answered from. `is_get` for a single object.
+/// Returns the state from which a list is answered, or a get of one object if `is_get`.
 ///
 /// # Errors
 /// [`Status`] of code 400 for a version that is no number, and for a version beside a continue token.
@@ -54,7 +55,7 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
     }
     Ok(match options.version_match {
         Some(VersionMatch::Exact) => ListAt::Exact(version),
-        // Clients that are older than `resourceVersionMatch` mean the version of the first page.
+        // Clients without `resourceVersionMatch` (before Kubernetes 1.19) mean the version of the first page.
         None if options.limit > 0 => ListAt::Exact(version),
         Some(VersionMatch::NotOlderThan) | None => ListAt::NotOlderThan(version),
     })
@@ -74,7 +75,7 @@ pub fn watch_from(options: &Options) -> Result<WatchFrom, Status> {
     })
 }
 
-/// Parses a version. `None` for unset and for zero, which accepts any version.
+/// Parses a version. `None` if unset or zero: any version will do.
 fn version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);
@@ -83,7 +84,7 @@ fn version(text: &str) -> Result<Option<u64>, Status> {
     let version = text.parse::<u64>().ok().filter(|_| problem != "invalid syntax");
     let version = version.ok_or_else(|| {
         let shown = Quoted(text);
-        // kube-apiserver quotes the text twice.
+        // kube-apiserver's message quotes the text twice.
         let again = if text.len() > MAX_QUOTED { String::new() } else { format!("parsing {shown}: ") };
         Status::bad_request(format!(
             "invalid resource version: resourceVersion: Invalid value: {shown}: strconv.ParseUint: {again}{problem}"

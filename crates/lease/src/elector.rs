@@ -1,4 +1,4 @@
-//! State machine of one contender.
+//! State machine of one contender in a leader election.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Longest lease duration that is accepted from a record.
+/// Longest lease duration that is accepted from a record. A longer one counts as this.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct Record {
     pub holder: Arc<str>,
     /// Lease duration of the holder.
     pub lease_duration: Duration,
-    /// Number of changes of the holder. It never decreases, so it serves as the epoch of a holder.
+    /// How often the holder has changed. Never decreases, so it serves as the epoch: the number of a holder's term.
     pub transitions: u64,
     /// Text that the holder publishes with each renewal.
     pub note: Arc<str>,
@@ -93,7 +93,7 @@ struct Observed {
     record: Record,
     /// Version of the record; `None` if the record has been deleted since.
     version: Option<Arc<str>>,
-    /// When a change was last received.
+    /// When the contender first saw this version of the record.
     since: Duration,
 }
 
@@ -117,7 +117,7 @@ pub struct Elector {
     last_renewal: Option<Duration>,
     note: Arc<str>,
     mode: Mode,
-    /// Time for which the contender leaves a free lease to others.
+    /// How long the contender waits before it takes a free lease, so that others can take it first.
     claim_delay: Duration,
     is_resigning: bool,
     has_resigned: bool,
@@ -333,8 +333,8 @@ impl Elector {
         self.note = note;
     }
 
-    /// Sets the time for which the contender leaves a free lease to others. Default: none. It does not apply to a lease
-    /// that was never held.
+    /// Sets how long the contender waits before it takes a free lease, so that others can take it first. Default: zero.
+    /// A lease that was never held is taken at once.
     pub fn set_claim_delay(&mut self, delay: Duration) {
         self.claim_delay = delay;
     }
@@ -347,7 +347,7 @@ impl Elector {
         self.next_at = now;
     }
 
-    /// Returns whether the contender is giving the lease up.
+    /// Returns whether the contender gives the lease up, or has done so.
     #[must_use]
     pub fn is_resigning(&self) -> bool {
         self.is_resigning

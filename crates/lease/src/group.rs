@@ -26,10 +26,10 @@ pub type Running = BTreeMap<String, BTreeSet<String>>;
 /// Holders of the leases; `None` for a lease that is free, or whose holder is unknown.
 pub type Holders = BTreeMap<String, Option<Arc<str>>>;
 
-/// Multiple of `within` after which the entry of a contender that does not run is obsolete.
+/// An entry that has not changed for this many times `within` is obsolete.
 const FORGOTTEN: u32 = 10;
 
-/// Contenders, as one of them knows them.
+/// The contenders of a group as one of them sees them.
 #[derive(Debug)]
 pub struct Roster {
     own: Arc<str>,
@@ -66,7 +66,7 @@ impl Roster {
         self.leases.as_ref()
     }
 
-    /// Notes the entries of all contenders.
+    /// Updates the roster from the entries of all contenders, read at `now`.
     pub fn read(&mut self, members: &Members, now: Duration) {
         self.others.retain(|name, _| members.contains_key(name));
         for (name, member) in members.iter().filter(|(name, _)| ***name != *self.own) {
@@ -82,14 +82,14 @@ impl Roster {
         }
     }
 
-    /// Returns the contenders whose entries are obsolete.
+    /// Returns the contenders whose entries can be deleted: unchanged for ten times `within`.
     #[must_use]
     pub fn obsolete(&self, now: Duration) -> Vec<String> {
         let is_obsolete = |other: &Other| now.saturating_sub(other.since) >= self.within * FORGOTTEN;
         self.others.iter().filter(|(_, other)| is_obsolete(other)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Returns the contenders that run, with the own one if it takes part.
+    /// Returns the contenders that run, including this one if it takes part.
     #[must_use]
     pub fn running(&self, now: Duration) -> Running {
         let runs = |other: &Other| other.has_changed && now.saturating_sub(other.since) < self.within;
@@ -99,7 +99,6 @@ impl Roster {
     }
 }
 
-/// Returns the number of leases that a contender holds.
 fn held(holders: &Holders, name: &str) -> usize {
     holders.values().flatten().filter(|holder| ***holder == *name).count()
 }
@@ -109,8 +108,8 @@ fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usiz
     running.keys().map(|name| (&**name, held(holders, name))).collect()
 }
 
-/// Returns the time for which a contender leaves a free lease to others: `unit` for each lease that it holds more than
-/// the contender with the fewest, at most `longest`.
+/// Returns how long a contender waits before it takes a free lease: `unit` for each lease that it holds more than the
+/// contender with the fewest, at most `longest`.
 #[must_use]
 pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
     let least = running.keys().filter(|name| **name != own).map(|name| held(holders, name)).min();
@@ -128,7 +127,7 @@ pub struct Handover {
 }
 
 /// Decides when a contender hands a lease over. It must hold the most leases, and another contender at least two fewer.
-/// Each lease must have a holder that runs, and none of this may have changed for a time.
+/// Each lease must have a holder that runs, and holders and contenders must not have changed for a time.
 #[derive(Debug)]
 pub struct Balance {
     settle: Duration,
@@ -142,7 +141,7 @@ impl Balance {
         Self { settle, seen: None }
     }
 
-    /// Returns the lease that the contender `own` hands over now.
+    /// Returns the lease that the contender `own` hands over now; `None` if it keeps all.
     pub fn next(&mut self, own: &str, holders: &Holders, running: &Running, now: Duration) -> Option<Handover> {
         match &self.seen {
             Some((seen, ran, since)) if seen == holders && ran == running => {

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Record, Request};
 
-/// Annotation with [`Record::note`].
+/// Annotation of the Lease that stores [`Record::note`].
 pub const NOTE: &str = "informer-hub.io/delivered";
 
-/// Name of a lease.
+/// Namespace and name of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseName {
     /// Namespace of the Lease.
@@ -31,7 +31,8 @@ pub struct HttpRequest {
 }
 
 impl LeaseName {
-    /// Returns the HTTP request for a request of an elector. `wall` is written for people; no contender reads it.
+    /// Returns the HTTP request for a request of an elector. `wall` becomes `renewTime`, which is for operators; no
+    /// contender reads it.
     #[must_use]
     pub fn http(&self, request: &Request, wall: Timestamp) -> HttpRequest {
         let collection = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", self.namespace);
@@ -71,7 +72,8 @@ impl LeaseName {
     }
 }
 
-/// Returns the answer for a status and body. An answer that is not a lease counts as failed.
+/// Converts an apiserver's HTTP status and body to the [`Answer`] for the elector. A body that is not a Lease counts as
+/// failed.
 #[must_use]
 pub fn answer(request: &Request, status: u16, body: &[u8]) -> Answer {
     match (request, status) {

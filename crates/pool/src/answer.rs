@@ -1,4 +1,4 @@
-//! Body of an answer, over either protocol.
+//! Body of an HTTP response, over HTTP/1.1 or HTTP/2.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -26,10 +26,10 @@ enum Source {
 /// Error of a connection that ended before the answer did.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// Over HTTP/1.1.
+    /// Failure of an HTTP/1.1 connection.
     #[error(transparent)]
     Http1(#[from] hyper::Error),
-    /// Over HTTP/2.
+    /// Failure of an HTTP/2 stream or its connection.
     #[error(transparent)]
     Http2(#[from] StreamError),
 }
@@ -51,7 +51,7 @@ impl Body for Answer {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnswerError>>> {
         match &mut self.body {
             Source::Http1(body) => Pin::new(body).poll_frame(cx).map_err(AnswerError::Http1),
-            // Trailers are not used.
+            // Trailers are ignored.
             Source::Http2(body) => {
                 let data = ready!(body.poll_data(cx));
                 Poll::Ready(data.map(|data| data.map(Frame::data).map_err(AnswerError::Http2)))

@@ -24,15 +24,15 @@ use super::gauges::{CloseReason, Gauges};
 use super::link::{Activity, Link};
 use super::window::{self, WaitMeter};
 
-/// Silence after which a connection is probed.
+/// Time without received data after which the connection is probed with a PING.
 const PING_AFTER: Duration = Duration::from_secs(8);
-/// Time limit of the answer to a PING. A dead connection is noticed after at most two silences and this limit.
+/// Deadline for the answer to a PING. A dead connection is noticed after at most 2 × `PING_AFTER` plus this time.
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Flow-control window of a connection: the largest windows of all its streams together.
+/// Flow-control window of a connection in bytes: enough for all its streams with their largest windows.
 const CONNECTION_WINDOW: u32 = 128 * 1024 * 1024;
-/// Cancelled streams whose late frames are ignored.
+/// Number of cancelled streams to remember. Late frames of a forgotten one would fail the whole connection.
 const CANCELLED: usize = 512;
-/// Size limit of the headers of an answer.
+/// Size limit of an answer's headers, in bytes.
 const MAX_HEADERS: u32 = 64 * 1024;
 
 /// An HTTP/2 connection that can take requests.
@@ -45,14 +45,15 @@ pub(crate) struct Http2 {
 /// State that a connection and its streams share.
 #[derive(Debug)]
 struct State {
-    /// Maximum number of streams, besides the server's. Decreases when the server refuses one below its own limit.
+    /// Own limit of open streams, beside the one that the server announces. Lowered if the server refuses a stream below
+    /// its limit.
     limit: AtomicUsize,
     open: AtomicUsize,
     /// Whether a stream was opened since the last check for idleness.
     was_used: AtomicBool,
     /// Whether a stream was ever opened.
     was_ever_used: AtomicBool,
-    /// Present window of each stream.
+    /// Current flow-control window of each stream, in bytes.
     window: AtomicU32,
     /// Notified when a larger window may speed an answer up.
     wants_window: Notify,
@@ -67,8 +68,8 @@ impl fmt::Debug for Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The largest windows
-    /// of `limit` streams together are the window of the connection.
+    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The connection's
+    /// window is enough for `limit` streams with their largest windows.
     pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
@@ -106,7 +107,7 @@ impl Http2 {
         self.close_reason() != CloseReason::Idle
     }
 
-    /// Returns why the connection takes no further requests; [`CloseReason::Idle`] if it does.
+    /// Returns why the connection takes no further requests; [`CloseReason::Idle`] if it still takes requests.
     fn close_reason(&self) -> CloseReason {
         // A clone is always ready, unless the connection has failed or the server has sent a GOAWAY.
         let ready = || self.sender.clone().ready().now_or_never();
@@ -128,7 +129,7 @@ impl Http2 {
         limit.saturating_sub(self.state.open.load(SeqCst))
     }
 
-    /// Occupies a stream, if the limits allow one more. The caller excludes concurrent calls.
+    /// Reserves a stream; `None` if the limits allow no more. The caller must prevent concurrent calls.
     pub(crate) fn occupy(&self) -> Option<Vacancy> {
         if self.room() == 0 {
             return None;
@@ -190,7 +191,7 @@ impl Occupied {
     fn explain(&self, error: &h2::Error) -> StreamError {
         let error = self.0.end.get().cloned().unwrap_or_else(|| StreamError::from(error));
         if matches!(error, StreamError::Reset(h2::Reason::REFUSED_STREAM)) {
-            // The server counts otherwise than its settings say.
+            // The server refused a stream below its announced limit, so fewer streams are opened from now on.
             self.0.limit.fetch_min(self.0.open.load(SeqCst).saturating_sub(1), SeqCst);
         }
         error
@@ -272,7 +273,7 @@ impl Drop for Driver {
 }
 
 /// Moves frames until the connection ends or the server is silent. Streams then fail with the reason in `state`. Doubles
-/// the windows up to `largest` when an answer may be faster with it.
+/// the streams' windows, up to `largest` bytes, when a reader reports that its answer may be faster with it.
 async fn drive(
     mut connection: Connection<Link, Bytes>,
     largest: u32,
@@ -290,7 +291,7 @@ async fn drive(
             () = state.wants_window.notified() => {
                 let present = state.window.load(SeqCst);
                 let larger = present.saturating_mul(2).min(largest);
-                // Fails while the server has not acknowledged the last one. Another reader will ask.
+                // Fails while the server has not acknowledged the last change. A later reader will ask again.
                 if larger > present && connection.set_initial_window_size(larger).is_ok() {
                     state.window.store(larger, SeqCst);
                 }
@@ -321,7 +322,7 @@ async fn probe(mut pings: PingPong, activity: &Activity, settle: oneshot::Sender
             match timeout(PING_TIMEOUT, &mut pong).await {
                 Ok(Ok(_)) => break,
                 Ok(Err(_)) => return pending().await,
-                // The answer is behind other data.
+                // Other data arrived, so the answer to the PING may be queued behind it.
                 Err(_) if activity.take() => {}
                 Err(_) => return StreamError::Silent(PING_TIMEOUT),
             }

@@ -9,10 +9,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use informer_hub_dial::Stream;
 
-/// Deadline of a connection with TLS and the start of HTTP/2.
+/// Deadline for opening a connection, including TLS and the start of HTTP/2.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Error of opening a stream.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
 type Opening = BoxFuture<'static, Result<Opened, BoxError>>;

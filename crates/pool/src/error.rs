@@ -10,7 +10,7 @@ use hyper_util::client::legacy::Error as Http1Error;
 /// Reason why a request was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// There is no connection. The requests that waited for it share the cause.
+    /// No connection could be opened. All requests that waited for it share the cause.
     #[error("{0}")]
     Connect(Arc<dyn Error + Send + Sync>),
     /// The HTTP/1.1 connection failed.
@@ -24,13 +24,13 @@ pub enum SendError {
 /// Reason why a new connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
-    /// The deadline has passed.
+    /// Opening the connection took longer than its deadline.
     #[error("timed out")]
     TimedOut,
-    /// The server has chosen another protocol.
+    /// The server chose HTTP/1.1, but the configuration requires HTTP/2.
     #[error("the server does not offer HTTP/2; set http = \"1.1\" or \"auto\"")]
     NoHttp2,
-    /// The server's limit is zero.
+    /// The server announced a limit of zero streams.
     #[error("the server accepts no request on a new HTTP/2 connection")]
     NoStreams,
     /// The task that opens the connection was cancelled.
@@ -56,7 +56,7 @@ pub enum StreamError {
     /// The connection failed.
     #[error("{0}")]
     Io(String),
-    /// A side violated the protocol.
+    /// One side violated the HTTP/2 protocol.
     #[error("{0}")]
     Protocol(String),
 }

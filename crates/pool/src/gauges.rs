@@ -52,13 +52,11 @@ impl Gauges {
         }
     }
 
-    /// Counts an opened connection.
     pub(crate) fn opened(&self, reason: OpenReason) {
         self.is_http2.store(!matches!(reason, OpenReason::Http1), Relaxed);
         self.opened[reason as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts a closed connection.
     pub(crate) fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].fetch_add(1, Relaxed);
     }
@@ -68,7 +66,7 @@ impl Gauges {
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     gauges: Arc<Gauges>,
-    /// Why its end is counted here; `None` if its owner knows.
+    /// Close reason to count on drop; `None` for HTTP/2, where the `Http2` connection counts it.
     end: Option<CloseReason>,
 }
 

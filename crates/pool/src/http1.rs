@@ -26,7 +26,7 @@ use super::link::Link;
 /// least 30 KB, in the apiserver too.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Read buffer limit of a connection. hyper's limit is 400 KiB, which a watch would keep after one long list. A list is read
+/// Read buffer limit of a connection, in bytes. A watch would keep hyper's 400 KiB after one long list. A list is read
 /// as fast with this limit.
 const READ: usize = 32 * 1024;
 
@@ -46,7 +46,6 @@ impl Spare {
     }
 }
 
-/// Client for HTTP/1.1.
 #[derive(Clone, Debug)]
 pub(crate) struct Http1(Client<Connector, Full<Bytes>>);
 
@@ -65,7 +64,6 @@ impl Http1 {
     }
 }
 
-/// Opens the connections of the client.
 #[derive(Clone, Debug)]
 struct Connector {
     dialer: Dialer,

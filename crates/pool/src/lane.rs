@@ -21,7 +21,7 @@ use super::link::Link;
 
 /// How long a server that chose HTTP/1.1 is not offered HTTP/2 again.
 const HTTP1_FOR: Duration = Duration::from_secs(600);
-/// Interval after which a connection without requests is closed, at least once and at most twice as long.
+/// Interval of the idle check. A connection without requests is closed after one to two intervals.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Kind of a request. Requests of one lane share connections.
@@ -44,7 +44,7 @@ impl Lane {
     }
 }
 
-/// Way of a request.
+/// Connection on which a request is sent.
 pub(crate) enum Route {
     /// A stream of an HTTP/2 connection.
     Http2(Vacancy),
@@ -70,13 +70,13 @@ impl Opener {
         Self { versions, dialer, gauges, spare: Spare::default(), http1_until: Mutex::new(None) }
     }
 
-    /// Returns whether requests use HTTP/1.1 without a question to the server.
+    /// Returns whether requests use HTTP/1.1 because it is configured or the server chose it recently.
     pub(crate) fn uses_http1(&self) -> bool {
         let is_remembered = || self.http1_until.lock().is_some_and(|until| clock::now() < until);
         self.versions == HttpVersions::Http1 || self.versions == HttpVersions::Auto && is_remembered()
     }
 
-    /// Remembers that the server speaks HTTP/1.1. Returns false if HTTP/2 is required.
+    /// Remembers that the server speaks HTTP/1.1. Returns `false` if the configuration requires HTTP/2.
     pub(crate) fn remember_http1(&self) -> bool {
         if self.versions == HttpVersions::Http2 {
             return false;
@@ -103,7 +103,6 @@ impl Opener {
     }
 }
 
-/// Connections of one lane.
 pub(crate) struct Connections {
     lane: Lane,
     opener: Arc<Opener>,
@@ -112,7 +111,7 @@ pub(crate) struct Connections {
 
 #[derive(Default)]
 struct Open {
-    /// Oldest first, so that later ones become idle.
+    /// Oldest first. Requests use the oldest one with room, so that the others become idle.
     connections: Vec<Http2>,
     /// Set while a connection is opened.
     dialing: Option<Dialing>,
@@ -129,7 +128,7 @@ impl Connections {
         Arc::new(Self { lane, opener, open: Mutex::default() })
     }
 
-    /// Returns a way for a request. Opens a connection if all are full; concurrent calls share the attempt.
+    /// Returns the connection for a request. Opens one if all are full; concurrent calls share the attempt.
     pub(crate) async fn route(self: &Arc<Self>) -> Result<Route, SendError> {
         loop {
             if self.opener.uses_http1() {
@@ -150,7 +149,7 @@ impl Connections {
     }
 }
 
-/// Opens a connection in a task of its own, so that no caller interrupts it for the others.
+/// Opens a connection in a task of its own, so that a cancelled caller does not abort it for the other callers.
 fn dial(connections: &Arc<Connections>, reason: OpenReason) -> Dialing {
     let (lane, opener, weak) = (connections.lane, Arc::clone(&connections.opener), Arc::downgrade(connections));
     let task = tokio::spawn(async move {

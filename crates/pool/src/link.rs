@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::gauges::{CountedConnection, Gauges};
 
-/// Whether bytes have arrived since the last look.
+/// Flag that the connection sets when bytes arrive and the health check clears.
 #[derive(Debug, Default)]
 pub(crate) struct Activity(AtomicBool);
 
@@ -24,7 +24,6 @@ impl Activity {
     }
 }
 
-/// Byte stream of one connection.
 pub(crate) struct Link {
     stream: Box<dyn Stream>,
     activity: Arc<Activity>,

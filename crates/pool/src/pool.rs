@@ -45,11 +45,11 @@ impl Pool {
         }))
     }
 
-    /// Sends a request with an absolute address and waits for the head of the answer. The [`Lane`] is an extension of the
-    /// request. There is no deadline but that of connections.
+    /// Sends a request with an absolute address and waits for the head of the answer. The [`Lane`] is an extension of
+    /// the request. Only opening a connection has a deadline.
     ///
-    /// A request that the server has not processed is sent again at once. A request without side effects is also sent
-    /// again if a connection that was open before breaks.
+    /// A request that the server has not processed is sent again at once. A GET or HEAD request is also sent again if
+    /// its connection, used before, breaks.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.

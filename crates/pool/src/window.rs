@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Window of a stream of a new connection.
+/// Initial flow-control window of a stream, in bytes.
 pub(crate) const START: u32 = 128 * 1024;
 /// Longest round trip for which windows grow. A slower answer is slow for another reason.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// Meter of a reader's waits, from which it decides whether a larger window may speed an answer up.
+/// Measures how long a reader waits for data, to decide whether a larger window may speed an answer up.
 ///
 /// The meter compares the time that a reader waits with the time in which it reads two windows. If it waits more than
 /// three quarters of that time, the window may be the cause. If it waits less, a larger window would mainly hold more

@@ -51,19 +51,20 @@ impl InformerOptions {
         }
         let hash: [u8; 32] = hash.finalize().into();
         let first = hash.first_chunk().copied().unwrap_or_default();
-        // Zero means unknown.
+        // Zero is reserved for an unknown fingerprint.
         Some(u64::from_le_bytes(first).max(1))
     }
 
-    /// Returns the indices for a store. An index has its path only if the projection keeps the values at it.
+    /// Returns the indices to declare in a store. The path of an index is `None` if the projection drops the values at
+    /// it.
     #[must_use]
     pub fn declared(&self) -> Vec<(SharedStr, Option<FieldPath>)> {
         let kept = |path: &FieldPath| self.projection.keeps(path).then(|| path.clone());
         self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
     }
 
-    /// Returns what is left out of objects, for people: `metadata only`, `without data`. `None` if nothing is; fields that
-    /// are dropped by default do not count.
+    /// Describes which parts of objects are not stored, for operators: `metadata only`, `without data`. `None` if at
+    /// most the fields that are dropped by default are missing.
     #[must_use]
     pub fn omitted(&self) -> Option<String> {
         let names = |paths: &[FieldPath]| first_names(&paths.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -107,9 +108,9 @@ pub enum ResolveError {
 pub struct Discovered {
     /// The offered resources.
     pub catalogue: Arc<Catalogue>,
-    /// The server's tag of the core group, if it sends one.
+    /// ETag of the discovery document of the core group, if the server sends one.
     pub core_tag: Option<String>,
-    /// The server's tag of all other groups, if it sends one.
+    /// ETag of the discovery document of all other groups, if the server sends one.
     pub groups_tag: Option<String>,
 }
 
@@ -161,7 +162,7 @@ pub trait Connection: Debug + Send + Sync + 'static {
     /// Looks up a resource by discovery.
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>>;
 
-    /// Discovers all resources that can be watched. Returns `None` if they are those in `known`.
+    /// Discovers all resources that can be watched. Returns `None` if they have not changed since `known`.
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>>;
 
     /// Fetches a document of the apiserver as JSON, such as `/openapi/v3`. `None` if it has no such document.
@@ -187,7 +188,7 @@ pub trait Connection: Debug + Send + Sync + 'static {
         Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
     }
 
-    /// Returns whether this process watches a resource in a scope. Others may watch a part of the cluster's resources.
+    /// Returns whether this process watches a resource in a scope. Other processes may watch the rest of the cluster.
     fn watches(&self, resource: &ApiResource, scope: &Scope) -> bool {
         let _ = (resource, scope);
         true

@@ -98,7 +98,7 @@ impl From<Vec<WatchItem>> for WatchBatch {
 /// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// Maximum number of chunks that are read of a list of one object.
+/// Maximum number of chunks to read for the current version, in case the server ignores the limit of one object.
 const MAX_CHUNKS: usize = 64;
 
 /// The port to one resource of one cluster.
@@ -116,7 +116,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
 
     /// Returns the current version, if the source has one that never decreases unless its data was restored from a backup.
     ///
-    /// By default, the version of a list of one object. A server that ignores the limit is read for a while, then `None`.
+    /// By default, lists one object and returns the list's version; `None` if the server ignores the limit and sends
+    /// many chunks.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         let request = ListRequest { version: VersionMatch::MostRecent, limit: Some(1), continue_token: None };
         let listing = self.list(request);
@@ -131,8 +132,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
         })
     }
 
-    /// Returns the encoding of the last answer, or of the next request if that will be another one. `None` before the
-    /// first answer, and if there are no encodings.
+    /// Returns the encoding of the last answer, or of the next request if it is already known to differ. `None` before
+    /// the first answer, and for sources without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

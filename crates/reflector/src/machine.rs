@@ -103,7 +103,8 @@ struct Listing {
     version: VersionMatch,
     limit: Option<u32>,
     token: Option<String>,
-    /// Version of the first page. Later pages repeat it, and a watch from an older version loses nothing.
+    /// Version of the first page, from which the watch will start. If a later page is newer, the watch still misses no
+    /// change.
     at: Option<ResourceVersion>,
     fresh: bool,
     failures: u32,
@@ -160,7 +161,7 @@ pub struct Reflector {
     early_retry: EarlyRetry,
     /// client-go's `lastSyncResourceVersion`.
     last_version: Option<ResourceVersion>,
-    /// Newest version seen in an incomplete list. No list may be older, until one is complete.
+    /// Newest version seen in an incomplete list. Later lists must not be older, until one is complete.
     floor: Option<ResourceVersion>,
     /// Whether the server reported that it cannot serve `last_version`.
     version_unavailable: bool,
@@ -277,7 +278,7 @@ impl Reflector {
         list.progress.note_items(items as u64, waited, &self.options.list)
     }
 
-    /// Reports the end of a page.
+    /// Reports the end of a page. Returns whether another page follows or the list is complete.
     pub fn on_page_end(
         &mut self,
         version: ResourceVersion,
@@ -445,7 +446,8 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns the newest version seen in an incomplete list. No later list may be older, nor a successor's.
+    /// Returns the newest version seen in an incomplete list. Later lists, also those of the next reflector, must not be
+    /// older.
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()

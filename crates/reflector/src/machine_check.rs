@@ -12,7 +12,8 @@ use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
-/// Timeout of a watch that could not be checked; drawn from `[t, 2t)`. The check is repeated when it ends.
+/// Timeout of a watch opened although the server's version could not be read; drawn from `[t, 2t)`. The check is
+/// repeated when it ends.
 const UNCHECKED_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -47,7 +48,7 @@ impl Reflector {
             Err(error) if error.class.is_unreachable() || matches!(error.class, ErrorClass::Throttled(_)) => {
                 self.fail(error.class, now);
             }
-            // The watch shows whether that is permanent.
+            // Other errors: the watch shows whether they are permanent.
             Err(_) => self.unchecked = false,
         }
         self.state = State::Watch(self.watching(now, false));

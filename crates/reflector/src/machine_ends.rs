@@ -8,13 +8,13 @@ use crate::lister_watcher::VersionMatch;
 use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::clock::Instant;
 
-/// Short or failed watches in a row, after which the reflector lists again.
+/// Number of short or failed watches in a row that are reopened. After one more, the reflector lists again.
 pub(super) const MAX_BAD_WATCHES: u32 = 5;
 /// Streaming lists in a row that end before their initial events do, after which streaming counts as unsupported.
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// How long streaming lists are not tried after a failure.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// Watches in a row that end at once after some events, without a wait.
+/// How many watches in a row that end at once, but had events, are reopened without a backoff.
 const MAX_QUICK_ENDS: u32 = 2;
 /// A shorter watch counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
@@ -131,7 +131,8 @@ impl Reflector {
         }
     }
 
-    /// Handles an unavailable version: lists the most recent one, at once, or after a backoff if that was the request.
+    /// Handles a version that the server cannot serve: lists the most recent one, at once, or after a backoff if that
+    /// was requested already.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;

@@ -22,7 +22,7 @@ pub struct StallPolicy {
     pub list_head: Duration,
     /// Maximum time between two chunks of a list. Default 30 s.
     pub list_chunk: Duration,
-    /// Added to a watch's timeout. Default 10 s.
+    /// Time that a watch may stay open and silent beyond its timeout. Default 10 s.
     pub watch_slack: Duration,
     /// Maximum time between two initial events of a streaming list. Default 30 s.
     pub initial_events: Duration,
@@ -42,8 +42,7 @@ impl Default for StallPolicy {
 
 /// Bounds of one list. A list beyond a bound ends with an error, and another one begins after a backoff.
 ///
-/// The defaults allow fifty times a million objects in pages of 500. A list also ends with an error if a continue token
-/// repeats.
+/// The defaults allow 50 million objects in pages of 500. A list also ends with an error if a continue token repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListBounds {
     /// Maximum number of pages. Default 100,000.
@@ -52,8 +51,8 @@ pub struct ListBounds {
     pub items: u64,
     /// Total wait for the server, without waits for free memory. Default 1 h.
     pub time: Duration,
-    /// Empty pages in a row. Default 16. After an empty page with a continue token, the reflector pauses for 100 ms,
-    /// doubling up to 2 s.
+    /// Number of empty pages in a row that ends the list. Default 16. After an empty page with a continue token, the
+    /// reflector pauses for 100 ms, doubling up to 2 s.
     pub empty_pages: u32,
 }
 
@@ -133,11 +132,11 @@ pub enum WaitReason {
     Failure(ErrorClass),
     /// The server ends watches right after it opened them.
     ShortWatch,
-    /// The last page of a list had no items or few.
+    /// The last page of a list was empty, or had less than a tenth of the requested items.
     ThinPage,
 }
 
-/// Meaning of the end of a page.
+/// Next action of the driver after the end of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageVerdict {
     /// More pages follow.
@@ -149,7 +148,7 @@ pub enum PageVerdict {
     GivenUp(SourceError),
 }
 
-/// Meaning of a watch item.
+/// How the driver handles a watch item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemVerdict {
     /// Part of the initial state of a streaming list: an object, or (DELETED) its removal.

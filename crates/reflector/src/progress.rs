@@ -31,7 +31,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Records the request of a page, or its repetition.
+    /// Resets the item count of the page, before it is requested again.
     pub fn begin_page(&mut self) {
         self.items_of_page = 0;
     }

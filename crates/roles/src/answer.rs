@@ -2,13 +2,13 @@
 
 use futures::future::BoxFuture;
 
-/// Failed request to a backend. It may be repeated.
+/// Failed request to a [`Backend`](crate::Backend). The caller may repeat it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BackendError(
-    /// Request and cause.
+    /// The request and the cause of its failure, for operators.
     pub String,
 );
 
-/// Result of a request to a backend.
+/// Future with the result of a request to a [`Backend`](crate::Backend).
 pub type Answered<T> = BoxFuture<'static, Result<T, BackendError>>;

@@ -18,16 +18,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::backend::Backend;
 
-/// Commands that may wait for the task at once.
+/// Maximum number of commands that wait for the task.
 const COMMANDS: usize = 64;
 
 /// Reason why records were not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// Another collector owns the partition, or the log has changed.
+    /// Another collector owns the partition, or the log was deleted or lost entries.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
-    /// The partition is not open under this epoch.
+    /// The partition is not open under this epoch, the number of the collector's ownership.
     #[error("the partition is not open")]
     NotOpen,
     /// A record exceeds the limit of the log.
@@ -54,7 +54,7 @@ pub(crate) struct Appender {
     queued: Arc<AtomicU64>,
 }
 
-/// Place for one append, which [`Permit::append`] fills without waiting.
+/// Reserved place in the task's queue, so that [`Permit::append`] need not wait.
 pub(crate) struct Permit<'a> {
     place: mpsc::Permit<'a, Command>,
 }
@@ -75,12 +75,12 @@ impl Appender {
         Self { commands, queued }
     }
 
-    /// Returns the bytes of records that are not stored yet.
+    /// Returns the number of bytes of records that are not stored in the log yet.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued.load(Relaxed)
     }
 
-    /// Claims a partition under an epoch. Returns the sequence of the claim.
+    /// Claims a partition for this collector under an epoch. Returns the sequence of the entry that records the claim.
     pub(crate) async fn open(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
         self.ask(|reply| Command::Open { partition, epoch, reply }).await
     }
@@ -91,7 +91,7 @@ impl Appender {
         Ok(Permit { place })
     }
 
-    /// Closes a partition once its records are stored.
+    /// Closes a partition once its records are stored. Returns the sequence of its last entry.
     pub(crate) async fn close(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
         self.ask(|reply| Command::Close { partition, epoch, reply }).await
     }
@@ -107,7 +107,7 @@ impl Appender {
         answer.await.unwrap_or(Err(AppendError::Ended))
     }
 
-    /// Closes a partition and drops its records.
+    /// Closes a partition at once and drops the records that are not stored yet.
     pub(crate) async fn abandon(&self, partition: Partition, epoch: u64) {
         // An ended task has no partitions.
         let _ = self.commands.send(Command::Abandon { partition, epoch }).await;
@@ -131,9 +131,9 @@ impl Permit<'_> {
 struct OpenPartition {
     epoch: u64,
     opening: Option<Reply>,
-    /// Records that the writer has not accepted yet.
+    /// Records for which the writer's queue has no room yet.
     unaccepted: VecDeque<Record>,
-    /// Appends by the number of their records that are not stored yet.
+    /// Appends in order: the number of records that are not stored yet, and the caller to answer.
     waiting: VecDeque<(usize, Reply)>,
     closing: Option<Reply>,
 }
@@ -182,7 +182,7 @@ impl Task {
         }
     }
 
-    /// Passes requests to the log and reports its events, until there is no further event.
+    /// Passes the writer's requests to the log and its events to the callers, until there are no more events.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {
@@ -220,7 +220,7 @@ impl Task {
                 self.open.insert(partition, open);
             }
             Command::Append { partition, epoch, records, reply } => match self.open_under(&partition, epoch) {
-                // A flush of a partition without waiting records. Its sequence is that of no record.
+                // A flush of a partition without waiting records. Its answer, 0, is the sequence of no entry.
                 Some(open) if open.closing.is_none() && records.is_empty() && open.waiting.is_empty() => {
                     drop(reply.send(Ok(0)));
                 }

@@ -15,7 +15,7 @@ pub(crate) use super::answer::{Answered, BackendError};
 use super::cluster_buckets::ClusterBuckets;
 use super::roster_store::RosterStore;
 
-/// Entries of the log as they are stored, in order. Entries may repeat. Ends, or fails, if a new tail has to be opened.
+/// Entries of the log in order, as they are stored. Entries may repeat. If it ends or fails, the caller opens a new one.
 pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 
 /// The log, the buckets of owners, documents and leases, the roster, and the store of checkpoints.
@@ -28,8 +28,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
-    /// Returns the retained entries of a partition after a sequence, up to the last one. `None` if none of the partition is
-    /// retained.
+    /// Returns the entries of a partition after a sequence, up to the last one. `None` if the log retains no entry of
+    /// it.
     fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>>;
 
     /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
@@ -39,14 +39,14 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// [`Backend::retained`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 
-    /// Returns what the log retains of all partitions.
+    /// Returns which sequences and times the log retains, over all partitions.
     fn retained(&self) -> Answered<Retained>;
 
-    /// Returns the ownership of a shard.
+    /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
     /// Makes `collector` the owner of a shard, under an epoch above `newest` and that of `seen`. Returns `None` if the
-    /// ownership is no longer `seen`.
+    /// entry has changed since the caller read `seen`.
     fn claim(
         &self,
         shard: &Shard,
@@ -55,27 +55,31 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         newest: u64,
     ) -> Answered<Option<Ownership>>;
 
-    /// Renews an ownership: same epoch, new revision, and its weight. Returns `None` if it has changed.
+    /// Renews an ownership: same epoch, new revision, current weight. Returns `None` if another process has changed the
+    /// entry.
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Writes an ownership again whose entry was deleted: same epoch and weight. Returns `None` if there is an entry.
+    /// Writes an ownership again after its entry was deleted: same epoch and weight. Returns `None` if there is an
+    /// entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives an ownership up, for its `next` or for any collector. Returns whether it was still held.
+    /// Gives an ownership up: only its `next` collector may claim it, or any if that is empty. Returns whether it was
+    /// still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
-    /// Returns the document about the cluster of a shard, by its collector, and its revision.
+    /// Returns the document that its collector wrote about the cluster of a shard, with its revision; `None` if there is
+    /// none.
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
-    /// Stores the document about the cluster of a shard, by its collector, after the revision that the caller has seen.
-    /// Returns the new revision, or `None` if the document has changed.
+    /// Stores the document about the cluster of a shard, if its revision is still `seen`. Returns the new revision;
+    /// `None` if the document has changed.
     fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>>;
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence.
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence; `None` if there is none.
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>>;
 
-    /// Stores a checkpoint up to a sequence, unless there is one that is as new. Some older ones are
-    /// [kept](informer_hub_fleet::kept).
+    /// Stores a checkpoint that contains all entries up to `sequence`, unless a stored one is as new. Some older ones
+    /// are [kept](informer_hub_fleet::kept).
     fn save_checkpoint(
         &self,
         partition: &Partition,
@@ -84,9 +88,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         checkpoint: Bytes,
     ) -> Answered<()>;
 
-    /// Returns when the store of checkpoints was created. Another value than before means that checkpoints are lost.
+    /// Returns when the store of checkpoints was created. If it differs from before, checkpoints are lost.
     fn checkpoints_created(&self) -> Answered<u64>;
 
-    /// Executes a request of an [`Elector`](lease::Elector) for the lease with a name.
+    /// Executes a request of an [`Elector`](lease::Elector) for the lease called `name`.
     fn lease(&self, name: &str, request: lease::Request) -> Answered<lease::Answer>;
 }

@@ -1,11 +1,11 @@
-//! Port to the owners and documents of all clusters.
+//! Port to two NATS buckets: which collector owns each cluster, and the document that it wrote about the cluster.
 
 use futures::stream::BoxStream;
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 
 use super::answer::{Answered, BackendError};
 
-/// Changes of both buckets, those of each in order. Ends, or fails, if a new watch has to be opened.
+/// Changes of both buckets, in order within each. If it ends or fails, the caller opens a new watch.
 pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
 
 /// Owners and documents of all clusters.

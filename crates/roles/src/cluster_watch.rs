@@ -22,27 +22,25 @@ use tokio::task::JoinHandle;
 use super::backend::{Backend, BackendError};
 use super::progress::Progress;
 
-/// Interval in which the buckets are read anew, whatever the watch has delivered.
+/// Average interval after which the watch is opened again and reads all entries, even if it works.
 const REREAD: Duration = Duration::from_secs(60);
-/// Time for which requests of the observer to read the buckets anew are gathered.
+/// Pause between two readings of the buckets, so that several requests of the observer share one.
 const GATHER: Duration = Duration::from_millis(50);
 /// First and longest pause before the watch is opened again after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Time without an answer after which the last revisions are requested once more.
 const REPEAT: Duration = Duration::from_secs(1);
-/// Maximum time until the watch delivers a change that a request has found, or any other change. A watch that delivers
-/// nothing in this time is silent.
+/// A watch that lacks stored changes and delivers none for this time counts as broken.
 const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
-    /// Notes that a watch begins: all entries follow, and then the bucket's `…Complete`.
+    /// Called when a watch begins: all entries follow, then the bucket's `…Complete`.
     fn begin(&self);
 
-    /// Accepts a change.
     fn change(&self, change: ClusterChange);
 
-    /// Notes the error of the services, or that there is none, after each look at them.
+    /// Called after each check of the services with their error; `None` if they work.
     fn note_services(&self, error: Option<&str>);
 }
 
@@ -56,11 +54,10 @@ pub(crate) struct ClusterWatch {
 struct State {
     progress: Mutex<Progress>,
     errors: Mutex<Errors>,
-    /// Notified if the buckets have to be read anew.
+    /// Notified if the watch has to be opened again and read all entries.
     reread: Notify,
 }
 
-/// Errors of the services.
 #[derive(Default)]
 struct Errors {
     watch: Option<String>,
@@ -72,7 +69,7 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Deadline of the first entries, and of an answer.
+    /// Maximum silence of a watch before it has delivered all entries, and deadline of a request.
     patience: Duration,
 }
 
@@ -91,17 +88,17 @@ impl ClusterWatch {
         Self { state, task }
     }
 
-    /// Requests that the buckets are read anew.
+    /// Opens the watch again, so that it reads all entries.
     pub(crate) fn reread(&self) {
         self.state.reread.notify_one();
     }
 
-    /// Returns the error of the services.
+    /// Returns why the services cannot be read; `None` if they work.
     pub(crate) fn error(&self) -> Option<String> {
         self.state.errors.lock().first().cloned()
     }
 
-    /// Returns the time up to which the observer has all changes; `None` before it has all entries.
+    /// Returns the time up to which the observer has received all changes; `None` before it has all entries.
     pub(crate) fn current(&self) -> Option<Instant> {
         self.state.progress.lock().current()
     }
@@ -114,7 +111,7 @@ impl Drop for ClusterWatch {
 }
 
 impl<O: ClusterObserver> Watching<O> {
-    /// Keeps a watch open.
+    /// Keeps a watch open from the first request on.
     async fn follow(&self) {
         let mut failures = 0;
         self.state.reread.notified().await;
@@ -134,10 +131,10 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Reads the buckets and follows them, until they have to be read anew.
+    /// Reads the buckets and follows their changes, until the watch has to be opened again.
     async fn read(&self) -> Result<(), BackendError> {
         let Self { state, observer, .. } = self;
-        // This pass contains all that was requested until now.
+        // This pass serves all requests until now.
         let _ = state.reread.notified().now_or_never();
         state.progress.lock().begin();
         observer.begin();
@@ -166,7 +163,7 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Verifies at each interval that the services answer, and that the watch delivers what they have.
+    /// Checks at each poll interval that the services answer, and that the watch delivers all stored changes.
     async fn probe(&self) {
         let mut failures = 0;
         loop {
@@ -186,7 +183,7 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Returns the first answer about the last revisions.
+    /// Requests the last revisions, again every [`REPEAT`], and returns the first answer.
     async fn revisions(&self) -> Result<ClusterRevisions, BackendError> {
         let mut answers = FuturesUnordered::new();
         loop {
@@ -199,8 +196,8 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Requests another watch if this one does not deliver the last revisions `stored`. They were requested at `begun`,
-    /// when the revisions `read` had been read.
+    /// Opens another watch if this one does not deliver the last stored revisions. These were requested at `begun`, when
+    /// the watch had delivered `read`.
     async fn verify(&self, read: ClusterRevisions, stored: ClusterRevisions, begun: Instant) {
         let is_behind = {
             let mut progress = self.state.progress.lock();
@@ -227,7 +224,7 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Changes the errors of the services, and passes them to the observer.
+    /// Changes the errors of the services, logs when they begin and end, and passes them to the observer.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::restore::Restored;
 
-/// Objects of one chunk.
+/// Number of objects in one chunk.
 const CHUNK: usize = 100;
 
 /// Source that answers lists from the log.
@@ -20,7 +20,7 @@ pub(crate) trait LogSource: Send + Sync + 'static {
     /// Returns the decoder of its objects.
     fn decoder(&self) -> &Mutex<Decoder>;
 
-    /// Returns the error of a list whose checkpoint cannot be read.
+    /// Returns the error for a list whose checkpoint cannot be read.
     fn unreadable(&self, error: &CheckpointError) -> SourceError;
 }
 

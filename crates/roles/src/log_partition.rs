@@ -39,7 +39,7 @@ fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
     fingerprint(&stored.fingerprint().unwrap_or_default().to_le_bytes(), parts)
 }
 
-/// Returns a fingerprint of bytes of a fixed length and of texts, the same in each process.
+/// Returns a fingerprint of texts and of `head`, whose length must be fixed. It is the same in each process.
 pub(crate) fn fingerprint(head: &[u8], texts: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     let mut hash = Sha256::new();
     hash.update(head);

@@ -32,32 +32,32 @@ pub use steering::{FleetRoster, LeaseHolder};
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
 
-/// Largest checkpoint that is read, compressed.
+/// Largest checkpoint that is read, in compressed bytes.
 const LARGEST_CHECKPOINT: usize = 4 << 30;
-/// First pause between attempts to open the services.
+/// First pause between attempts to connect to NATS and open its streams and buckets.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause between attempts to connect again.
+/// Longest pause between attempts to connect.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Function that reads credentials, at each attempt to connect.
+/// Function that returns the contents of a credentials file. It is called for each attempt to connect.
 pub type Credentials = Arc<dyn Fn() -> io::Result<String> + Send + Sync>;
 
 /// Parameters of a [`NatsBackend`].
 #[derive(Clone)]
 pub struct NatsParams {
-    /// Addresses of servers.
+    /// Addresses of the NATS servers.
     pub servers: Vec<String>,
     /// Reads the contents of a credentials file; `None` for a server without authentication.
     pub credentials: Option<Credentials>,
-    /// Name of the process at the server.
+    /// Name under which the NATS server shows the connection.
     pub name: String,
     /// Name of the fleet.
     pub fleet: String,
-    /// Copies of the log. New buckets and checkpoints have as many as the log.
+    /// Number of copies of each message of the log. New buckets and checkpoints have as many as the log.
     pub replicas: usize,
     /// Age at which the log removes entries.
     pub max_age: Duration,
-    /// Size of the log at which it removes the oldest entries.
+    /// Size in bytes at which the log removes the oldest entries.
     pub max_bytes: u64,
     /// Which of the three limits are applied to an existing log. A new log gets all of them.
     pub fixed: FixedLimits,
@@ -80,10 +80,10 @@ struct Connecting {
     failed: SyncMutex<Option<Failed>>,
 }
 
-/// Failed attempts to open the services.
+/// Record of failed attempts to open the streams and buckets, for the backoff.
 struct Failed {
     error: BackendError,
-    /// Attempts that have failed since the start.
+    /// Number of attempts that have failed since the start.
     attempts: u32,
     /// When the next attempt may begin.
     until: Instant,
@@ -95,12 +95,12 @@ struct Services {
     owners: Owners,
     documents: Documents,
     checkpoints: Checkpoints,
-    /// Bucket of leases, opened by its first request, so only fleets with elections have it. `None` after a failed
-    /// request.
+    /// Bucket of leases, opened by the first request for a lease, so that only fleets with elections have it. `None`
+    /// before, and after a failed request.
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
     buckets: Buckets,
-    /// Held by the one request that looks for deleted streams.
+    /// Held while a failed request looks for deleted streams and buckets, so that only one does.
     restoring: Mutex<()>,
 }
 
@@ -111,7 +111,7 @@ impl NatsBackend {
         Self(Arc::new(Connecting { params, services: OnceCell::new(), failed: SyncMutex::default() }))
     }
 
-    /// Performs a request, once the services are open.
+    /// Performs a request. After a failure, creates deleted streams and buckets again.
     fn perform<T, F>(&self, work: impl FnOnce(Arc<Services>) -> F + Send + 'static) -> Answered<T>
     where
         T: Send + 'static,
@@ -142,8 +142,8 @@ impl Connecting {
         services.await.cloned()
     }
 
-    /// Opens the services. All requests share the attempts, which have exponential backoff. A request between two
-    /// attempts fails with the error of the last one.
+    /// Connects and opens the streams and buckets. All requests share the attempts, which have exponential backoff.
+    /// Between two attempts, requests fail with the last error.
     async fn open(&self) -> Result<Services, BackendError> {
         let recent = |failed: &&Failed| clock::now() < failed.until;
         if let Some(failed) = self.failed.lock().as_ref().filter(recent) {
@@ -210,8 +210,8 @@ impl Connecting {
 }
 
 impl Services {
-    /// After a failed request, creates the log and the buckets again if an operator has deleted them. Their users
-    /// detect by themselves what they must store again.
+    /// After a failed request, creates the log and the buckets again if an operator has deleted them. The owners of
+    /// their contents notice that and store these again.
     async fn restore(&self, error: &NatsError) {
         let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
         let restored = async {
@@ -271,8 +271,8 @@ impl NatsParams {
         })
     }
 
-    /// Connects to each server and looks for JetStream, and for a foreign stream with the name of the log. Changes
-    /// nothing. Returns the problems, and whether a process could join the fleet despite them.
+    /// Connects to each server, and checks that JetStream is enabled and no other program's stream has the name of the
+    /// log. Changes nothing. Returns the problems, and whether a process could join the fleet despite them.
     pub async fn check(&self) -> (Vec<NatsProblem>, bool) {
         let subjects = match self.subjects() {
             Ok(subjects) => subjects,
@@ -289,7 +289,7 @@ impl NatsParams {
         }
         let Some(client) = clients.into_iter().next() else { return (problems, false) };
         match probe(client.clone(), &subjects, self.timeout).await {
-            // A server by itself names no cluster.
+            // A server outside a NATS cluster reports no cluster name.
             Ok(false) if self.replicas > 1 && client.server_info().cluster.is_none() => {
                 problems.push(NatsProblem::NoCluster { replicas: self.replicas });
                 (problems, false)
@@ -315,15 +315,15 @@ pub enum NatsProblem {
     /// No connection to a server: wrong address, server down, TLS.
     #[error("cannot connect to {servers}: {cause}")]
     Unreachable {
-        /// Addresses.
+        /// Addresses of the servers.
         servers: String,
         /// Cause.
         cause: String,
     },
-    /// A server rejects the credentials, or requires some.
+    /// A server rejects the credentials, or requires credentials that are not configured.
     #[error("{servers} rejects the credentials: {cause}")]
     Refused {
-        /// Addresses.
+        /// Addresses of the servers.
         servers: String,
         /// Cause.
         cause: String,
@@ -349,7 +349,7 @@ pub enum NatsProblem {
     /// A new log has several copies, and the server is not a part of a NATS cluster.
     #[error("the log needs {replicas} copies, but the NATS server is not part of a NATS cluster")]
     NoCluster {
-        /// Copies.
+        /// Configured number of copies.
         replicas: usize,
     },
     /// Other problem.

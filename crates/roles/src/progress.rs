@@ -7,25 +7,25 @@ use informer_hub_types::clock::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     read: ClusterRevisions,
-    /// Whether the owners, and the documents, that existed at the begin have been read.
+    /// Whether all owners, and all documents, that existed when the watch began have been read.
     complete: (bool, bool),
-    /// Last revisions of the buckets at the request before.
+    /// Last revisions of the buckets according to the previous request.
     stored: Option<ClusterRevisions>,
-    /// Last revisions that are not all read yet, and when they were requested.
+    /// Stored revisions that the watch has not reached yet, and when they were requested.
     awaited: Option<(ClusterRevisions, Instant)>,
-    /// When the buckets were created, as of the request before, also by an earlier watch.
+    /// Creation time of the buckets according to the previous request, kept from earlier watches.
     created: Option<u64>,
     /// Time up to which all changes have been read.
     current: Option<Instant>,
 }
 
 impl Progress {
-    /// Begins with another watch.
+    /// Resets the progress for a new watch; `current` stays.
     pub(super) fn begin(&mut self) {
         *self = Self { current: self.current, created: self.created, ..Self::default() };
     }
 
-    /// Notes a change. Returns whether both buckets have been read.
+    /// Records a delivered change. Returns whether all entries of both buckets have been read.
     pub(super) fn note(&mut self, change: &ClusterChange) -> bool {
         let read = &mut self.read;
         match change {
@@ -44,7 +44,7 @@ impl Progress {
         self.is_complete()
     }
 
-    /// Notes the last revisions of the buckets, from a request that began at a time.
+    /// Records the last revisions of the buckets, from a request that began at `requested`.
     pub(super) fn note_stored(&mut self, stored: ClusterRevisions, requested: Instant) {
         self.awaited.get_or_insert((stored, requested));
         self.confirm();
@@ -58,19 +58,17 @@ impl Progress {
         }
     }
 
-    /// Returns the time up to which all changes have been read, by an earlier watch too.
+    /// Returns the time up to which all changes have been read, by this watch or an earlier one; `None` before that.
     pub(super) fn current(&self) -> Option<Instant> {
         self.current
     }
 
-    /// Returns the last revisions that were read.
     pub(super) fn read(&self) -> ClusterRevisions {
         self.read
     }
 
-    /// Returns whether another watch is needed. `stored` are the last revisions of the buckets, requested when those of
-    /// `before` had been read: the watch has not delivered what a bucket had at the request before, or a bucket was created
-    /// anew.
+    /// Returns whether another watch is needed: this one lacks changes that the previous request found, or a bucket was
+    /// created again. `stored` are the buckets' last revisions, requested when the watch had read `before`.
     pub(super) fn is_behind(&mut self, before: ClusterRevisions, stored: ClusterRevisions) -> bool {
         let is_new = self.created.replace(stored.created).is_some_and(|before| before != stored.created);
         if is_new || !self.is_complete() {
@@ -80,7 +78,7 @@ impl Progress {
         earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
     }
 
-    /// Returns whether changes up to `stored` are missing, and none has been read after `delivered`.
+    /// Returns whether changes up to `stored` are missing, and the watch has read nothing since it had read `delivered`.
     pub(super) fn is_silent(&self, delivered: ClusterRevisions, stored: ClusterRevisions) -> bool {
         self.is_complete() && self.read == delivered && precedes(self.read, stored)
     }

@@ -1,6 +1,6 @@
 //! Objects of a partition: its checkpoint, changed by the log's tail.
 //!
-//! The checkpoint stays compressed, so memory grows with the changes since then.
+//! The checkpoint stays compressed, so memory grows mainly with the changes since then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,29 +23,29 @@ pub(crate) enum RestoreError {
     /// An entry cannot be decoded.
     #[error("cannot decode an entry of the log")]
     Decode(#[from] DecodeError),
-    /// The log does not contain an entry that it has confirmed: an outdated replica answers, or it was deleted.
+    /// The log ends before an entry that it had confirmed: an outdated server answered, or the log was deleted.
     #[error("the log ends at entry {0}, before the expected entry {1}")]
     Short(Sequence, Sequence),
-    /// Entries before the log's first one are missing, and no checkpoint has them.
+    /// The log has removed entries that no checkpoint contains.
     #[error("entries at the beginning of the log are missing, and no checkpoint has their objects")]
     Incomplete,
     /// The checkpoint cannot be written.
     #[error("cannot write a checkpoint")]
     Checkpoint(#[from] CheckpointError),
-    /// The process ends.
+    /// The process is shutting down.
     #[error("the hub is shutting down")]
     Ended,
 }
 
-/// Partition as of an entry of the log.
+/// State of a partition after a certain entry of the log.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
-    /// Position and resume point.
+    /// Position in the log, and version from which a watch can resume.
     pub(crate) state: PartitionState,
-    /// Entries of the log that were read after the checkpoint.
+    /// Number of log entries that were read after the checkpoint.
     pub(crate) tail: usize,
     checkpoint: Option<Bytes>,
-    /// Changes since the checkpoint; `None` is a deletion.
+    /// Last change of each object since the checkpoint; `None` is a deletion.
     changes: BTreeMap<ObjectKey, Option<Record>>,
 }
 
@@ -74,7 +74,6 @@ impl Restored {
         })
     }
 
-    /// Returns a checkpoint with the objects.
     fn into_checkpoint(self) -> Result<Bytes, CheckpointError> {
         let state = self.state.clone();
         let mut writer = CheckpointWriter::new(Vec::new(), &state).map_err(CheckpointError::Read)?;
@@ -107,7 +106,7 @@ fn next_put(rest: &mut impl Iterator<Item = Option<Record>>) -> Option<Result<Re
     rest.flatten().next().map(Ok)
 }
 
-/// Reads a partition up to the last entry of the log, which must not precede `until`.
+/// Reads a partition up to the log's last entry. If that precedes `until`, fails with [`RestoreError::Short`].
 pub(crate) async fn restore(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -122,8 +121,8 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
 }
 
-/// Reads a partition up to the last state that a checkpoint could have and that is not newer than `version`. Returns
-/// `None` if neither checkpoint nor log has such a state any more.
+/// Reads the newest state of a partition that is not newer than `version` and at which no change is unconfirmed. Returns
+/// `None` if no checkpoint or entry reaches back that far.
 pub(crate) async fn restore_at(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -163,8 +162,8 @@ fn fold_at(
     fold(partition, checkpoint, &entries).map(Some)
 }
 
-/// Stores a checkpoint of a partition as of its last entry at which a checkpoint is possible. Returns its sequence, or
-/// `None` if there is no such entry yet.
+/// Stores a checkpoint of a partition up to the last entry after which its state is
+/// [settled](PartitionState::is_settled). Returns its sequence; `None` if there is no such entry yet.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -237,8 +236,8 @@ fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) ->
     Ok(restored)
 }
 
-/// Returns the number of entries after which a checkpoint is possible, in a state that `may_be` accepts; `None` if
-/// there is none.
+/// Returns how many entries to apply to reach the last state that is [settled](PartitionState::is_settled) and that
+/// `may_be` accepts; `None` if there is none.
 fn settled(
     partition: &Partition,
     checkpoint: Option<&Stored>,
@@ -250,7 +249,7 @@ fn settled(
     for (at, entry) in entries.iter().enumerate() {
         reader.read(entry)?;
         let state = reader.state(partition);
-        // Behind an entry that is a part of a larger one, the state is that of an earlier entry.
+        // After a part of a divided batch, the state is still that of an earlier entry.
         if state.is_some_and(|state| state.is_settled() && state.applied == entry.sequence && may_be(state)) {
             settled = Some(at + 1);
         }

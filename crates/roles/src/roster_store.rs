@@ -4,7 +4,7 @@ use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 
 use super::answer::Answered;
 
-/// Roster of a fleet.
+/// Store of the roster: live collectors and deliverers, drains, pins, and the move in progress.
 ///
 /// # Contract
 /// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline.
@@ -12,11 +12,11 @@ pub trait RosterStore: Send + Sync + 'static {
     /// Returns all entries. They may be older than the last write, but never go back.
     fn roster(&self) -> Answered<Vec<RosterEntry>>;
 
-    /// Writes an item, whatever its entry is.
+    /// Writes an item, and overwrites its entry.
     fn put_roster(&self, item: &RosterItem) -> Answered<()>;
 
-    /// Writes an item if its entry has the expected revision, or if there is none. Returns its revision; `None` if the entry
-    /// has changed.
+    /// Writes an item if its entry has the revision `expected`; `None` expects no entry. Returns the new revision;
+    /// `None` if the entry has changed.
     fn replace_roster(&self, item: &RosterItem, expected: Option<u64>) -> Answered<Option<u64>>;
 
     /// Removes the entry of an item.

@@ -30,20 +30,20 @@ use super::backend::{Answered, Backend, BackendError, TailStream};
 use later::Later;
 use roster::Roster;
 
-/// Interval in which an answer of the log is looked for.
+/// Interval at which a request polls the log for its answer.
 const LOOK: Duration = Duration::from_millis(1);
-/// Interval in which a tail looks for entries, and their number at most.
+/// Interval at which a tail polls for entries, and the maximum number per poll.
 const TAIL: (Duration, usize) = (Duration::from_millis(5), 64);
-/// Revisions by which a bucket that is created again is further.
+/// How much the revision of a bucket increases when it is deleted and created again.
 const RECREATED: u64 = 1 << 20;
-/// Deadline of a request.
+/// Time after which a request without an answer fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Services of a fleet. Clones share them, and they outlive processes and runtimes.
 #[derive(Clone)]
 pub struct SimulatedFleet(Arc<FleetState>);
 
-/// Entries of shards, and the last revision.
+/// Bucket of owners or documents: entries by shard, and the last revision.
 type Bucket<T> = (HashMap<Shard, T>, u64);
 
 struct FleetState {
@@ -52,20 +52,19 @@ struct FleetState {
     owners: Mutex<Bucket<Ownership>>,
     documents: Mutex<Bucket<(u64, Bytes)>>,
     checkpoints: Mutex<HashMap<Partition, Checkpoints>>,
-    /// Number of times that the checkpoints were deleted.
+    /// Number of times that the test deleted the checkpoints.
     deleted: Mutex<u64>,
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
-    /// Whether requests are lost.
+    /// Whether requests, except those to the log, get no answer.
     losing: Mutex<bool>,
     /// Number of times that open watches of owners and documents became silent.
     silenced: Mutex<usize>,
-    /// Time of the log, which goes on over runtimes.
+    /// Time of the log, which continues when a test starts another runtime.
     time: Mutex<Duration>,
 }
 
-/// Checkpoints of a partition.
 struct Checkpoints {
     newest: Kept<Bytes>,
     older: Vec<Kept<Bytes>>,
@@ -76,7 +75,7 @@ pub struct SimulatedBackend {
     fleet: SimulatedFleet,
     client: Arc<Mutex<Client>>,
     cut_off: Arc<Mutex<bool>>,
-    /// Requests to owners, documents, checkpoints, leases and the roster, and tails that were opened.
+    /// Number of requests, except appends to the log.
     requests: Arc<AtomicUsize>,
     later: Later,
 }
@@ -89,14 +88,14 @@ struct Client {
     offset: Duration,
 }
 
-/// Deletes a bucket. Like one in NATS, it begins with a higher revision when it is created again.
+/// Deletes a bucket and creates it again, with a higher revision as in NATS.
 fn recreate<T>((entries, revision): &mut Bucket<T>) {
     entries.clear();
     *revision += RECREATED;
 }
 
 impl SimulatedFleet {
-    /// Creates services without entries. The randomness of the log is that of the thread.
+    /// Creates services without entries. The log draws from the thread's random number generator.
     #[must_use]
     pub fn new(faults: Faults) -> Self {
         Self(Arc::new(FleetState {
@@ -146,14 +145,13 @@ impl SimulatedFleet {
         self.0.log.set_faults(faults);
     }
 
-    /// Makes all requests fail, or ends that.
+    /// Makes all requests fail, or succeed again.
     pub fn set_down(&self, down: bool) {
         *self.0.down.lock() = down;
         self.0.log.set_down(down);
     }
 
-    /// Loses requests to owners, documents, checkpoints, leases and the roster, so that they end at their deadline; or
-    /// ends that.
+    /// Loses all requests except those to the log, so that they fail at their deadline, or ends that.
     #[cfg(test)]
     pub(crate) fn lose_requests(&self, losing: bool) {
         *self.0.losing.lock() = losing;
@@ -175,7 +173,7 @@ impl SimulatedFleet {
         *self.0.deleted.lock() += 1;
     }
 
-    /// Returns the ownership of a shard.
+    /// Returns which collector owns a shard; `None` if it never had an owner.
     #[must_use]
     pub fn owner(&self, shard: &Shard) -> Option<Ownership> {
         self.0.owners.lock().0.get(shard).cloned()
@@ -186,18 +184,18 @@ impl SimulatedFleet {
         self.0.roster.lock().write(item);
     }
 
-    /// Removes what the operator has set.
+    /// Removes the drains and pins that the operator has set.
     pub fn clear_roster(&self) {
         self.0.roster.lock().clear();
     }
 
-    /// Returns the move in progress.
+    /// Returns the shard that collectors are moving; `None` if none.
     #[must_use]
     pub fn moving(&self) -> Option<MoveInProgress> {
         self.0.roster.lock().moving()
     }
 
-    /// Returns the note of a lease; empty without the lease.
+    /// Returns the text that the holder of a lease publishes; empty if there is no lease.
     #[must_use]
     pub fn lease_note(&self, name: &str) -> String {
         let leases = self.0.leases.lock();
@@ -205,7 +203,7 @@ impl SimulatedFleet {
         record.map(|record| record.note.to_string()).unwrap_or_default()
     }
 
-    /// Returns the sequences of the newest checkpoints.
+    /// Returns the sequence of each partition's newest checkpoint.
     #[must_use]
     pub fn checkpoints(&self) -> HashMap<Partition, Sequence> {
         self.0.checkpoints.lock().iter().map(|(partition, kept)| (partition.clone(), kept.newest.sequence)).collect()
@@ -225,7 +223,7 @@ impl SimulatedBackend {
         self.requests.load(Relaxed)
     }
 
-    /// Performs a request to owners, checkpoints or leases, with the faults of the log.
+    /// Performs a request, except of the log, with the delays and failures of [`Faults`].
     fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
         let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
         self.requests.fetch_add(1, Relaxed);
@@ -247,7 +245,7 @@ impl SimulatedBackend {
 }
 
 impl Client {
-    /// Advances the log to the current time, and receives answers.
+    /// Advances the log to the current time. Returns the answer to request `id` if it has arrived.
     fn receive(&mut self, fleet: &FleetState, id: RequestId) -> Option<Answer> {
         let now = {
             let mut time = fleet.time.lock();
@@ -429,7 +427,7 @@ impl Backend for SimulatedBackend {
 }
 
 impl SimulatedBackend {
-    /// Replaces an ownership if its revision is the expected one.
+    /// Replaces an ownership if its revision is `expected`; `None` if it is not.
     fn write(&self, own: Ownership, expected: Option<u64>) -> Answered<Option<Ownership>> {
         self.perform(move |fleet| {
             let (owners, last) = &mut *fleet.owners.lock();

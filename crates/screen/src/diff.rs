@@ -1,7 +1,7 @@
 //! Differences between two versions of an object, as paths with old and new values.
 //!
-//! Elements of lists are matched by `type`, `name`, `uid` or `ip` if all elements have one and no two are equal, else by
-//! position. The version and the managed fields of an object are ignored.
+//! Elements of lists are matched by `type`, `name`, `uid` or `ip`, if all elements have that member and no two are equal,
+//! else by position. An object's `resourceVersion` and `managedFields` are ignored.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use informer_hub_types::printable;
 const KEYS: [&str; 4] = ["type", "name", "uid", "ip"];
 /// Fields of `metadata` that change with every write.
 const IGNORED: [&str; 2] = ["managedFields", "resourceVersion"];
-/// Fields that accompany other changes and are printed after them.
+/// Fields that often change together with others. They are listed last.
 const MINOR: [&str; 8] = [
     "generation",
     "observedGeneration",
@@ -40,7 +40,7 @@ pub struct Difference {
     pub new: Option<Value>,
 }
 
-/// Returns the differences, those that only accompany others last.
+/// Returns the differences. Fields that often change together with others, such as `generation`, are last.
 #[must_use]
 pub fn diff(old: &Value, new: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Difference> {
     found
 }
 
-/// Returns the first differences in one line, and the number of the others: `spec.replicas: 2 → 5, +1 more`.
+/// Formats the first differences in one line, with the number of those left out: `spec.replicas: 2 → 5, +1 more`.
 ///
 /// The line has at most `most` differences, and fewer if it would be wider than `width`, but at least one. Long values are
 /// shortened, unless the width is `usize::MAX`.
@@ -139,7 +139,7 @@ fn either(path: String, old: Option<&Value>, new: Option<&Value>, found: &mut Ve
     }
 }
 
-/// Returns whether all elements have a text at `key`, and no two the same.
+/// Returns whether all elements have a text at `key`, and no two the same text.
 fn identifies(key: &str, list: &[Value]) -> bool {
     let mut seen = BTreeSet::new();
     list.iter().all(|element| element[key].as_str().is_some_and(|id| seen.insert(id)))

@@ -10,9 +10,9 @@ use super::tone::{Tone, paint};
 
 /// Blanks between columns.
 const GAP: usize = 3;
-/// Blanks between columns that would not fit otherwise.
+/// Blanks between columns of a table that does not fit with [`GAP`].
 const NARROW_GAP: usize = 2;
-/// Minimum width of a shortened cell.
+/// Minimum width of a shortened cell, in terminal columns.
 const SHORT: usize = 20;
 /// Minimum width of a shortened name of a cluster or a namespace.
 const SHORT_PLACE: usize = 12;
@@ -24,12 +24,11 @@ const EMPTY: [&str; 4] = ["", "<none>", "<unset>", "<unknown>"];
 pub struct Column {
     /// Title in upper case.
     pub title: String,
-    /// 0 for a column that is always of interest; greater for a column of `-o wide`; less for a column that was asked
-    /// for.
+    /// 0 for a column that is shown by default; greater for a column of `-o wide`; less for a column that the user selected.
     pub priority: i64,
 }
 
-/// Telling power of a column. The least one is left out first.
+/// Importance of a column. The least important one is left out first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Weight {
     /// No row has a value.
@@ -39,7 +38,7 @@ enum Weight {
     Age,
     Ready,
     Status,
-    /// Identifies the row: never left out.
+    /// Cluster, namespace or name: never left out.
     Key,
 }
 
@@ -57,11 +56,11 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out columns for their first rows in at most `limit` terminal columns, or without a limit.
+    /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None` for no limit.
     ///
-    /// If the columns do not fit, those without any value are left out first, then those of greater priority, then the
-    /// last ones; cells that are longer than others are shortened. Columns that identify a row always stay, and are
-    /// shortened last. Those that were asked for stay as long as shortened names leave room.
+    /// If the columns do not fit, those without any value are left out first, then those of greater priority, then the last
+    /// ones. Long cells are shortened. Columns of clusters, namespaces and names always stay, and are shortened last.
+    /// Columns that the user selected stay as long as shortened names leave room.
     #[must_use]
     pub fn new(columns: &[Column], rows: &[Vec<String>], limit: Option<usize>) -> Self {
         let titles: Vec<String> = columns.iter().map(|column| printable(&column.title)).collect();
@@ -92,7 +91,7 @@ impl Layout {
         let gap = if total(&of(&shown, &natural), GAP) <= width { GAP } else { NARROW_GAP };
         let mut spare = width.saturating_sub(total(&of(&shown, &least), gap));
         let mut widths = Vec::new();
-        // Columns that identify a row get the spare room first.
+        // Columns of clusters, namespaces and names get the spare room first.
         for keys in [true, false] {
             for at in shown.iter().filter(|at| (weights[**at] == Weight::Key) == keys) {
                 let more = spare.min(natural[*at] - least[*at]);
@@ -104,7 +103,7 @@ impl Layout {
         Self { titles, shown, widths, gap, limit }
     }
 
-    /// Returns the titles that are left out.
+    /// Returns the titles of the columns that are left out.
     #[must_use]
     pub fn left_out(&self) -> Vec<&str> {
         let is_left_out = |at: &usize| !self.shown.contains(at);
@@ -117,7 +116,7 @@ impl Layout {
         self.joined(&self.titles, false)
     }
 
-    /// Widens the columns for more rows, as far as the terminal allows.
+    /// Widens the columns to fit later rows, as far as the terminal allows.
     pub fn widen(&mut self, rows: &[Vec<String>]) {
         let wanted: Vec<usize> = self.shown.iter().map(|at| natural("", *at, rows)).collect();
         for (at, wanted) in wanted.into_iter().enumerate() {
@@ -127,7 +126,7 @@ impl Layout {
         }
     }
 
-    /// Returns the line of a row. Cells may hold untrusted text: each is made [`printable()`].
+    /// Formats a row. Cells may hold untrusted text: each is made [`printable()`].
     #[must_use]
     pub fn line(&self, cells: &[String], colours: bool) -> String {
         self.joined(cells, colours)
@@ -182,13 +181,13 @@ fn weight(column: &Column, at: usize, rows: &[Vec<String>]) -> Weight {
     }
 }
 
-/// Returns the column to omit next: the one with the lowest weight, the last of several.
+/// Returns the column to leave out next: the last of those with the lowest weight.
 fn weakest(among: &[usize], weights: &[Weight]) -> Option<usize> {
     let candidates = among.iter().copied().filter(|at| weights[*at] < Weight::Key);
     candidates.min_by_key(|at| (weights[*at], usize::MAX - *at))
 }
 
-/// Shortens the identifying columns until they fit, the name last.
+/// Shortens the columns of namespace, cluster and name, in this order, until the table fits.
 fn shorten_keys(titles: &[String], shown: &[usize], least: &mut [usize], width: usize) {
     for (title, shortest) in [("NAMESPACE", SHORT_PLACE), ("CLUSTER", SHORT_PLACE), ("NAME", SHORT)] {
         let over = total(&shown.iter().map(|at| least[*at]).collect::<Vec<_>>(), NARROW_GAP).saturating_sub(width);

@@ -1,7 +1,7 @@
 //! Order of cells and values, as people sort them.
 //!
-//! Numbers, durations (`5d3h`) and quantities (`10Gi`) are ordered by size, texts with their numbers by value (`web-9`
-//! before `web-10`). Numbers come before texts, and missing values last.
+//! Numbers, durations (`5d3h`) and quantities (`10Gi`) are ordered by size. In texts, digits are compared as numbers
+//! (`web-9` before `web-10`). Numbers come before texts, and missing values last.
 
 use std::cmp::Ordering;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 /// Sort key of a cell or a value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CellKey {
-    /// A number, or a text that begins with one.
+    /// A number, or a text that begins with one. Equal numbers are ordered by their texts.
     Number(f64, String),
-    /// Another text.
+    /// Any other text.
     Text(String),
     /// No value.
     Missing,
@@ -37,14 +37,14 @@ const SUFFIXES: [(&str, f64); 12] = [
 const UNITS: [(char, f64); 5] = [('y', 31_536_000.0), ('d', 86_400.0), ('h', 3_600.0), ('m', 60.0), ('s', 1.0)];
 
 impl CellKey {
-    /// Returns the key of a table's cell.
+    /// Returns the sort key of a table's cell.
     #[must_use]
     pub fn of_cell(cell: &str) -> Self {
         let text = cell.trim();
         if text.is_empty() || matches!(text, "<none>" | "<unset>" | "<unknown>" | "<invalid>") {
             return Self::Missing;
         }
-        // `5 (3h ago)`, `2/3`, `40%/80%`: by their first number.
+        // Cells such as `5 (3h ago)`, `2/3` and `40%/80%` are ordered by their first number.
         let first = text.split([' ', '/']).next().unwrap_or(text);
         match duration(first).or_else(|| quantity(first)) {
             Some(number) => Self::Number(number, text.to_owned()),
@@ -52,7 +52,7 @@ impl CellKey {
         }
     }
 
-    /// Returns the key of a JSON value.
+    /// Returns the sort key of a JSON value.
     #[must_use]
     pub fn of_value(value: Option<&Value>) -> Self {
         match value {
@@ -93,7 +93,7 @@ impl PartialOrd for CellKey {
     }
 }
 
-/// Parses `5d3h`, `12s`, `2y10d`.
+/// Parses a duration such as `5d3h`, `12s` or `2y10d` to seconds.
 fn duration(text: &str) -> Option<f64> {
     let (mut rest, mut total) = (text, 0.0);
     while !rest.is_empty() {
@@ -106,7 +106,7 @@ fn duration(text: &str) -> Option<f64> {
     (!text.is_empty()).then_some(total)
 }
 
-/// Parses `12`, `1.5`, `10Gi`, `80%`.
+/// Parses a number or quantity such as `12`, `1.5`, `10Gi` or `80%`.
 fn quantity(text: &str) -> Option<f64> {
     let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
     let end = text.find(|c: char| !is_number(c)).unwrap_or(text.len());
@@ -114,7 +114,7 @@ fn quantity(text: &str) -> Option<f64> {
     text[..end].parse::<f64>().ok().map(|number| number * factor)
 }
 
-/// Compares texts with their digit runs as numbers. Total: texts that differ are never equal.
+/// Compares texts, with each run of digits as a number. Different texts are never equal.
 fn natural(first: &str, second: &str) -> Ordering {
     let (mut a, mut b) = (first, second);
     while let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) {

@@ -1,18 +1,18 @@
 //! Last seen versions of objects, compressed, in bounded memory.
 //!
-//! A version costs about a tenth of its JSON: the first object serves as dictionary for the others, which resemble it.
-//! Beyond the limit the versions that were written longest ago are dropped. Keys are never dropped.
+//! A version takes about a tenth of its JSON: the first object serves as compression dictionary for all others, which
+//! resemble it. Beyond the limit, the versions written longest ago are dropped. Keys are never dropped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
 
-/// Maximum length of the dictionary.
+/// Maximum length of the compression dictionary in bytes.
 const DICTIONARY: usize = 16 * 1024;
-/// Maximum length of an object that is kept.
+/// Maximum length of an object's JSON in bytes. Larger objects are not kept.
 const LARGEST: usize = 32 << 20;
-/// Memory of a key and its bookkeeping, beside the text.
+/// Estimated memory of a key and its bookkeeping in bytes, besides the compressed JSON.
 const OVERHEAD: usize = 160;
 
 /// Cluster, namespace and name of an object.
@@ -30,17 +30,17 @@ pub struct SeenKey {
 struct Entry {
     /// Sequence number of the last write, for eviction.
     turn: u64,
-    /// Round of the last list that had the object.
+    /// Number of the last list that had the object, or during which it was written.
     round: u64,
-    /// Compressed JSON and its length; `None` if the version was dropped.
+    /// Compressed JSON, and its uncompressed length; `None` if the version is not kept.
     body: Option<(Box<[u8]>, usize)>,
 }
 
-/// Last seen versions of objects.
+/// Last seen versions of objects, within a limit of memory.
 #[derive(Debug)]
 pub struct SeenObjects {
     entries: HashMap<Arc<SeenKey>, Entry>,
-    /// Keys with a body, by order of writing.
+    /// Keys whose versions are kept, by the sequence number of their last write.
     turns: BTreeMap<u64, Arc<SeenKey>>,
     turn: u64,
     round: u64,
@@ -77,7 +77,7 @@ impl SeenObjects {
         self.entries.is_empty()
     }
 
-    /// Returns the bytes that the versions take.
+    /// Returns the bytes that the kept versions take.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
@@ -89,7 +89,7 @@ impl SeenObjects {
         self.entries.contains_key(key)
     }
 
-    /// Returns the last seen version; `None` if there is none, or it was dropped.
+    /// Returns the last seen version; `None` if the object is unknown or its version was dropped.
     #[must_use]
     pub fn get(&self, key: &SeenKey) -> Option<Value> {
         let (body, length) = self.entries.get(key)?.body.as_ref()?;
@@ -126,12 +126,12 @@ impl SeenObjects {
         self.entries.remove(key).is_some()
     }
 
-    /// Begins a list of all objects.
+    /// Begins a list of all objects, which [`Self::end_list`] completes.
     pub fn begin_list(&mut self) {
         self.round += 1;
     }
 
-    /// Records that the list has this object, unchanged.
+    /// Records that the current list has this object, unchanged.
     pub fn confirm(&mut self, key: &SeenKey) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.round = self.round;
@@ -162,7 +162,7 @@ impl SeenObjects {
         Some((bytes.into_boxed_slice(), json.len()))
     }
 
-    /// Drops the version of an object.
+    /// Drops the version of an object, but keeps its key.
     fn release(&mut self, key: &SeenKey) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         if let Some((bytes, _)) = entry.body.take() {

@@ -25,7 +25,7 @@ pub fn cut(text: &str, width: usize) -> String {
     start
 }
 
-/// Shortens a text in its middle to at most `width` columns. Names of one kind often differ at both ends.
+/// Shortens a text in its middle to at most `width` columns. Suits names, which often differ at both ends.
 #[must_use]
 pub fn cut_middle(text: &str, width: usize) -> String {
     if width_of(text) <= width {
@@ -37,7 +37,7 @@ pub fn cut_middle(text: &str, width: usize) -> String {
     if width == 0 { String::new() } else { format!("{head}{ELLIPSIS}{tail}") }
 }
 
-/// Returns the first characters that fit `width` columns.
+/// Returns as many of the first characters as fit `width` columns.
 fn start(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut used = 0;
     let fits = |c: &char| {

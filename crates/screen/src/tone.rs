@@ -45,7 +45,7 @@ const PENDING: [&str; 13] = [
     "SchedulingGated",
     "Missing",
 ];
-/// Parts of words that report a failure: `CrashLoopBackOff`, `Init:Error`, `ErrImagePull`, `NotReady`.
+/// Parts of status words that report a failure: `CrashLoopBackOff`, `Init:Error`, `ErrImagePull`, `NotReady`.
 const BAD: [&str; 14] = [
     "BackOff",
     "Err",
@@ -64,7 +64,7 @@ const BAD: [&str; 14] = [
 ];
 
 impl Tone {
-    /// Returns the tone of a cell by its column's title (upper case) and its words; `None` for a cell without one.
+    /// Returns the tone of a cell by its words and its column's title (upper case); `None` for a cell without colour.
     #[must_use]
     pub fn of(title: &str, cell: &str) -> Option<Self> {
         if SHARES.contains(&title) {

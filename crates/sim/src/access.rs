@@ -22,13 +22,11 @@ const ACCESS_PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
 const TOKEN_PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// Error of reading a request body.
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Largest accepted review, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Returns whether a request is a review.
 pub(super) fn is_review<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH | ACCESS_PATH | TOKEN_PATH)
 }

@@ -7,14 +7,14 @@ use super::object::event_line;
 use super::protobuf;
 use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, TypeMeta, varint};
 
-/// Fault of an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
+/// How a simulated apiserver corrupts an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadProtobuf {
-    /// The next frame or item declares this length; a list may declare more than 32 bits. The answer ends after the
-    /// next one.
+    /// The next frame or item declares this length; only in a list can it exceed 32 bits. One more frame or item
+    /// follows, then the answer ends.
     Length(u64),
-    /// The next item of a list declares a length that covers the item after it. The next frame of a watch declares one that
-    /// ends in the frame after it, a copy, and the watch ends.
+    /// The next item of a list declares a length that covers the item after it. The next frame of a watch declares one
+    /// that covers the start of a second copy of it; then the watch ends.
     Swallow,
     /// The next object, or the list, does not begin with `k8s\0`.
     Magic,
@@ -22,7 +22,7 @@ pub enum BadProtobuf {
     Json,
     /// The content type is that of JSON.
     LabelledJson,
-    /// The body is gzipped, which no header declares.
+    /// The body is gzipped, but no header says so.
     Gzip,
     /// Events of objects of two other kinds precede the next event. A list is of another kind.
     OtherKind,
@@ -35,7 +35,7 @@ pub enum BadProtobuf {
 }
 
 impl BadProtobuf {
-    /// All faults, with telling lengths: nothing, one, slightly too much, huge, and negative.
+    /// All faults, with typical wrong lengths: zero, one, slightly too long, huge, and negative.
     pub const ALL: [Self; 15] = [
         Self::Length(0),
         Self::Length(1),
@@ -59,13 +59,13 @@ impl BadProtobuf {
         matches!(self, Self::LabelledJson | Self::Gzip)
     }
 
-    /// Returns whether the fault is one of a whole list.
+    /// Returns whether the fault affects a list as a whole instead of one item.
     pub(super) fn is_of_list(self) -> bool {
         matches!(self, Self::Magic | Self::Json | Self::OtherKind | Self::Status)
     }
 }
 
-/// Returns head and tail of a list whose items have `length` bytes.
+/// Returns the bytes before and after the items of a list, which have `length` bytes in total.
 pub(super) fn list(
     fault: Option<BadProtobuf>,
     writer: &mut ObjectWriter,
@@ -87,7 +87,7 @@ pub(super) fn list(
     Ok((head, Bytes::from_static(END_OF_ENVELOPE)))
 }
 
-/// Returns the content of the item that a fault adds to a list.
+/// Returns the content of the item that a fault adds to a list; `None` if it adds none.
 pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ObjectWriter) -> Option<Vec<u8>> {
     match fault {
         BadProtobuf::UnknownField => Some(with_unknown_field(ghost(writer, "later"))),
@@ -96,7 +96,7 @@ pub(super) fn additional_item(fault: BadProtobuf, writer: &mut ObjectWriter) -> 
     }
 }
 
-/// Bytes in place of an event of a watch, and whether the watch then ends.
+/// Returns the frames to send in place of a watch event, and whether the watch then ends.
 pub(super) fn event(
     fault: BadProtobuf,
     writer: &mut ObjectWriter,
@@ -149,7 +149,7 @@ pub(super) fn event(
     (pieces, ends)
 }
 
-/// Returns the item of a list with another length.
+/// Encodes `content` as a list item that declares `length` as its length.
 fn item(content: &[u8], length: u64) -> Vec<u8> {
     let mut item = vec![2 << 3 | 2];
     let mut left = length;
@@ -163,13 +163,13 @@ fn item(content: &[u8], length: u64) -> Vec<u8> {
     item
 }
 
-/// Returns an encoded item with another length.
+/// Returns an encoded list item with its declared length replaced by `length`.
 pub(super) fn with_item_length(encoded: &[u8], length: u64) -> Vec<u8> {
     let content = varint(encoded, 1).ok().flatten().map_or(0, |(_, at)| at);
     item(&encoded[content..], length)
 }
 
-/// Makes an answer not begin with the magic bytes.
+/// Overwrites the last of the magic bytes `k8s\0` at the start of an answer.
 fn spoil_magic(answer: &mut [u8]) {
     debug_assert!(answer.starts_with(MAGIC));
     if let Some(last) = answer.get_mut(MAGIC.len() - 1) {
@@ -177,7 +177,6 @@ fn spoil_magic(answer: &mut [u8]) {
     }
 }
 
-/// Adds a field that no message has.
 fn with_unknown_field(mut message: Vec<u8>) -> Vec<u8> {
     message.extend_from_slice(&item(b"later", 5));
     let at = message.len() - 7;
@@ -199,7 +198,7 @@ fn ghost(writer: &mut ObjectWriter, name: &str) -> Vec<u8> {
     writer.message(json!({ "metadata": metadata }).to_string().as_bytes()).unwrap_or_default().to_vec()
 }
 
-/// Returns a frame that declares another length.
+/// Returns a watch frame with its declared length replaced by `length`.
 fn with_length(frame: &Bytes, length: u32) -> Bytes {
     [&length.to_be_bytes()[..], &frame[4..]].concat().into()
 }

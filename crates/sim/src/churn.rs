@@ -8,7 +8,7 @@ use super::pods::PHASES;
 use super::world::World;
 use informer_hub_types::{Gvr, ObjectKey};
 
-/// Relative frequency of each operation.
+/// Relative frequency of each kind of change that [`Churn`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
     /// Creation of a pod.
@@ -65,7 +65,7 @@ pub enum Operation {
 pub struct Churn {
     rng: StdRng,
     table: [(Operation, u32); 9],
-    /// Pods at the first step. Deletions stop at half this number, creations at twice.
+    /// Number of pods at the first step. Deletions stop at half of it, creations at twice.
     initial: Option<usize>,
     steps: u64,
 }

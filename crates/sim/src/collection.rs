@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::object::{Event, EventKind, SimObject};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey};
 
-/// Snapshots kept for continue tokens and exact lists; older ones expire.
+/// Number of snapshots kept for continue tokens and lists of an exact version; older ones expire.
 const SNAPSHOTS: usize = 32;
 
 /// All objects of a resource at one version.
@@ -56,7 +56,6 @@ pub(super) struct Cursor(u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expired;
 
-/// Objects of one resource with their history.
 #[derive(Clone, Debug)]
 pub(super) struct Collection {
     def: ResourceDef,
@@ -68,7 +67,7 @@ pub(super) struct Collection {
     capacity: usize,
     /// Sequence number of the first event in `history`, counted from creation.
     first: u64,
-    /// Highest version whose event is no longer in `history`.
+    /// Highest version whose event is no longer in `history`. Watches cannot start before it.
     floor: u64,
     /// Version of the last event.
     last: u64,
@@ -94,7 +93,6 @@ impl Collection {
         &self.objects
     }
 
-    /// Stores a new or changed object and records the event.
     pub(super) fn put(&mut self, object: SimObject) {
         let object = Arc::new(object);
         let previous = self.objects.insert(object.key().clone(), Arc::clone(&object));
@@ -102,7 +100,7 @@ impl Collection {
         self.record(Event::new(kind, object, previous));
     }
 
-    /// Changes all objects, and records nothing.
+    /// Changes all objects without events, so that watches do not see it.
     pub(super) fn rewrite(&mut self, change: impl Fn(&mut Value)) {
         let ApiResource { gvr, kind, .. } = &self.def.api;
         let rewritten = self.objects.iter().map(|(key, object)| {
@@ -177,7 +175,7 @@ impl Collection {
         }
     }
 
-    /// Returns the state at `version` if it is the current one (the cluster is at `now`) or a kept snapshot.
+    /// Returns the state at `version` if nothing changed since (the cluster is at `now`) or a snapshot of it is kept.
     pub(super) fn at(&self, version: u64, now: u64) -> Option<Objects> {
         if version >= self.last.max(self.floor) && version <= now {
             return Some(self.objects.clone());

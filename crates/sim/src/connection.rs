@@ -26,11 +26,11 @@ pub(super) struct Link {
 /// Action on a connection.
 #[derive(Debug)]
 pub(super) enum Order {
-    /// It is dropped.
+    /// Drop the connection.
     Drop,
-    /// It takes no further requests.
+    /// Send a GOAWAY: the connection takes no further requests.
     GoAway,
-    /// It is not served for this long.
+    /// Neither read nor send on the connection for this long.
     Freeze(Duration),
 }
 
@@ -47,7 +47,6 @@ impl Link {
         self.ordered.notify_one();
     }
 
-    /// Waits for the next order.
     pub(super) async fn next_order(&self) -> Order {
         loop {
             let order = self.orders.lock().pop_front();
@@ -59,7 +58,6 @@ impl Link {
     }
 }
 
-/// Byte stream of a connection.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Disables the delay of small writes (Nagle's algorithm).
     fn set_no_delay(&self) {}
@@ -81,7 +79,6 @@ impl Transport for TcpStream {
 
 impl Transport for DuplexStream {}
 
-/// Counted connection of the simulated server.
 #[derive(Debug)]
 pub(super) struct Connection<S: Transport> {
     stream: S,

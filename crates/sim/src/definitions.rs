@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::collection::{Collection, ResourceDef};
 use informer_hub_types::{Gvr, ObjectKey};
 
-/// Histories of removed resources kept for watches that are still open.
+/// Number of removed resources whose histories are kept for watches that are still open.
 const REMOVED: usize = 16;
 
-/// Definitions and states of custom resources in a world, without their objects.
+/// Definitions of the custom resources in a world, and the versions that are served, without the custom objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     /// Additional served versions, each with the version its objects are stored as.
@@ -27,7 +27,6 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Keeps the history of a removed resource.
     pub(super) fn keep_removed(&mut self, collection: Collection) {
         self.removed.push(collection);
         if self.removed.len() > REMOVED {
@@ -68,14 +67,13 @@ impl Definitions {
         *generation
     }
 
-    /// Drops all versions of a resource.
     pub(super) fn forget(&mut self, gvr: &Gvr) {
         self.generations.remove(gvr);
         self.served.retain(|_, stored| stored != gvr);
         self.unserved.remove(gvr);
     }
 
-    /// Returns the version that a resource's objects are stored as.
+    /// Returns the version that a resource's objects are stored as; `gvr` itself unless it is an additional version.
     pub(super) fn stored_as<'g>(&'g self, gvr: &'g Gvr) -> &'g Gvr {
         self.served.get(gvr).unwrap_or(gvr)
     }
@@ -85,12 +83,11 @@ impl Definitions {
         self.unserved.contains(gvr)
     }
 
-    /// Returns the versions that are served besides the storage versions.
+    /// Returns the versions that are served in addition to the storage versions.
     pub(super) fn additional(&self) -> impl Iterator<Item = &Gvr> {
         self.served.keys()
     }
 
-    /// Returns the key of a resource's definition.
     pub(super) fn key(gvr: &Gvr) -> ObjectKey {
         ObjectKey::new("", &format!("{}.{}", gvr.resource, gvr.group))
     }

@@ -61,7 +61,7 @@ struct State {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
     locks: BTreeSet<u64>,
-    /// Crashes and kills so far. Calls on a handle of an earlier epoch fail.
+    /// Crashes and kills so far. Calls on files opened in an earlier epoch fail.
     epoch: u64,
     calls: BTreeMap<DiskCall, u64>,
     total: u64,
@@ -141,7 +141,7 @@ impl SimDisk {
         self.0.lock().failing.insert(call, times);
     }
 
-    /// Sets the probability that a writing call fails.
+    /// Sets the probability that a call fails. `list` and reads never fail at random.
     pub fn set_fail_rate(&self, rate: f64) {
         self.0.lock().fail_rate = rate;
     }
@@ -151,8 +151,8 @@ impl SimDisk {
         self.0.lock().lost_sync_rate = rate;
     }
 
-    /// Makes every call fail after `calls` more, until [`SimDisk::crash`] or [`SimDisk::kill`]. Stops a process in the
-    /// middle of an operation.
+    /// Makes every call after the next `calls` fail, until [`SimDisk::crash`] or [`SimDisk::kill`], as if the process
+    /// had ended in the middle of an operation.
     pub fn stop_after(&self, calls: u64) {
         let mut state = self.0.lock();
         state.stop_after = Some(state.total + calls);
@@ -176,7 +176,7 @@ impl SimDisk {
         self.0.lock().used()
     }
 
-    /// Returns the memory in use, in bytes. Synced data is held twice, and removed files until the next crash.
+    /// Returns the memory in use, in bytes. Synced data counts twice, and removed files count until the next crash.
     #[must_use]
     pub fn resident(&self) -> u64 {
         let inodes = &self.0.lock().inodes;

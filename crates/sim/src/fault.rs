@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::answer::RawAnswer;
 use super::bad_protobuf::BadProtobuf;
 
-/// Fault of a simulated apiserver in one request.
+/// How a simulated apiserver misbehaves in one request.
 ///
 /// After any fault and the end of the script, a correct client converges on the server's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ pub enum Fault {
     /// Inserts these bytes unchanged into a watch, or as an item of a list, in protobuf with a tag and their length. A watch
     /// sends them without waiting for an event. Not drawn by seeded scripts.
     Insert(Bytes),
-    /// Spoils an answer in protobuf.
+    /// Corrupts an answer in protobuf.
     BadProtobuf(BadProtobuf),
 }
 
@@ -90,16 +90,15 @@ pub enum When {
     Watch,
     /// A watch with `sendInitialEvents`.
     Streaming,
-    /// A list of one object, for the current version. No other rule but `Any` strikes it.
+    /// A list of one object, by which a client reads the current version. Besides this, only `Any` covers it.
     Check,
     /// Discovery and health.
     Discovery,
 }
 
-/// Kind of a parsed request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
-    /// A list of one object, for the current version.
+    /// A list of one object, by which a client reads the current version.
     Check,
     List,
     Continue,
@@ -169,7 +168,7 @@ impl Rule {
     }
 }
 
-/// Fault assigned to one request.
+/// Fault for one request, and after how many events (items) it strikes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct AssignedFault {
     pub(super) fault: Fault,
@@ -188,9 +187,9 @@ pub struct FaultScript {
 #[derive(Clone, Debug)]
 struct RandomFaults {
     rng: StdRng,
-    /// Whether faults of shared connections are drawn too.
+    /// Whether faults of HTTP/2 connections are drawn too.
     http2: bool,
-    /// Whether faults of protobuf are drawn too.
+    /// Whether the faults in [`BadProtobuf`] are drawn too.
     protobuf: bool,
     probability: f64,
     left: usize,
@@ -226,7 +225,7 @@ impl FaultScript {
         Self { rules: Vec::new(), random: Some(RandomFaults { rng, http2: false, protobuf: false, probability, left }) }
     }
 
-    /// Draws faults of HTTP/2 connections too.
+    /// Lets a seeded script also draw faults of HTTP/2 connections.
     #[must_use]
     pub fn with_http2(mut self) -> Self {
         if let Some(random) = &mut self.random {
@@ -235,7 +234,7 @@ impl FaultScript {
         self
     }
 
-    /// Draws faults of protobuf too.
+    /// Lets a seeded script also draw the faults in [`BadProtobuf`].
     #[must_use]
     pub fn with_protobuf(mut self) -> Self {
         if let Some(random) = &mut self.random {
@@ -250,7 +249,8 @@ impl FaultScript {
         self.rules.iter().all(|rule| rule.times == 0) && self.random.as_ref().is_none_or(|random| random.left == 0)
     }
 
-    /// Returns the fault for a request. With `by_name`, only rules that name the resource apply.
+    /// Returns the fault for a request; `None` if it is answered correctly. With `by_name`, only rules that name the
+    /// resource apply.
     pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<AssignedFault> {
         for rule in &mut self.rules {
             let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);
@@ -312,7 +312,7 @@ impl RandomFaults {
             faults.extend([Fault::GoAway, Fault::ResetStream, Fault::Freeze(brief)]);
         }
         if self.protobuf && kind != RequestKind::Discovery {
-            // As often as four other faults.
+            // Protobuf faults are drawn four times as often as any other fault.
             faults.extend(
                 (0..4)
                     .map(|_| BadProtobuf::ALL[self.rng.random_range(0..BadProtobuf::ALL.len())])

@@ -66,13 +66,13 @@ where
     Ok(describe(&shared, &route, request.headers()))
 }
 
-/// Returns the encoding of an answer that is a `Status`.
+/// Returns the encoding in which the client receives errors (`Status` objects).
 fn media_of_errors(shared: &Shared, headers: &HeaderMap) -> Media {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("*/*");
     negotiate(accept, |_| shared.config.protobuf).map_or(Media::Json, |accepted| accepted.media)
 }
 
-/// Checks the token and the method.
+/// Checks the token and the method. The error is the `Status` to answer.
 fn admit<B>(shared: &Shared, request: &Request<B>) -> Result<(), Status> {
     if let Some(token) = &shared.config.token {
         let given = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -87,7 +87,6 @@ fn admit<B>(shared: &Shared, request: &Request<B>) -> Result<(), Status> {
     Ok(())
 }
 
-/// Answers a list or watch.
 async fn objects(shared: Arc<Shared>, link: Arc<Link>, request: ObjectsRequest) -> io::Result<SimResponse> {
     let kind = request.kind();
     let counters = &shared.counters;
@@ -140,7 +139,7 @@ fn watch(
     Ok(respond(shared, link, request, source, fault))
 }
 
-/// Answers with what a source yields.
+/// Answers with the events or items of a source, and applies `fault`.
 fn respond<S: Source>(
     shared: &Arc<Shared>,
     link: Arc<Link>,
@@ -164,7 +163,7 @@ fn respond<S: Source>(
     typed_response(StatusCode::OK, media.content_type(S::WATCH), pump.into_body())
 }
 
-/// Returns whether the watch starts with a list, by the rules of `sendInitialEvents`.
+/// Returns whether the watch starts with a streaming list, by Kubernetes' rules for `sendInitialEvents`.
 fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode: Streaming) -> Result<bool, Status> {
     let matching = request.query.get("resourceVersionMatch");
     if mode == Streaming::Ignored {

@@ -16,20 +16,16 @@ use super::protobuf;
 /// Answer body. An error cuts the connection.
 pub(super) type SimBody = UnsyncBoxBody<Bytes, io::Error>;
 
-/// HTTP answer.
 pub(super) type SimResponse = Response<SimBody>;
 
-/// Creates a body from complete bytes.
 pub(super) fn full(bytes: impl Into<Bytes>) -> SimBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Creates a JSON answer.
 pub(super) fn json_response(code: StatusCode, value: &Value) -> SimResponse {
     typed_response(code, "application/json", full(value.to_string()))
 }
 
-/// Creates an answer with the given content type.
 pub(super) fn typed_response(code: StatusCode, content_type: &'static str, body: SimBody) -> SimResponse {
     let mut response = Response::new(body);
     *response.status_mut() = code;

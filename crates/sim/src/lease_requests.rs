@@ -17,7 +17,7 @@ use informer_hub_types::Gvr;
 /// Largest accepted lease, in bytes; an apiserver accepts annotations of up to 256 KiB.
 const MAX_BODY: usize = 512 * 1024;
 
-/// Place of a request: a namespace, and a name unless it is the collection.
+/// Address of a lease request: a namespace, and a name unless the request is for the collection.
 struct Place {
     namespace: String,
     name: Option<String>,
@@ -33,12 +33,10 @@ impl Place {
     }
 }
 
-/// Returns whether a request reads or writes a lease.
 pub(super) fn is_lease<B>(request: &Request<B>) -> bool {
     Place::parse(request.uri().path()).is_some()
 }
 
-/// Answers a request for a lease.
 pub(super) async fn answer<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,

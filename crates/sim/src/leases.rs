@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 
 use super::http::Status;
 
-/// Leases by namespace and name.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     objects: BTreeMap<[String; 2], Value>,
     /// Number of writes, which is the version of the last one.
     version: u64,
-    /// Delay of each answer. A write is applied before it.
+    /// Delay of each answer. A write is applied before the delay.
     pub(super) delay: Duration,
 }
 

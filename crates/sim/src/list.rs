@@ -26,14 +26,14 @@ pub(super) struct ListSource {
     version: u64,
     partial: bool,
     custom: bool,
-    /// Requested resource version, if objects are stored as another one.
+    /// Requested API version of the resource, if its objects are stored in another one; `None` otherwise.
     shown_as: Option<ApiResource>,
     writer: Writer,
     head: Option<Bytes>,
     items: Vec<Arc<SimObject>>,
-    /// Place of the next item.
+    /// Index of the next item to send.
     next: usize,
-    /// Fault of the item at this place.
+    /// Fault of one item, with the item's index.
     fault: Option<(usize, ItemFault)>,
     tail: Option<Bytes>,
 }
@@ -41,9 +41,9 @@ pub(super) struct ListSource {
 /// Fault of an item that changes the length of the list.
 #[derive(Debug)]
 enum ItemFault {
-    /// This item precedes it.
+    /// An extra item precedes it.
     Insert(Bytes),
-    /// Its length covers the item after it.
+    /// Its declared length also covers the item after it.
     Swallow,
 }
 
@@ -58,7 +58,8 @@ enum Requested {
 }
 
 impl ListSource {
-    /// Selects the objects that the request covers. Takes a fault that changes the list as a whole or its length.
+    /// Selects the objects that the request covers. If `fault` changes the list as a whole or its length, applies it and
+    /// clears `fault`.
     pub(super) fn open(
         shared: &Shared,
         request: &ObjectsRequest,
@@ -124,7 +125,7 @@ impl ListSource {
         })
     }
 
-    /// Returns whether a fault is one of the list, rather than of its bytes.
+    /// Returns whether a fault is applied when the list is created, instead of while its bytes are sent.
     fn can_take(&self, assigned: &AssignedFault) -> bool {
         let is_protobuf = matches!(self.writer, Writer::Protobuf(_));
         match &assigned.fault {
@@ -185,7 +186,7 @@ impl ListSource {
         Ok(())
     }
 
-    /// Writes the item at a place, with the fault that is there.
+    /// Encodes the item at index `at`, with its fault if it has one.
     fn item(&mut self, at: usize) -> Result<Bytes, EncodeError> {
         let mut out = Vec::new();
         match &self.fault {
@@ -204,7 +205,7 @@ impl ListSource {
         Ok(out.into())
     }
 
-    /// Returns the object at a place as JSON.
+    /// Returns the object at index `at` as JSON, in the requested form.
     fn object(&self, at: usize) -> Bytes {
         let object = &self.items[at];
         match &self.shown_as {
@@ -216,7 +217,6 @@ impl ListSource {
     }
 }
 
-/// Returns kind and apiVersion of a list.
 fn kind_of(request: &ObjectsRequest) -> (String, String) {
     let api = &request.def.api;
     if request.partial {

@@ -1,6 +1,5 @@
 //! Encodings of answers, and the one that a client accepts.
 
-/// Encoding of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Media {
     Json,
@@ -9,7 +8,7 @@ pub(super) enum Media {
 }
 
 impl Media {
-    /// Returns the content type of a watch, or of anything else.
+    /// Returns the content type of a watch or, if `is_watch` is false, of any other answer.
     pub(super) fn content_type(self, is_watch: bool) -> &'static str {
         match (self, is_watch) {
             (Self::Json, _) => "application/json",
@@ -27,8 +26,8 @@ pub(super) struct Accepted {
     pub(super) partial: bool,
 }
 
-/// Returns the answer that a client prefers; `None` if it accepts none. `has_message` says whether objects, whole or
-/// partial, have a protobuf message.
+/// Returns the encoding that an `Accept` header prefers; `None` if the server supports none. `has_message` returns
+/// whether whole or partial (`true`) objects have a protobuf form.
 pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Option<Accepted> {
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
@@ -47,7 +46,6 @@ pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Opt
     })
 }
 
-/// Clause of an `Accept` header.
 struct Clause<'a> {
     media: &'a str,
     form: Option<&'a str>,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::world::GroundTruth;
 use informer_hub_types::{Notification, ObjectKey, Origin, ResourceVersion, Uid};
 
-/// Violations kept. A broken stream causes one per notification.
+/// Number of violations to keep, because a broken stream causes one per notification.
 const VIOLATIONS: usize = 200;
 
 /// Difference between a consumer's state and the expected state.
@@ -262,7 +262,8 @@ impl Replica {
         Self::default()
     }
 
-    /// Creates a replica that expects each event at least once. Events with a known id are only counted.
+    /// Creates a replica that expects each event at least once. An event whose id was seen before is only counted as a
+    /// repeat.
     #[must_use]
     pub fn at_least_once() -> Self {
         Self { ids: Some(HashSet::new()), ..Self::default() }
@@ -339,7 +340,7 @@ impl Replica {
         self.events
     }
 
-    /// Returns the number of events with a known id.
+    /// Returns the number of repeats: events whose id was seen before.
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.repeats

@@ -32,8 +32,8 @@ impl PipedCluster {
     /// Opens a connection, served on the current runtime.
     ///
     /// # Errors
-    /// `ConnectionRefused` while the cluster is down. After [`Fault::Down`](super::Fault::Down) the cluster comes back when
-    /// the fault's time has passed since the first attempt.
+    /// `ConnectionRefused` while the cluster is down. After [`Fault::Down`](super::Fault::Down) the cluster comes back
+    /// when the fault's time has passed since the first attempt to connect.
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let shared = Arc::clone(self.server.shared());
         let mut gate = shared.gate.subscribe();

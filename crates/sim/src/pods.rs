@@ -58,13 +58,11 @@ pub(super) struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// Creates a random ReplicaSet.
     pub(super) fn new(rng: &mut StdRng) -> Self {
         let (app, hash) = (Self::app(rng), suffix(rng, 9));
         Self::named(rng, app, &hash)
     }
 
-    /// Returns a random application name.
     pub(super) fn app(rng: &mut StdRng) -> &'static str {
         APPS[rng.random_range(0..APPS.len())]
     }
@@ -388,7 +386,6 @@ pub(super) fn node(rng: &mut StdRng, time: &str) -> Value {
     })
 }
 
-/// Creates the body of a custom resource.
 pub(super) fn widget(rng: &mut StdRng) -> Value {
     let color = ["red", "green", "blue"][rng.random_range(0..3)];
     json!({

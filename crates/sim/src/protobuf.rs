@@ -8,10 +8,10 @@ use informer_hub_protobuf::{
 };
 use informer_hub_types::ApiResource;
 
-/// Maximum size of an object.
+/// Maximum size of an object, in bytes.
 const MAX_OBJECT: usize = 256 << 20;
 
-/// Returns whether a kind has a message; custom resources have none.
+/// Returns whether objects of a kind can be encoded in protobuf; custom resources cannot.
 pub(super) fn has_message(api: &ApiResource) -> bool {
     Schema::builtin().kind(&api.gvr.api_version(), &api.kind).is_some()
 }
@@ -59,7 +59,6 @@ pub(super) fn list_head(kind: TypeMeta<'_>, metadata: &Value, items: usize) -> R
     Ok(head)
 }
 
-/// Encodes a `Status` in its envelope.
 pub(super) fn status(json: &[u8]) -> Result<Vec<u8>, EncodeError> {
     of_kind(TypeMeta { api_version: "v1", kind: "Status" }, json)
 }
@@ -70,21 +69,21 @@ pub(super) fn of_kind(kind: TypeMeta<'_>, json: &[u8]) -> Result<Vec<u8>, Encode
     writer.object(json).map(<[u8]>::to_vec)
 }
 
-/// Puts a message into an envelope.
+/// Wraps an encoded object in Kubernetes' envelope: `k8s\0` and a `runtime.Unknown`.
 pub(super) fn envelope(kind: TypeMeta<'_>, raw: &[u8]) -> Vec<u8> {
     let mut object = Vec::with_capacity(raw.len() + 64);
     write_envelope(&mut object, kind, raw);
     object
 }
 
-/// Returns a frame of a watch.
+/// Encodes a watch event: its length, then its type and its object.
 pub(super) fn frame(kind: &str, object: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(object.len() + 32);
     write_frame(&mut frame, kind, object);
     frame.into()
 }
 
-/// Returns a frame whose type, its first field, is at its end.
+/// Moves the event type in a watch frame from the start to the end.
 pub(super) fn reordered(frame: &Bytes, kind: &str) -> Bytes {
     let (length, event) = frame.split_at(4);
     let (kind, object) = event.split_at(kind.len() + 2);

@@ -24,7 +24,7 @@ use super::http::{SimBody, Status};
 use super::shared::Shared;
 use super::writer::Writer;
 
-/// Piece of an answer before which a fault can strike.
+/// Piece of an answer that a [`Source`] yields.
 #[derive(Debug)]
 pub(super) enum Unit {
     /// Type and object of an event, as JSON.
@@ -46,7 +46,6 @@ impl Unit {
     }
 }
 
-/// Source of an answer's units.
 pub(super) trait Source: Send + 'static {
     /// Returns the next unit; `None` ends the answer regularly.
     fn next(&mut self) -> impl Future<Output = Option<Unit>> + Send;
@@ -105,7 +104,7 @@ impl<S: Source> Pump<S> {
         StreamBody::new(frames).boxed_unsync()
     }
 
-    /// Gzips the body, which no header declares.
+    /// Gzips the body without a header that says so.
     pub(super) fn gzipped(mut self) -> Self {
         self.gzip = Some(GzEncoder::new(Vec::new(), Compression::fast()));
         self
@@ -162,7 +161,8 @@ impl<S: Source> Pump<S> {
         }
     }
 
-    /// Returns whether the fault strikes now. Some faults affect an event and wait for one (`at_object`).
+    /// Returns whether the fault strikes now. `at_object` means that an event or item is about to be sent, for which
+    /// some faults wait.
     fn strikes_now(&self, at_object: bool) -> bool {
         let Some(AssignedFault { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
@@ -180,7 +180,7 @@ impl<S: Source> Pump<S> {
         self.sent >= *after && to_object == at_object
     }
 
-    /// Plans the steps of the fault for the next unit, or without a unit.
+    /// Queues the steps of the fault. `struck` is the event or item that it affects; `None` if it affects none.
     fn strike(&mut self, struck: Option<Unit>, position: u64) {
         let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
@@ -278,7 +278,7 @@ fn drip(unit: &Bytes) -> Vec<Step> {
     steps
 }
 
-/// Returns an object of another kind.
+/// Returns an object of a kind that clients do not know, as JSON.
 fn unknown(position: u64) -> String {
     let metadata = json!({ "name": "strange", "namespace": "strange", "resourceVersion": position.to_string() });
     json!({ "kind": "Strange", "apiVersion": "v1", "metadata": metadata }).to_string()

@@ -18,7 +18,6 @@ use super::shared::Shared;
 /// Longest time that a silent answer stays open.
 const SILENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Builds the HTTP response of a raw answer.
 pub(super) fn response(answer: &RawAnswer, shared: &Arc<Shared>) -> SimResponse {
     let body = Sending { answer: answer.clone(), sent: None, shared: Arc::clone(shared) };
     let frames = stream::unfold(body, |mut body| async move {
@@ -36,7 +35,6 @@ pub(super) fn response(answer: &RawAnswer, shared: &Arc<Shared>) -> SimResponse 
     response
 }
 
-/// Body of a raw answer that is being sent.
 struct Sending {
     answer: RawAnswer,
     /// Filler bytes sent; `None` before the head is sent.

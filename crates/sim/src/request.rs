@@ -14,7 +14,6 @@ use super::world::World;
 use super::writer::Writer;
 use informer_hub_types::Gvr;
 
-/// Parsed list or watch request.
 #[derive(Debug)]
 pub(super) struct ObjectsRequest {
     pub(super) def: ResourceDef,
@@ -72,7 +71,7 @@ impl ObjectsRequest {
         }
     }
 
-    /// Returns a writer of the answer.
+    /// Returns a writer for the answer, in the negotiated encoding.
     pub(super) fn writer(&self) -> Writer {
         let writer = writer_of(&self.def.api, self.partial).filter(|_| self.media == Media::Protobuf);
         writer.map_or(Writer::Json, |writer| Writer::Protobuf(Box::new(writer)))
@@ -82,7 +81,7 @@ impl ObjectsRequest {
         no_such_page(&self.def.api.gvr)
     }
 
-    /// Returns whether the request only asks for the current version.
+    /// Returns whether the request lists one object, only to learn the current version.
     fn is_check(&self) -> bool {
         self.query.get("limit") == "1" && self.query.get("resourceVersion").is_empty()
     }
@@ -103,7 +102,7 @@ fn no_such_page(gvr: &Gvr) -> Status {
     Status::new(404, "NotFound", format!("the server could not find the requested resource ({})", gvr.long()))
 }
 
-/// Returns whether a resource announces which other resources are served.
+/// Returns whether clients watch this resource to notice which other resources are served.
 pub(super) fn is_signal(gvr: &Gvr) -> bool {
     *gvr == World::definitions() || *gvr == World::services()
 }

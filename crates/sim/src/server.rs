@@ -27,7 +27,7 @@ use super::shared::{Gate, Shared, SimConfig, Stats};
 use super::world::{GroundTruth, World};
 use informer_hub_types::{Gvr, Watcher};
 
-/// Connections that can wait to be accepted.
+/// Number of connections that can wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// Simulated apiserver, independent of its transport: its world, faults and counters.
@@ -67,8 +67,8 @@ impl SimServer {
         self.shared.forbid(gvr, forbidden);
     }
 
-    /// Makes `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty; or ends
-    /// that.
+    /// Makes `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty. With
+    /// `allowed` false, ends that permission.
     pub fn allow(&self, user: &str, resource: &str, namespace: &str, allowed: bool) {
         let access = [user, resource, namespace].map(str::to_owned);
         let mut users = self.shared.users();
@@ -116,7 +116,7 @@ impl SimServer {
         self.shared.heal();
     }
 
-    /// Returns whether the script has no faults left.
+    /// Returns whether the fault script has no faults left.
     #[must_use]
     pub fn faults_over(&self) -> bool {
         self.shared.faults_over()
@@ -219,7 +219,7 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves while the gate is up. Its `JoinSet` owns the connections, so aborting this task ends them too.
+/// Serves connections while the gate is up. Its `JoinSet` owns the connections, so aborting this task ends them too.
 async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, serving: watch::Sender<bool>) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);
@@ -246,7 +246,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
                                 None => Either::Left(connection),
                                 Some(tls) => match tls.accept(connection).await {
                                     Ok(stream) => Either::Right(stream),
-                                    // A failed handshake is the client's.
+                                    // Errors of the handshake are ignored: the client sees and reports them.
                                     Err(_) => return,
                                 },
                             };
@@ -263,7 +263,7 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Waits until the gate is up and listens again; `None` if the caller must try again.
+/// Waits until the cluster accepts connections and listens again; `None` if the caller must call again.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.read_latest();
     match now {
@@ -306,7 +306,7 @@ where
     obey(serving, auto::Connection::graceful_shutdown, &link, &shared).await;
 }
 
-/// Serves a connection and follows the orders of its answers.
+/// Serves a connection, and carries out the faults that its answers order: drop, GOAWAY, freeze.
 async fn obey<F: Future>(mut serving: Pin<&mut F>, go_away: impl Fn(Pin<&mut F>), link: &Link, shared: &Shared) {
     loop {
         tokio::select! {

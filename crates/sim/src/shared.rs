@@ -15,17 +15,17 @@ use super::users::Users;
 use super::world::{World, WorldConfig};
 use informer_hub_types::{Gvr, WatchCell, Watcher};
 
-/// Fault records kept for the output of a failing test.
+/// Number of fault records kept for the output of a failing test.
 const LOG: usize = 10_000;
 
-/// Treatment of `sendInitialEvents` by a server.
+/// How a simulated server treats `sendInitialEvents`, the request for a streaming list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Streaming {
     /// Streaming lists, as in Kubernetes 1.35 and later.
     Supported,
-    /// HTTP 422, like a server without the feature.
+    /// Answers HTTP 422, like a server without the feature.
     Refused,
-    /// Ignored, as if the parameter were absent.
+    /// Ignores the parameter and sends a plain watch.
     Ignored,
 }
 
@@ -34,7 +34,7 @@ pub enum Streaming {
 pub struct SimConfig {
     /// Initial content.
     pub world: WorldConfig,
-    /// Treatment of streaming lists.
+    /// How the server treats requests for streaming lists.
     pub streaming: Streaming,
     /// Interval between bookmarks of a watch that allows them.
     pub bookmark_every: Duration,
@@ -99,13 +99,14 @@ pub struct Stats {
     pub documents: u64,
     /// Discovery requests answered with 304 Not Modified.
     pub unchanged: u64,
-    /// Lists and watches of definitions and API services, which no other counter includes.
+    /// Lists and watches of CustomResourceDefinitions and APIServices. Counters of lists and watches do not include
+    /// them.
     pub signals: u64,
-    /// Lists of one object, for the current version.
+    /// Lists of one object, by which clients read the current version.
     pub checks: u64,
-    /// Other list pages.
+    /// List pages, except `checks` and `signals`.
     pub lists: u64,
-    /// Watches, streaming or not.
+    /// Watches, streaming or not, except `signals`.
     pub watches: u64,
     /// Streaming lists.
     pub streaming: u64,
@@ -178,7 +179,7 @@ pub(super) struct Shared {
     /// Version of the world; a change wakes the watches.
     changed: WatchCell<u64>,
     faults: Mutex<FaultScript>,
-    /// Notified when the script is healed; releases stalled answers.
+    /// Notified when the test ends all faults; releases stalled answers.
     healed: WatchCell<()>,
     log: Mutex<Vec<FaultRecord>>,
     forbidden: Mutex<BTreeSet<Gvr>>,
@@ -273,7 +274,7 @@ impl Shared {
         });
     }
 
-    /// Returns the fault for a request. With `signals`, only rules that name the resource apply.
+    /// Returns the fault for a request; `None` for none. With `signals`, only rules that name the resource apply.
     pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<AssignedFault> {
         self.faults.lock().decide(kind, resource, signals)
     }

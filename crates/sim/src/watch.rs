@@ -19,7 +19,7 @@ use super::world::World;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Watcher};
 
-/// Events read from the history under one lock.
+/// Maximum number of events read from the history under one lock.
 const BATCH: usize = 64;
 
 /// Events of one watch, created on demand.
@@ -27,11 +27,11 @@ const BATCH: usize = 64;
 pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
-    /// Creation version of the collection.
+    /// Version at which the collection was created, which identifies it.
     created_at: u64,
-    /// Requested resource version, if objects are stored as another one.
+    /// Requested API version of the resource, if its objects are stored in another one; `None` otherwise.
     shown_as: Option<ApiResource>,
-    /// Whether it is included in `open_watches`.
+    /// Whether the counter `open_watches` includes this watch.
     counts: bool,
     filter: Filter,
     partial: bool,
@@ -50,7 +50,6 @@ pub(super) struct WatchSource {
 }
 
 impl WatchSource {
-    /// Opens the requested watch, with or without a streaming list.
     pub(super) fn open(
         shared: &Arc<Shared>,
         request: &ObjectsRequest,
@@ -162,7 +161,7 @@ impl WatchSource {
         Unit::Event("BOOKMARK", object.to_string().into())
     }
 
-    /// Returns the next pending event or a due bookmark.
+    /// Returns the next event or a due bookmark; `None` if there is nothing to send now.
     fn ready(&mut self) -> Option<Unit> {
         if let Some(object) = self.initial.pop_front() {
             return Some(self.event(EventKind::Added, &object));

@@ -18,7 +18,7 @@ use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 /// 2026-01-01T00:00:00Z, the start of a world's clock, which advances one second per resourceVersion.
 const EPOCH: i64 = 1_767_225_600;
 
-/// Expected state of an observer of one resource.
+/// Expected state of an observer of one resource: UID and version of each object, by key.
 pub type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// Initial content of a world.
@@ -32,9 +32,9 @@ pub struct WorldConfig {
     pub nodes: usize,
     /// Objects of the custom resource at the start.
     pub widgets: usize,
-    /// Short pods (about 600 B) instead of real-sized ones (about 9 KB).
+    /// Whether pods are short (about 600 B) instead of real-sized (about 9 KB).
     pub small: bool,
-    /// Events kept per resource. A watcher that is further behind must list again.
+    /// Number of events kept per resource. A watcher that is further behind must list again.
     pub history: usize,
 }
 
@@ -47,8 +47,8 @@ impl Default for WorldConfig {
 /// All resources of one cluster, under one rising resourceVersion.
 ///
 /// Synchronous and without I/O. Equal seeds and equal calls produce equal worlds, byte for byte. If the resource or the
-/// object does not exist, operations return `None` or `false` and change nothing. A clone that replaces its original later
-/// is an etcd that was restored from a backup.
+/// object does not exist, operations return `None` or `false` and change nothing. To simulate an etcd restored from a
+/// backup, replace a world by an older clone.
 #[derive(Clone, Debug)]
 pub struct World {
     rng: StdRng,
@@ -58,7 +58,8 @@ pub struct World {
     history: usize,
     collections: BTreeMap<Gvr, Collection>,
     definitions: Definitions,
-    /// Whether objects of built-in types have the form in which a kube-apiserver stores them.
+    /// Whether objects of built-in types are stored as a kube-apiserver does: with the members that Go writes for empty
+    /// values.
     is_typed: bool,
 }
 
@@ -240,7 +241,8 @@ impl World {
         self.create(&Self::widgets(), "shop", name, body)
     }
 
-    /// Changes an object and returns the new version. `change` cannot alter name, namespace, UID and version.
+    /// Changes an object and returns the new version; `None` if it does not exist. `change` cannot alter name,
+    /// namespace, UID and version.
     pub fn update(&mut self, gvr: &Gvr, key: &ObjectKey, change: impl FnOnce(&mut Value)) -> Option<u64> {
         let gvr = &self.definitions.stored_as(gvr).clone();
         let before = Arc::clone(self.get(gvr, key)?);
@@ -346,7 +348,7 @@ impl World {
         self.collections.get_mut(self.definitions.stored_as(gvr))
     }
 
-    /// Returns a resource as it is served; `None` if it is not.
+    /// Returns the definition of a resource in the served version `gvr`; `None` if that is not served.
     pub(super) fn served_as(&self, gvr: &Gvr) -> Option<ResourceDef> {
         if self.definitions.is_unserved(gvr) {
             return None;
@@ -411,7 +413,6 @@ impl World {
     }
 }
 
-/// Applies a JSON merge patch (RFC 7396).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

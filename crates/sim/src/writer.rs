@@ -15,10 +15,10 @@ pub(super) enum Writer {
 }
 
 impl Writer {
-    /// Writes an event of a watch: its type, and its object given as JSON.
+    /// Encodes a watch event of type `kind`. `object` is JSON.
     pub(super) fn event(&mut self, kind: &str, object: &[u8]) -> Bytes {
         let Self::Protobuf(writer) = self else { return event_line(kind, object) };
-        // A world has no objects that cannot be encoded.
+        // Not expected: every object in a world can be encoded.
         protobuf::event(writer, kind, object).unwrap_or_else(|error| {
             let status = Status::new(500, "InternalError", format!("cannot encode an object: {error}"));
             let status = protobuf::status(status.to_value().to_string().as_bytes()).unwrap_or_default();
@@ -26,7 +26,7 @@ impl Writer {
         })
     }
 
-    /// Writes an event whose object precedes its type.
+    /// Encodes a watch event whose object precedes its type.
     pub(super) fn reordered_event(&mut self, kind: &str, object: &[u8]) -> Bytes {
         match self {
             Self::Json => [b"{\"object\":", object, b",\"type\":\"", kind.as_bytes(), b"\"}\n"].concat().into(),
@@ -34,12 +34,12 @@ impl Writer {
         }
     }
 
-    /// Writes an ERROR event.
+    /// Encodes an ERROR event with `status`.
     pub(super) fn error(&mut self, status: &Status) -> Bytes {
         self.event("ERROR", status.to_value().to_string().as_bytes())
     }
 
-    /// Returns an item of a list, without separators, given as JSON.
+    /// Encodes an object, given as JSON, for a list. The result lacks commas and length.
     pub(super) fn content(&mut self, object: Bytes) -> Result<Bytes, EncodeError> {
         match self {
             Self::Json => Ok(object),
@@ -47,7 +47,7 @@ impl Writer {
         }
     }
 
-    /// Appends an item of a list, whose content [`Self::content`] returns or a test made up.
+    /// Appends an item of a list. `content` comes from [`Self::content`] or from a test.
     pub(super) fn item(&self, content: &[u8], is_first: bool, out: &mut Vec<u8>) {
         match self {
             Self::Json => {

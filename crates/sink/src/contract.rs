@@ -1,8 +1,8 @@
-//! Contract suite for sinks: checks that every transport must pass.
+//! Contract suite for sinks: checks in tests that every transport must pass.
 //!
-//! A [`TestBed`] is a transport with a receiver whose faults can be set. Most checks test the transport alone: batches are
-//! delivered as a sink would, retried after a failure, and halved if the content is refused. The checks of
-//! `whole_sink` put a sink's machine and journal in front of it.
+//! A [`TestBed`] is a transport with a test receiver whose faults can be set. Most checks use the transport alone: they
+//! retry a batch after a failure, and halve it if its content is refused, as a sink would. The checks of `whole_sink`
+//! put a sink's machine and journal in front of the transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +15,31 @@ mod whole_sink;
 use super::test_objects::{added, event, object, origin};
 use super::{Event, EventOptions, Outcome, Redaction, Transport};
 
-/// Behaviour of the receiver.
+/// How the test receiver misbehaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// It accepts everything.
+    /// The receiver accepts everything.
     #[default]
     None,
-    /// It fails the next attempt.
+    /// The receiver fails the next attempt to deliver a batch.
     FailOnce,
-    /// It never answers.
+    /// The receiver never answers.
     Hang,
-    /// It refuses content with this text.
+    /// The receiver refuses batches that contain this text.
     Poison(&'static str),
 }
 
-/// Transport and its receiver.
+/// A transport under test and its receiver.
 pub trait TestBed: Send + Sync {
-    /// Returns a transport whose attempts are limited to this time.
+    /// Returns a new transport to the receiver whose attempts end after `deadline`.
     fn transport(&self, deadline: Duration) -> Arc<dyn Transport>;
-    /// Sets the receiver's behaviour.
+    /// Sets how the receiver misbehaves from now on.
     fn set(&self, fault: Fault);
     /// Returns the events that the receiver has accepted, as JSON, in order.
     fn accepted(&self) -> Vec<String>;
-    /// Simulates the end of the process of all transports so far; their pending I/O is dropped.
+    /// Simulates the end of the process that used the transports created so far: their pending I/O is dropped.
     fn killed(&self) {}
-    /// Returns whether the receiver can refuse content.
+    /// Returns whether the receiver can refuse a batch because of its content.
     fn refuses(&self) -> bool {
         true
     }
@@ -47,7 +47,7 @@ pub trait TestBed: Send + Sync {
 
 /// Time limit that a busy machine does not exceed.
 const LONG: Duration = Duration::from_secs(30);
-/// Time limit that checks wait for.
+/// Time limit that checks let expire.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn batch(names: &[(&str, u64)]) -> Arc<[Event]> {
@@ -175,7 +175,7 @@ async fn dropped_attempt_can_be_repeated(bed: &dyn TestBed) {
     assert!(accepted.contains(&("a".to_owned(), 1)) && accepted.last() == Some(&("a".to_owned(), 2)), "{accepted:?}");
 }
 
-/// Check of the suite.
+/// A check of the suite, which panics if it fails.
 pub type Check = for<'b> fn(&'b dyn TestBed) -> BoxFuture<'b, ()>;
 
 /// All checks, by name.
@@ -192,7 +192,7 @@ pub const CHECKS: [(&str, Check); 10] = [
     ("shutdown", |bed| Box::pin(whole_sink::shutdown_delivers_pending_events_and_keeps_the_rest(bed))),
 ];
 
-/// Runs all checks, each with a bed of its own.
+/// Runs all checks, each with a new [`TestBed`] from `make`.
 pub async fn assert_sink_contract<B: TestBed, F: Future<Output = B>>(make: impl Fn() -> F) {
     for (name, check) in CHECKS {
         println!("contract: {name}");

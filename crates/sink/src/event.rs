@@ -1,4 +1,4 @@
-//! Wire form of an event: CloudEvents 1.0 as structured JSON. It is serialized once and then shared.
+//! An event as a sink sends it: CloudEvents 1.0 as structured JSON. It is serialized once and then shared.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -28,12 +28,12 @@ pub use record::InvalidRecord;
 pub struct EventOptions {
     /// Whether an update includes the previous state. Default: yes.
     pub include_old: bool,
-    /// Redaction of the objects.
+    /// Redaction of secret values in the objects.
     pub redaction: Redaction,
-    /// Whether digits are reserved for the journal's sequence number. Default: no.
+    /// Whether the JSON reserves digits for the event's number in the journal. Default: no.
     pub sequence: bool,
-    /// Version to which the cluster went back, if events with the same versions may have been sent before: their ids
-    /// then include it. Default: none.
+    /// Version to which the cluster went back (etcd restore). It becomes part of ids, since events with the same
+    /// versions may have been sent before. Default: none.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -43,7 +43,7 @@ impl Default for EventOptions {
     }
 }
 
-/// Serialized CloudEvent. Cloning is a reference count.
+/// Serialized CloudEvent. Cloning increments a reference count.
 ///
 /// # Identity
 /// The id is a hash of cluster, GVR, UID, resourceVersion and event type. It is the same over retries, restarts and
@@ -56,7 +56,7 @@ impl Default for EventOptions {
 ///
 /// # Sequence
 /// With a journal, the event's number in it is the attribute `sequence`: twenty digits, so that it sorts as text too.
-/// Numbers increase and have gaps.
+/// Numbers increase and may have gaps.
 #[derive(Clone)]
 pub struct Event(Arc<Parts>);
 
@@ -115,13 +115,12 @@ struct Attributes<'a> {
     sequence: Option<&'static str>,
 }
 
-/// Start of the attribute `traceparent` in the JSON.
 const TRACE_PARENT: &str = ",\"traceparent\":\"";
 
-/// Placeholder for the sequence digits.
+/// Placeholder digits, which [`Event::set_sequence`] replaces.
 const NO_SEQUENCE: &str = "00000000000000000000";
 
-/// Small members of `data`; the objects follow as raw JSON.
+/// Members of the CloudEvent's `data`, except the objects, which follow as raw JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Data<'a> {
@@ -153,7 +152,7 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 }
 
 impl Event {
-    /// Converts a notification observed at `seen`.
+    /// Converts a notification into an event with the time `seen`.
     ///
     /// Copies each object's JSON once. Only redacted objects are parsed.
     ///
@@ -235,7 +234,7 @@ impl Event {
         &self.0.subject
     }
 
-    /// Returns group, version, resource, namespace and name from the subject.
+    /// Returns group, version, resource, namespace and name from the subject; `None` if it has fewer parts.
     #[must_use]
     pub fn subject_parts(&self) -> Option<[&str; 5]> {
         subject_parts(&self.0.subject)
@@ -259,19 +258,20 @@ impl Event {
         &self.0.body
     }
 
-    /// Returns the number in the journal, if any.
+    /// Returns the event's number in the sink's journal; `None` without a journal.
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         self.0.sequence
     }
 
-    /// Returns the attribute `traceparent`, if the change is traced.
+    /// Returns the attribute `traceparent`; `None` if the change is not traced.
     #[must_use]
     pub fn trace_parent(&self) -> Option<TraceParent> {
         if self.0.is_traced { trace_parent_of(&self.0.body) } else { None }
     }
 
-    /// Sets the number in the journal, also in the JSON if digits are reserved. Copies a shared event.
+    /// Sets the event's number in the journal, also in the JSON if digits are reserved there. Copies the event if it is
+    /// shared.
     pub fn set_sequence(&mut self, sequence: u64) {
         let parts = Arc::make_mut(&mut self.0);
         parts.sequence = Some(sequence);
@@ -283,7 +283,7 @@ impl Event {
         }
     }
 
-    /// Returns a copy without the JSON, which only identifies the object and its state.
+    /// Returns a copy without the JSON, which still identifies the object and its version.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
@@ -303,7 +303,7 @@ impl Event {
         self.0.is_replayed
     }
 
-    /// Returns the bytes that count against queue bounds.
+    /// Returns the memory of the event in bytes, for the bounds of queues.
     #[must_use]
     pub fn size(&self) -> usize {
         let Parts { id, cluster, subject, uid, body, .. } = &*self.0;
@@ -324,7 +324,7 @@ impl fmt::Debug for Event {
     }
 }
 
-/// Returns the hash of the event's identity: 128 bits, short enough for a header.
+/// Returns the CloudEvents id: a hash of 128 bits, short enough for a header.
 fn event_id<K>(
     origin: &Origin,
     event_type: EventType,
@@ -375,14 +375,15 @@ pub(crate) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])
 }
 
-/// Finds `traceparent` in an event's JSON. Attributes come before the data.
+/// Returns the `traceparent` in an event's JSON, which is before `data`; `None` if there is none.
 fn trace_parent_of(body: &str) -> Option<TraceParent> {
     let (attributes, _) = body.split_once(",\"data\":")?;
     let (_, value) = attributes.split_once(TRACE_PARENT)?;
     value.get(..TraceParent::LENGTH)?.parse().ok()
 }
 
-/// Returns the hash of the object's identity without the version: an object keeps its lane when its version changes.
+/// Returns a hash of the object's identity without the API version, so that an object keeps its lane if that version
+/// changes.
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
@@ -393,7 +394,8 @@ fn lane_hash(cluster: &str, subject: &str) -> u64 {
     hasher.finish()
 }
 
-/// Serializes attributes, data and objects into one JSON object. Also returns the offset of the sequence digits.
+/// Serializes attributes, data and objects into one JSON object. Also returns the offset of the sequence digits; zero
+/// without them.
 fn write_body<K>(
     attributes: &Attributes<'_>,
     notification: &Notification<K>,
@@ -419,7 +421,7 @@ fn write_body<K>(
         tombstone,
     };
     let (head, data) = (text_of(attributes)?, text_of(&data)?);
-    // An object whose body is not kept has its metadata in `data`, and `null` as object.
+    // Without its body, an object is `null`; its name, UID and version are still in `data`.
     let json = |object: &&Object<K>| object.is_kept().then(|| object.json());
     let object = object.as_ref().and_then(json).transpose()?;
     let old = old.as_ref().and_then(json).transpose()?;
@@ -433,15 +435,15 @@ fn write_body<K>(
     Ok((body, sequence_at(head)))
 }
 
-/// Serializes to JSON, with capacity for typical attributes, since growing costs as much as writing.
+/// Serializes to JSON in a buffer for typical attributes, since growing the buffer would cost as much as writing.
 fn text_of(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut json = Vec::with_capacity(1024);
     serde_json::to_writer(&mut json, value)?;
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
-/// Returns the offset of the sequence digits: they are the last attribute before the data, followed by a quotation
-/// mark.
+/// Returns the offset of the sequence digits, which are followed by a quotation mark at the end of `head`; zero without
+/// them.
 fn sequence_at(head: &str) -> u32 {
     let at = head.len().checked_sub(SEQUENCE_DIGITS + 1).filter(|at| head[*at..].starts_with(NO_SEQUENCE));
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default()

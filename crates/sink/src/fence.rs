@@ -1,4 +1,4 @@
-//! Fence of deliveries: sinks send only while this process holds a lease.
+//! Fence for deliveries: sinks send only while this process holds a lease.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -14,7 +14,7 @@ use informer_hub_types::clock;
 pub struct SendFence {
     /// Nanoseconds since boot; zero if closed.
     until: AtomicU64,
-    /// Whether attempts may end, but none begins.
+    /// Whether running attempts may end, but no new one may begin.
     is_draining: AtomicBool,
 }
 
@@ -25,7 +25,8 @@ impl SendFence {
         self.until.store(nanos, SeqCst);
     }
 
-    /// Lets attempts that have begun end while the fence is open, and no further ones begin; or ends that.
+    /// With `true`, no further attempts begin, while those that have begun may end as long as the fence is open.
+    /// `false` reverts this.
     pub fn set_draining(&self, is_draining: bool) {
         self.is_draining.store(is_draining, SeqCst);
     }
@@ -42,13 +43,13 @@ impl SendFence {
         until.checked_sub(clock::since_boot()).filter(|left| !left.is_zero())
     }
 
-    /// Runs an attempt while the fence is open. Returns `None` if the fence is closed, or closes before the attempt ends.
-    /// The attempt is then abandoned, and the receiver may have accepted it.
+    /// Runs an attempt while the fence is open. Returns `None` if the fence is closed, or closes before the attempt
+    /// ends. The attempt is then abandoned, and the receiver may have accepted it.
     pub async fn within<F: Future>(&self, attempt: F) -> Option<F::Output> {
         let mut attempt = pin!(attempt);
         while let Some(left) = self.open_for() {
             tokio::select! {
-                // First, so that a process that was stopped meanwhile sends nothing more.
+                // Polled first, so that a process that was stopped meanwhile sends nothing more.
                 biased;
                 () = tokio::time::sleep(left) => {}
                 outcome = &mut attempt => return Some(outcome),

@@ -7,7 +7,7 @@ use informer_hub_types::Notification;
 use crate::invalid_filter::InvalidFilter;
 use crate::redact::Redaction;
 
-/// Compiled expression; without the feature `filters` there are none.
+/// Compiled expression, which cannot exist without the feature `filters`.
 #[derive(Debug)]
 pub struct Filter(Infallible);
 

@@ -17,7 +17,7 @@ use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS, TraceParent
 pub enum AttemptOutcome {
     /// The receiver acknowledged the batch.
     Accepted,
-    /// The receiver did not acknowledge the attempt; it is retried.
+    /// The receiver did not acknowledge the batch, which is retried or given up.
     Failed,
     /// The receiver asked for no more deliveries (410).
     Disabled,
@@ -51,14 +51,14 @@ impl Default for Attempts {
     }
 }
 
-/// Counters and states of one sink. The counters are lock-free and order nothing else.
+/// Counters and states of one sink. They do not order other memory accesses.
 #[derive(Debug, Default)]
 pub struct SinkHealth {
     /// Notifications that the hub passed to the sink.
     pub received: AtomicU64,
     /// Received notifications dropped by the sink's selection.
     pub filtered: AtomicU64,
-    /// Received notifications for which the filter could not be evaluated.
+    /// Received notifications for which the sink's filter could not be evaluated.
     pub filter_errors: AtomicU64,
     /// Received notifications from which no event could be built (damaged object, panic). They are lost.
     pub unreadable: AtomicU64,
@@ -74,11 +74,11 @@ pub struct SinkHealth {
     pub delivered: AtomicU64,
     /// Batches acknowledged by the receiver.
     pub batches: AtomicU64,
-    /// Attempts that repeated an earlier one.
+    /// Attempts to deliver a batch again after a failure.
     pub retries: AtomicU64,
-    /// Unacknowledged attempts.
+    /// Attempts that the receiver did not acknowledge.
     pub failed_attempts: AtomicU64,
-    /// Events given up as dead letters.
+    /// Events that became dead letters.
     pub dead_lettered: AtomicU64,
     /// Dead letters dropped for lack of room.
     pub dead_letters_forgotten: AtomicU64,
@@ -90,14 +90,14 @@ pub struct SinkHealth {
     circuit_open: AtomicBool,
     last_delivery: AtomicI64,
     last_error: ArcSwapOption<String>,
-    /// Events that wait after a refusal: the refused ones until their next attempt, and later ones of the same objects.
+    /// Events that wait because the receiver refused one: the refused events, and later events of the same objects.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
-    /// Received notifications skipped because they were journaled before a restart.
+    /// Received notifications that were skipped because the journal already had their states before a restart.
     pub repeated: AtomicU64,
     /// Events dropped in standby because another process had delivered them.
     pub delivered_elsewhere: AtomicU64,
-    /// Events merged into others because the journal was full.
+    /// Events merged into later ones of their objects because the journal was full.
     pub merged: AtomicU64,
     journal: Mutex<Option<JournalStatus>>,
     attempts: Attempts,
@@ -110,7 +110,7 @@ pub struct SinkHealth {
 pub struct JournalStatus {
     /// Sequence number of the next event.
     pub end: u64,
-    /// Unacknowledged events.
+    /// Events that the receiver has not acknowledged.
     pub pending: u64,
     /// Bytes of the journal's files.
     pub bytes: u64,
@@ -120,9 +120,10 @@ pub struct JournalStatus {
     pub dead_letters: u64,
     /// Number of times since the start that another process removed or replaced the journal's files.
     pub replaced: u64,
-    /// Unacknowledged events since the start that are in no file any more. Those still in the queue are delivered.
+    /// Unacknowledged events that have disappeared from the journal's files since the start. Those that are still
+    /// queued in memory are delivered.
     pub lost: u64,
-    /// Error for which the journal accepts no events; the senders wait meanwhile.
+    /// Error because of which the journal accepts no events, while senders wait; `None` if it accepts events.
     pub trouble: Option<String>,
 }
 
@@ -195,12 +196,12 @@ impl SinkHealth {
         self.circuit_open.load(Relaxed)
     }
 
-    /// Records the duration and outcome of an attempt, and its trace and span, if any.
+    /// Records the duration and outcome of an attempt, and its span if traced.
     pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<TraceParent>) {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
 
-    /// Returns the durations of the attempts with this outcome.
+    /// Returns the histogram of the durations of attempts with this outcome.
     #[must_use]
     pub fn attempts(&self, outcome: AttemptOutcome) -> HistogramState {
         self.attempts.0[outcome as usize].state()
@@ -219,7 +220,7 @@ impl SinkHealth {
         self.last_error.store(Some(Arc::new(error)));
     }
 
-    /// Returns the last error since the last successful delivery.
+    /// Returns the last error; `None` if a delivery has succeeded since.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()
@@ -233,7 +234,7 @@ impl SinkHealth {
         }
     }
 
-    /// Returns the time of the last acknowledged batch.
+    /// Returns when the receiver last acknowledged a batch; `None` if it never did.
     #[must_use]
     pub fn last_delivery(&self) -> Option<jiff::Timestamp> {
         match self.last_delivery.load(Relaxed) {
@@ -250,8 +251,8 @@ impl SinkHealth {
             Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
     }
 
-    /// Records the number of dead letters kept. Clears the last error if the last dead letter has just been replayed or
-    /// purged and nothing is retried.
+    /// Records the number of kept dead letters. Clears the last error if none is left, after some were, and no event is
+    /// retried.
     pub fn note_letters(&self, kept: u64) {
         let before = self.dead_letters.swap(kept, Relaxed);
         let retries = self.retrying.load(Relaxed) + self.refused_events.load(Relaxed);
@@ -260,13 +261,13 @@ impl SinkHealth {
         }
     }
 
-    /// Returns the last known number of the next event of the journal; `None` without a journal.
+    /// Returns the sequence number of the journal's next event, as of the last write; `None` without a journal.
     #[must_use]
     pub fn journal_end(&self) -> Option<u64> {
         self.journal.lock().as_ref().map(|journal| journal.end)
     }
 
-    /// Records why the journal accepts no events.
+    /// Records why the journal accepts no events, until the next successful write.
     pub fn set_journal_trouble(&self, error: &StoreError) {
         self.journal.lock().get_or_insert_default().trouble = Some(error.to_string());
     }

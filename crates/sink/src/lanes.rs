@@ -2,8 +2,8 @@
 //!
 //! # Events set aside
 //! The receiver may refuse the content of a batch, or fail for this batch only. Then the batch is retried in halves
-//! ([`Lanes::halve`]) until the event that causes it is alone. That event is set aside ([`Lanes::set_aside`]) until its
-//! next attempt, and the lane continues with other objects.
+//! ([`Lanes::halve`]) until the event that causes the failure is alone. That event is set aside ([`Lanes::set_aside`])
+//! until its next attempt, and the lane continues with other objects.
 //!
 //! - **Order.** Later events of the same object wait behind it. Once it is delivered or given up, they return to the
 //!   front of the lane's queue, in order.
@@ -33,7 +33,7 @@ use super::event::Event;
 use informer_hub_types::BatchParams;
 use informer_hub_types::clock::Instant;
 
-/// Batch with an attempt in flight, or waiting for its next one.
+/// Batch that is being delivered, or that waits for its next attempt.
 #[derive(Debug)]
 struct Batch {
     events: Arc<[Event]>,
@@ -43,7 +43,7 @@ struct Batch {
     since: Instant,
     /// When the batch's first event was queued.
     queued: Instant,
-    /// Earlier refusals, if it is a single event that was set aside before.
+    /// Earlier failures of the batch's only event, if that event was set aside before.
     refusals: Option<Refusals>,
 }
 
@@ -53,7 +53,7 @@ struct Lane {
     queue_bytes: usize,
     batch: Option<Batch>,
     set_aside: SetAside,
-    /// Whether the last new batch was an event that had been set aside.
+    /// Whether the lane's previous batch was an event that had been set aside.
     was_set_aside: bool,
 }
 
@@ -65,7 +65,7 @@ impl Lane {
         }
     }
 
-    /// Moves an object's events that waited behind a refused one to the front of the queue.
+    /// Ends setting aside an object: its later events return to the front of the queue.
     fn release(&mut self, object: u64) {
         for (event, queued) in self.set_aside.release(object).into_iter().rev() {
             self.queue_bytes += event.size();
@@ -73,7 +73,8 @@ impl Lane {
         }
     }
 
-    /// Returns whether the next batch is an event set aside. Alternates if the queue is ready too.
+    /// Returns whether an event set aside is the lane's next batch. Alternates if the queue, due at `queue`, is ready
+    /// too.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -130,7 +131,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Applies new parameters and keeps all events, even beyond the new bounds. Batches in flight are due again.
+    /// Applies new parameters and keeps all events, even beyond the new bounds. Batches in flight are attempted again.
     pub fn rebuild(&mut self, lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds, now: Instant) {
         self.attempt_again(now);
         let events = self.clear();
@@ -145,8 +146,8 @@ impl Lanes {
         self.lanes[lane].push(event, now);
     }
 
-    /// Returns a batch that may be attempted now, and its lane. The lane is busy until [`Self::acked`],
-    /// [`Self::retry_at`] or [`Self::give_up`].
+    /// Returns a batch that may be attempted now, and its lane; `None` if there is no such batch. The lane is busy
+    /// until [`Self::acked`], [`Self::retry_at`] or [`Self::give_up`].
     pub fn take_ready(&mut self, now: Instant, gate: Gate) -> Option<(LaneId, Arc<[Event]>)> {
         let at = self.ready(now, gate)?;
         self.next = (at + 1) % self.lanes.len();
@@ -167,7 +168,7 @@ impl Lanes {
         Some((LaneId(at), Arc::clone(&batch.events)))
     }
 
-    /// Returns the number of events that [`Self::take_ready`] would return.
+    /// Returns the number of events that [`Self::take_ready`] would return; `None` if it would return no batch.
     #[must_use]
     pub fn ready_len(&self, now: Instant, gate: Gate) -> Option<usize> {
         let lane = &self.lanes[self.ready(now, gate)?];
@@ -176,17 +177,18 @@ impl Lanes {
         Some(lane.batch.as_ref().map_or_else(next, |batch| batch.events.len()))
     }
 
-    /// Removes the delivered batch in flight. Returns its events.
+    /// Removes the lane's batch, which was delivered. Returns its events.
     pub fn acked(&mut self, lane: LaneId) -> Arc<[Event]> {
         self.remove(lane)
     }
 
-    /// Removes the batch in flight that is given up. Returns its events.
+    /// Removes the lane's batch, which is given up. Returns its events.
     pub fn give_up(&mut self, lane: LaneId) -> Arc<[Event]> {
         self.remove(lane)
     }
 
-    /// Counts a failed attempt. Returns how often the batch has failed and when its first attempt was.
+    /// Counts a failed attempt of the lane's batch. Returns how often the batch has failed, and when its first attempt
+    /// was.
     pub fn failed(&mut self, lane: LaneId, now: Instant) -> (u32, Instant) {
         let Some(batch) = &mut self.lanes[lane.0].batch else { return (0, now) };
         batch.failures = batch.failures.saturating_add(1);
@@ -199,7 +201,7 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// Returns whether the lane has events beside its batch.
+    /// Returns whether the lane has other events than those in its batch.
     #[must_use]
     pub fn has_more(&self, lane: LaneId) -> bool {
         let lane = &self.lanes[lane.0];
@@ -212,8 +214,8 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events in batches whose last attempt failed, and of events set aside that were not
-    /// refused.
+    /// Returns the number of events in batches that have failed, and of events set aside for another reason than a
+    /// refusal.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -221,7 +223,7 @@ impl Lanes {
         failed + self.set_aside_size().0 - self.refused_size().0
     }
 
-    /// Schedules the next attempt of the batch in flight.
+    /// Schedules the next attempt of the lane's batch after a failure.
     pub fn retry_at(&mut self, lane: LaneId, when: Instant) {
         if let Some(batch) = &mut self.lanes[lane.0].batch {
             batch.due = Some(when);
@@ -235,22 +237,22 @@ impl Lanes {
         }
     }
 
-    /// Returns the second half of the lane's batch to the front of its queue. The first half continues with so many
-    /// failures. A batch of one event is unchanged.
+    /// Returns the second half of the lane's batch to the front of its queue. The first half stays the batch, with
+    /// `failures` failures. A batch of one event is unchanged.
     pub fn halve(&mut self, lane: LaneId, failures: u32) {
         let lane = &mut self.lanes[lane.0];
         let Some(batch) = lane.batch.as_mut().filter(|batch| batch.events.len() > 1) else { return };
         let (first, second) = batch.events.split_at(batch.events.len().div_ceil(2));
         for event in second.iter().rev() {
             lane.queue_bytes += event.size();
-            // Queued at the batch's time, so that `max_wait` does not start again.
+            // Queued with the batch's original time, so that `max_wait` does not start again.
             lane.queue.push_front((event.clone(), batch.queued));
         }
         batch.events = first.into();
         batch.failures = failures;
     }
 
-    /// Returns the earlier refusals of the lane's batch, if it was set aside before.
+    /// Returns the earlier failures of the lane's batch; `None` if it was not set aside before.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -271,7 +273,7 @@ impl Lanes {
         for (event, queued) in queue {
             if event.lane_hash() == object {
                 lane.queue_bytes -= event.size();
-                // The object is set aside, so `follow` accepts the event.
+                // Cannot fail: the object is set aside, so `follow` accepts the event.
                 let _ = lane.set_aside.follow(event, queued);
             } else {
                 lane.queue.push_back((event, queued));
@@ -279,29 +281,30 @@ impl Lanes {
         }
     }
 
-    /// Returns whether refused events exceed this number of quarters of the bounds.
+    /// Returns whether refused events, with those behind them, exceed `quarters` quarters of the queue's bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
         let (events, bytes) = self.refused_size();
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Returns whether events set aside use less than a quarter of the bounds, so that an event that was not refused
-    /// may join them.
+    /// Returns whether events set aside use less than a quarter of the bounds. Only then are events set aside that fail
+    /// without a refusal.
     #[must_use]
     pub fn has_share(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns the number of events that the lane has set aside without a refusal, if the receiver has accepted no
-    /// batch since their first attempt. `accepted` is when it last accepted one.
+    /// Returns the number of the lane's events set aside without a refusal whose first attempt was after `accepted`,
+    /// when the receiver last accepted a batch.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
     }
 
-    /// Removes the event that was refused first, with its refusals. Returns `None` if all are being attempted.
+    /// Removes the waiting event that was refused first, and returns it with its failures; `None` if no refused event
+    /// waits.
     pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
         let oldest = |(at, lane): (usize, &Lane)| lane.set_aside.oldest().map(|(since, object)| (since, at, object));
         let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
@@ -312,19 +315,20 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes events due now that were last refused no later than `refused_by`: the receiver accepts content again.
+    /// Makes events set aside due now if their last attempt failed no later than `refused_by`, because the receiver
+    /// accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
 
-    /// Returns the number and bytes of the events set aside: events that wait for their next attempt, and later ones of
-    /// their objects.
+    /// Returns the number and bytes of events set aside: failed ones that wait for their next attempt, and later ones
+    /// of their objects.
     #[must_use]
     pub fn set_aside_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.size()))
     }
 
-    /// Returns the number and bytes of the events set aside after a refusal.
+    /// Returns the number and bytes of events set aside after a refusal, with later ones of their objects.
     #[must_use]
     pub fn refused_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
@@ -346,7 +350,7 @@ impl Lanes {
         out
     }
 
-    /// Queues events again that [`Self::clear`] returned.
+    /// Queues the events that [`Self::clear`] returned again.
     pub(super) fn requeue(&mut self, events: Vec<Event>, now: Instant) {
         for event in events {
             self.put(event, now);
@@ -369,8 +373,8 @@ impl Lanes {
         self.hasten(now, now);
     }
 
-    /// Returns when [`Self::take_ready`] will have a batch, as far as known; `None` while every admitted lane is busy or
-    /// empty.
+    /// Returns when [`Self::take_ready`] will have a batch if nothing else happens; `None` while every lane that `gate`
+    /// admits is busy or empty.
     #[must_use]
     pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
         let lanes = 0..self.lanes.len();
@@ -387,7 +391,8 @@ impl Lanes {
     }
 
     /// Returns whether less than half of the bounds is used, so that more events should be read from the journal.
-    /// Events set aside reduce the bounds here, since other objects may be queued behind them in the journal.
+    /// Events set aside are left out and reduce the bounds, so that they do not keep other objects in the journal
+    /// waiting.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
@@ -395,7 +400,7 @@ impl Lanes {
         is_low(self.events, events, self.bounds.events) && is_low(self.bytes, bytes, self.bounds.bytes)
     }
 
-    /// Returns the number and bytes of events for which there is room.
+    /// Returns how many more events and bytes the bounds allow.
     #[must_use]
     pub fn room(&self) -> (usize, usize) {
         (self.bounds.events.saturating_sub(self.events), self.bounds.bytes.saturating_sub(self.bytes))
@@ -413,7 +418,7 @@ impl Lanes {
         self.events
     }
 
-    /// Returns the bytes queued or in flight.
+    /// Returns the bytes of events queued or in flight.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -440,7 +445,7 @@ impl Lanes {
         }
     }
 
-    /// Returns when the lane's queue has a batch.
+    /// Returns when the lane's queue has a batch to send; `None` if it is empty.
     fn queue_due(&self, lane: &Lane) -> Option<Instant> {
         let (_, oldest) = lane.queue.front()?;
         let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;

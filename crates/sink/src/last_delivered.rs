@@ -1,12 +1,12 @@
-//! Last journaled state of each object, used to suppress repeated and outdated events after a restart.
+//! Last state of each object in the sink's journal, used to drop repeated and outdated events after a restart.
 //!
-//! After a restart the caches are at their last checkpoint, so later changes are observed again. A journal is never
-//! behind its caches: its events since that checkpoint identify the repetitions.
+//! After a restart the caches are at their last checkpoint, so the hub observes later changes again. The journal is
+//! never behind the caches: its events since that checkpoint identify the repetitions.
 //!
 //! # Objects of one name
-//! A slow listener cancels the addition and the deletion of a short-lived object, so the journal may contain only its
-//! successor under the same name. After a restart the watch reports the predecessor again. Its states must not follow
-//! those of the successor: a receiver that keys by name would believe the name to be gone.
+//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal may contain only
+//! its successor with the same name. After a restart the watch reports the predecessor again. Its states must not
+//! follow those of the successor: a receiver that keys by name would take the successor for deleted.
 //!
 //! - A state that is older than the newest journaled one of its name is dropped, whatever its UID. If it is an addition
 //!   that the journal does not contain, the deletion is dropped too.
@@ -22,14 +22,14 @@ use hashbrown::HashMap;
 use super::{Event, EventType};
 use informer_hub_types::ResourceVersion;
 
-/// Last delivered state of each object; about 40 bytes per object.
+/// Last state of each object in the journal. Takes about 40 bytes per object.
 ///
 /// Invariant: an object is in at most one of the maps.
 #[derive(Debug, Default)]
 pub struct LastDelivered {
-    /// Object with the last state of each name, by hash of cluster and subject.
+    /// For each name, the object with the newest state, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Other objects, most of them earlier ones of these names, by [`Last::object`].
+    /// Other objects, most of them predecessors under these names, by [`Last::object`].
     others: HashMap<u64, Last>,
 }
 
@@ -37,7 +37,8 @@ pub struct LastDelivered {
 #[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
-    /// Identity of the object, with the state in the lowest bits: a field of its own would take eight bytes.
+    /// Hash of the object's identity, with its [`State`] in the lowest bits, since another field would take eight
+    /// bytes.
     tagged: u64,
 }
 
@@ -46,7 +47,7 @@ struct Last {
 enum State {
     Alive,
     Deleted,
-    /// Never sent: its addition was dropped because a successor is journaled.
+    /// Never sent: the addition was dropped because the journal has a successor with the same name.
     Skipped,
 }
 
@@ -63,7 +64,7 @@ impl Last {
         Self::new(identity(event), event.version().clone(), state)
     }
 
-    /// Returns the identity of the object, without the lowest bits.
+    /// Returns the hash of the object's identity, without the bits of the state.
     fn object(&self) -> u64 {
         self.tagged & !Self::STATE
     }
@@ -80,31 +81,33 @@ impl Last {
         self.state() == State::Deleted
     }
 
-    /// Returns whether this state follows an earlier one of the object, and is not a repetition of one before it.
+    /// Returns whether this state comes after `known`, an earlier one of the same object, rather than repeating an old
+    /// one.
     fn follows(&self, known: &Self) -> bool {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
 
-    /// Returns this state with the newer version of the two: a tombstone carries the state of an older checkpoint.
+    /// Returns this state with the newer version of the two. A tombstone may have an older version than `known`, from a
+    /// checkpoint.
     fn not_older_than(self, known: &Self) -> Self {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
 
-    /// Returns whether this state is newer than the last one of the same object.
+    /// Returns whether this state must be sent after `known`, the object's last one. A resync sends it again.
     fn is_news(&self, known: &Self, resync: bool) -> bool {
         match (known.state(), self.state()) {
             (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
             (_, State::Deleted) => true,
             _ if known.version == self.version => resync,
-            // Versions that do not compare: a duplicate can be dropped by its id.
+            // Versions that do not compare count as newer: a receiver can drop a duplicate by its id.
             _ => !known.version.newer_than(&self.version),
         }
     }
 }
 
 impl LastDelivered {
-    /// Records a journaled event, in the journal's order. Repeated handovers and replayed dead letters do not change the
-    /// last state.
+    /// Records an event of the journal; call it in the journal's order. Outdated states and replayed dead letters are
+    /// ignored.
     pub fn note(&mut self, event: &Event) {
         if event.event_type() != EventType::Synced && !event.is_replayed() {
             self.record(name(event), Last::of(event));
@@ -140,8 +143,8 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event is newer than the last delivered state of its name. The first newer event ends the
-    /// comparison, since all later ones are newer still. A resync repeats the same state on purpose.
+    /// Returns whether an event must be sent, because it is newer than the last journaled state of its name, or a
+    /// resync. The first newer event removes the record of its object, since all later events are newer too.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
         if self.is_empty() || event.event_type() == EventType::Synced {
             return true;
@@ -159,16 +162,16 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether a state is new although another object has the newest journaled state of its name.
+    /// Returns whether a state must be sent although another object of this name has the newest journaled state.
     fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
         let object = last.object();
         let known = self.others.get(&object);
-        // A deletion was sent after this state, so a receiver that keys by name needs it again.
+        // A deletion was sent after this state, so a receiver that keys by name needs this state again.
         let is_undone = || newest.is_deleted() && last.version.newer_than(&newest.version);
         let is_older = !last.is_deleted() && newest.version.newer_than(&last.version);
         let is_new = !is_older && known.is_none_or(|known| last.is_news(known, resync || is_undone()));
         match (is_new, last.state()) {
-            // The name stays: the newest state may have to be sent again.
+            // The name stays recorded: the newest state may have to be sent again.
             (true, State::Deleted) => self.record(name, last),
             (true, _) => {
                 self.others.remove(&object);
@@ -186,8 +189,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether an `Added` event is really an update: the object was delivered before, but the caches on disk do
-    /// not record that this reader received it.
+    /// Returns whether an `Added` event must be sent as `Updated`: the journal has the object, but the caches on disk
+    /// do not record this.
     #[must_use]
     pub fn is_update(&self, event: &Event) -> bool {
         if event.event_type() != EventType::Added || self.is_empty() {
@@ -196,7 +199,8 @@ impl LastDelivered {
         let last = Last::of(event);
         let is_alive = |known: &&Last| known.object() == last.object() && known.state() == State::Alive;
         let newest = self.names.get(&name(event)).filter(is_alive);
-        // Another object was sent after this one. An update has another id than the addition that was delivered.
+        // Another object was sent after this one, so this one is sent again, as an update: that has another id than the
+        // addition.
         let is_other = || self.others.get(&last.object()).is_some_and(|known| is_alive(&known));
         newest.map_or_else(is_other, |known| known.version != last.version)
     }
@@ -221,8 +225,7 @@ fn name(event: &Event) -> u64 {
     hasher.finish()
 }
 
-/// Returns the hash that identifies an object by cluster, subject and UID: a successor under the same name is another
-/// object.
+/// Returns the hash of an object's cluster, subject and UID. A successor with the same name has another hash.
 pub(super) fn identity(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject(), event.uid()).hash(&mut hasher);

@@ -1,4 +1,4 @@
-//! Dead letters: events that were given up, kept for inspection, replay or purge.
+//! Dead letters: events whose delivery was given up, kept for inspection, replay or purge.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Event, InvalidRecord};
 
-/// Event that was given up.
+/// Event whose delivery was given up.
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
     /// The complete event.
@@ -52,11 +52,11 @@ pub struct LetterFilter {
     pub ids: Vec<String>,
     /// Cluster of the event.
     pub cluster: Option<String>,
-    /// Substring of the subject.
+    /// Text that the event's subject contains.
     pub subject: Option<String>,
-    /// Substring of the error.
+    /// Text that the error of the last attempt contains.
     pub error: Option<String>,
-    /// Upper bound (exclusive) of the time it was given up.
+    /// The event was given up before this time.
     pub before: Option<jiff::Timestamp>,
 }
 
@@ -74,7 +74,7 @@ impl LetterFilter {
     }
 }
 
-/// JSON head of an encoded letter, preceded by its length (four bytes, little endian) and followed by the event.
+/// JSON object at the start of an encoded letter, after its length (four bytes, little endian) and before the event.
 #[derive(Serialize, Deserialize)]
 struct Head {
     attempts: u32,
@@ -123,7 +123,7 @@ impl DeadLetter {
     }
 }
 
-/// Ring of the latest dead letters, for a sink without a journal.
+/// The latest dead letters in memory, for a sink without a journal.
 #[derive(Debug, Default)]
 pub struct MemoryLetters {
     ring: VecDeque<(u64, DeadLetter)>,
@@ -132,7 +132,7 @@ pub struct MemoryLetters {
 }
 
 impl MemoryLetters {
-    /// Maximum number of letters. The oldest are dropped beyond it; the sink's counter still includes them.
+    /// Maximum number of letters; beyond it, the oldest are dropped.
     pub const CAPACITY: usize = 1000;
 
     /// Maximum bytes of the events of all letters.

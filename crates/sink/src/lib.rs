@@ -10,10 +10,10 @@
 //!   on disk, pending events survive the process; without one they are lost.
 //! - **Order per object.** Events of one object share a lane. A lane has one batch in flight, and a failed batch keeps
 //!   its place. An event that is refused or always fails is set aside together with later events of its object; see
-//!   [`Lanes`]. Objects that follow each other under one name count as one. Events of different objects have no order.
+//!   [`Lanes`]. Successive objects with the same name count as one. Events of different objects have no order.
 //! - **Bounded memory.** The queue is bounded in events and in bytes. At the bound the sink keeps its listeners waiting.
 //!   A waiting listener coalesces per object, so memory stays bounded and no last state is lost.
-//! - **Stable identity.** An event keeps its id over retries; [`Event`] says for how long beyond that.
+//! - **Stable identity.** An event keeps its id over retries; [`Event`] documents for how long beyond that.
 //! - **No secrets.** Values of `Secret` objects are redacted before any other part of a sink reads them. Signing keys
 //!   and receiver addresses appear in no log and in no `Debug` output.
 
@@ -121,7 +121,7 @@ impl Outcome {
 
 /// Transport of batches to a receiver. One attempt per call; the caller retries.
 pub trait Transport: Debug + Send + Sync + 'static {
-    /// Tries once to deliver `batch`: events of one lane, in order.
+    /// Tries once to deliver `batch`, whose events must reach the receiver in this order.
     ///
     /// # Cancel safety
     /// Dropping the future abandons the attempt; it is then unknown whether the receiver accepted the batch.

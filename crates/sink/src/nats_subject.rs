@@ -13,9 +13,9 @@ const MAX_LENGTH: usize = 256;
 
 /// Subject pattern such as `k8s.{cluster}.{resource}.{namespace}.{name}`.
 ///
-/// A value becomes part of one token of the subject. Bytes other than letters, digits, `-` and `_` are percent-encoded;
-/// an empty value (the core group, no namespace) is written `_`. So different objects have different subjects if the
-/// pattern names everything in which they differ.
+/// The value of a placeholder becomes part of one token of the subject. Bytes other than letters, digits, `-` and `_`
+/// are percent-encoded; an empty value (the core group, no namespace) is written `_`. So different objects have
+/// different subjects if the pattern has placeholders for everything in which they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubjectPattern(Vec<Part>);
 
@@ -25,7 +25,7 @@ enum Part {
     Value(&'static str),
 }
 
-/// Text that is not a valid pattern.
+/// Error for text that is not a valid subject pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a subject pattern: {problem}; write e.g. \"k8s.{{cluster}}.{{resource}}.{{namespace}}.{{name}}\""
@@ -85,7 +85,7 @@ impl SubjectPattern {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 
-    /// Fills the pattern; `about` is an event's subject.
+    /// Returns the subject for these values; `about` is an event's subject.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
         let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();
@@ -115,7 +115,7 @@ fn escape(value: &str, out: &mut String) {
         out.push('_');
     }
     for byte in value.bytes() {
-        // A single `_` stands for an empty value, so it is encoded.
+        // A value that is just `_` is encoded, since `_` stands for an empty value.
         if byte.is_ascii_alphanumeric() || byte == b'-' || (byte == b'_' && value.len() > 1) {
             out.push(char::from(byte));
         } else {

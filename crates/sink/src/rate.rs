@@ -5,8 +5,8 @@ use std::time::Duration;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{RateLimit, TokenBucket};
 
-/// Rate limiter for batches. A batch larger than the burst waits for a full bucket and leaves a debt: it is sent, and
-/// the long-term rate still holds.
+/// Rate limiter for batches. A batch larger than the burst waits for a full bucket and leaves a debt for later batches,
+/// so that the long-term rate still holds.
 #[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
     burst: u32,

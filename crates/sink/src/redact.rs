@@ -1,6 +1,6 @@
 //! Redaction of secret values: those of `Secret` objects, and the paths in a sink's `redact`.
 //!
-//! It is applied to an object before filters, logs, the journal and transports read it.
+//! Objects are redacted before filters, logs, the journal and transports read them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) fn is_secret(gvr: &Gvr) -> bool {
     gvr.group.is_empty() && gvr.resource == "secrets"
 }
 
-/// Paths whose values must not leave the process, besides the values of Secrets.
+/// Redaction of a sink: paths whose values must not leave the process, in addition to the values of Secrets.
 ///
 /// A scalar at a path is replaced by `"<redacted>"`. For a list each element is replaced, for an object each member's
 /// value; names and lengths remain. Copies of the object in annotations are redacted alike.
@@ -33,7 +33,7 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Creates a redaction of these paths, besides the values of Secrets.
+    /// Creates a redaction of these paths and of the values of Secrets.
     #[must_use]
     pub fn new(paths: Vec<FieldPath>) -> Self {
         Self { paths: paths.into() }
@@ -58,7 +58,7 @@ impl Redaction {
         }
     }
 
-    /// Redacts a parsed object.
+    /// Redacts a parsed object in place.
     pub(super) fn apply(&self, gvr: &Gvr, object: &mut Value) {
         let secret = is_secret(gvr);
         if self.paths.is_empty() && !secret {
@@ -103,7 +103,7 @@ fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
     }
 }
 
-/// Redacts all values at the rest of a path.
+/// Redacts all values at `path`, which is relative to `value`.
 fn redact_at(value: &mut Value, path: &[Segment]) {
     match (path, value) {
         (_, Value::Null) => {}

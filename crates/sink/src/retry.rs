@@ -1,5 +1,5 @@
-//! When a failed batch is tried again, and the circuit breaker for failing receivers. What a failure means for the
-//! events is in `machine/outcome`.
+//! Time of a failed batch's next attempt, and the circuit breaker for failing receivers. `machine/outcome` decides what
+//! a failure means for the events.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use informer_hub_types::{RetryParams, exponential_backoff};
 /// Upper bound of a receiver's `Retry-After`, so that a wrong header cannot stop a sink for a year.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
-/// Next step for a batch that was not acknowledged.
+/// Next step for a batch that the receiver did not acknowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Retry the batch at this time.
     RetryAt(Instant),
-    /// Give up: the batch has exceeded its retry time.
+    /// Give the batch up: its retry time is over.
     GiveUp,
 }
 
-/// Decides on a batch that has failed `attempts` times since `since`.
+/// Decides when to retry a batch that has failed `attempts` times since its first attempt at `since`.
 ///
 /// The delay is random between zero and the exponential bound (full jitter), so that many senders spread out. The last
-/// attempt is made at the deadline. `after` is always a minimum.
+/// attempt is made at the end of the retry time. `after`, from `Retry-After`, is always a minimum.
 pub(crate) fn decide(
     params: &RetryParams,
     attempts: u32,
@@ -58,7 +58,7 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
 /// A `Retry-After` pauses all lanes.
 #[derive(Debug, Default)]
 pub struct Circuit {
-    /// Failures since the last success.
+    /// Number of failures since the last success.
     failures: u32,
     /// Lanes of these failures.
     failing: FailingLanes,
@@ -87,7 +87,7 @@ impl FailingLanes {
 }
 
 impl Circuit {
-    /// Consecutive failures that open the circuit.
+    /// Number of consecutive failures that open the circuit.
     pub const THRESHOLD: u32 = 5;
 
     /// Returns the lanes that may start an attempt now.
@@ -95,13 +95,13 @@ impl Circuit {
     pub fn gate(&self, now: Instant) -> Gate {
         match (self.hold_until, self.in_flight.first()) {
             (Some(until), _) if now < until => Gate::Until(until),
-            // The lane is busy, so no lane starts an attempt before this one has ended.
+            // This lane is busy, so no lane starts an attempt before the lane's own has ended.
             (_, Some(lane)) if self.is_probing() => Gate::Only(*lane),
             _ => Gate::All,
         }
     }
 
-    /// Returns whether the receiver keeps failing.
+    /// Returns whether the receiver has failed [`Self::THRESHOLD`] times in a row.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.failures >= Self::THRESHOLD
@@ -123,7 +123,8 @@ impl Circuit {
         self.in_flight.push(lane);
     }
 
-    /// Records the end of an attempt, with any outcome. While the circuit is open, it is another lane's turn to probe.
+    /// Records the end of an attempt, with any outcome. While the circuit is open, another lane may then make an
+    /// attempt.
     pub fn ended(&mut self, lane: LaneId) {
         self.in_flight.retain(|other| *other != lane);
     }
@@ -147,7 +148,7 @@ impl Circuit {
         self.hold_until = self.hold_until.max(Some(end_of_pause(now, after)));
     }
 
-    /// Ends a pause early. A later answer of the receiver may begin another one.
+    /// Ends a pause early. A later `Retry-After` of the receiver may begin another one.
     pub fn end_pause(&mut self) {
         self.hold_until = None;
     }

@@ -4,17 +4,17 @@ use super::filter::Filter;
 use super::redact::Redaction;
 use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, OnFilterError, SinkPartition};
 
-/// Conditions on the notifications of the informers that a sink listens to.
+/// Conditions that a notification must meet to be sent by a sink.
 #[derive(Debug)]
 pub struct Selection {
-    /// Accepted part of the objects; `None` accepts all. The machine drops the other parts before it evaluates or
-    /// counts them.
+    /// Accepted part of the objects; `None` accepts all. Notifications of other parts are dropped before they are
+    /// evaluated or counted.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
     /// Accepted namespaces; empty accepts all objects, including those without a namespace.
     pub namespaces: Vec<String>,
-    /// Whether objects that already exist at the start are accepted.
+    /// Whether objects that existed before the sink are accepted, as `added` events.
     pub initial: Initial,
     /// Accepts updates only if the values at one of these paths differ; empty accepts all updates. A resync repeats an
     /// unchanged object, so any path drops it.
@@ -23,7 +23,7 @@ pub struct Selection {
     pub filter: Option<Filter>,
     /// Whether an event for which the filter fails is delivered. Default: it is.
     pub on_filter_error: OnFilterError,
-    /// Redaction applied before the filter and everything after it.
+    /// Redaction of the objects that the filter reads.
     pub redaction: Redaction,
 }
 
@@ -56,8 +56,8 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Returns whether the sink accepts this notification. The cheap tests come first; objects are decoded only for
-    /// `changed` and for the fields that the filter reads.
+    /// Returns whether the sink accepts a notification. The cheap tests come first; objects are decoded only for
+    /// `changed`, and if the filter reads them.
     #[must_use]
     pub fn evaluate<K>(&self, notification: &Notification<K>) -> SelectionResult {
         if !self.events.contains(&EventType::of(notification)) {
@@ -81,8 +81,7 @@ impl Selection {
         }
     }
 
-    /// Returns whether a notification's object is in one of the namespaces. A notification without an object is in all
-    /// of them.
+    /// Returns whether an object is in an accepted namespace; always `true` for a notification without an object.
     fn is_in_namespaces<K>(&self, object: Option<&Object<K>>) -> bool {
         let matches = |object: &Object<K>| {
             object.namespace().is_some_and(|namespace| self.namespaces.iter().any(|name| name == namespace))
@@ -90,7 +89,8 @@ impl Selection {
         self.namespaces.is_empty() || object.is_none_or(matches)
     }
 
-    /// Returns whether the values at one of the paths differ. Objects that do not decode count as changed.
+    /// Returns whether the values at one of the `changed` paths differ; `true` without paths or if an object does not
+    /// decode.
     fn has_changed<K>(&self, old: &Object<K>, new: &Object<K>) -> bool {
         if self.changed.is_empty() {
             return true;

@@ -1,11 +1,11 @@
 //! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
 //!
-//! Such an object was created or changed after the last checkpoint. For a reader that the caches on disk do not know
-//! yet, every journaled object counts.
+//! Such an object was created or changed after the last checkpoint. For a sink that the caches on disk do not know yet,
+//! every journaled object counts.
 //!
-//! If such an object is deleted while the hub is down, a relist cannot detect it: a cache only misses objects that it
-//! had. A successor under the same name would be taken for the same object. So the caches start with these journaled
-//! states, and the first list is compared with them as usual.
+//! If such an object is deleted while the hub is down, a relist cannot detect it, since the cache lacks the object. A
+//! successor with the same name would be taken for the same object. So the caches start with these journaled states,
+//! and the first list is compared with them as usual.
 //!
 //! - Events of one name are applied in the journal's order, whatever their versions. A watch that resumes from an
 //!   earlier version reports objects that were created and deleted before the ones journaled first.
@@ -18,13 +18,13 @@ use hashbrown::{HashMap, HashSet};
 use super::last_delivered::identity;
 use super::{Event, EventType};
 
-/// Limit on the bytes of events kept while a journal is read. Events beyond it are kept without their body.
+/// Maximum bytes of events in memory while a journal is read. Events beyond this are kept without their JSON.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Last journaled states that are missing from the caches on disk. Filled in the journal's order.
 #[derive(Debug, Default)]
 pub struct Uncheckpointed {
-    /// Keyed by the object's name, independent of the version of its resource.
+    /// Last event of each object, by the hash of the object's name without its API version.
     events: HashMap<u64, Event>,
     bytes: usize,
     /// Identities of deleted objects.
@@ -32,8 +32,8 @@ pub struct Uncheckpointed {
 }
 
 impl Uncheckpointed {
-    /// Records an event. `is_known` says whether a cache on disk has the object in this state or a newer one, and knows
-    /// that this reader received it.
+    /// Notes an event of the journal. `is_known` is set if a cache on disk has the object in this state or a newer one,
+    /// and records that this sink received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced || event.is_replayed() {
             return;
@@ -49,7 +49,7 @@ impl Uncheckpointed {
             self.ended.insert(object);
         }
         if is_known || is_gone {
-            // A deletion may be of an earlier object of that name.
+            // A deletion may be that of an earlier object with the same name.
             let same = |known: &&Event| !is_gone || known.uid() == event.uid();
             if let Some(size) = self.events.get(&key).filter(same).map(Event::size) {
                 self.bytes -= size;
@@ -63,7 +63,7 @@ impl Uncheckpointed {
         self.bytes -= before.map_or(0, |before| before.size());
     }
 
-    /// Returns the last event of each object.
+    /// Returns the last events of objects that the caches on disk lack.
     #[must_use]
     pub fn into_events(self) -> Vec<Event> {
         self.events.into_values().collect()

@@ -6,9 +6,9 @@ use informer_hub_types::Fsync;
 /// State of a sink's journal when its store was opened.
 #[derive(Debug)]
 pub struct Durability {
-    /// When to sync.
+    /// When written events are synced.
     pub fsync: Fsync,
-    /// Last journaled state of each object since the last checkpoint.
+    /// Last state of each object in the journal, to recognize repetitions.
     pub last_delivered: LastDelivered,
     /// Number of the first unacknowledged event.
     pub first: u64,
@@ -25,7 +25,7 @@ pub enum Work {
     Commit(Commit),
     /// Read unacknowledged events, from a number on.
     Read {
-        /// Number of the first event.
+        /// Number of the first event to read.
         from: u64,
         /// Maximum number of events.
         events: usize,
@@ -34,7 +34,7 @@ pub enum Work {
     },
     /// Make room by merging events of the same object, from a number on.
     Merge {
-        /// First number that may be merged. Events before it are in the lanes.
+        /// Number of the first event that may be merged. Events before it may be in delivery.
         from: u64,
     },
 }
@@ -42,11 +42,11 @@ pub enum Work {
 /// Contents of one write.
 #[derive(Debug, Default)]
 pub struct Commit {
-    /// Events for the journal.
+    /// Events to append to the journal.
     pub events: Vec<Event>,
     /// Numbers of acknowledged events.
     pub acked: Vec<u64>,
-    /// Events that were given up.
+    /// Events given up, to keep as dead letters.
     pub letters: Vec<DeadLetter>,
     /// Whether to wait until the write is durable (`fsync`).
     pub sync: bool,
@@ -61,9 +61,9 @@ pub enum Done {
         events: Vec<Event>,
         /// Number of events that are too large for the journal; they became dead letters.
         given_up: u64,
-        /// Number of dead letters dropped for lack of room.
+        /// Number of dead letters that were dropped to make room.
         forgotten: u64,
-        /// Rest of the commit, to be tried again, and the error.
+        /// Rest of the commit, to be tried again, and the error; `None` if everything is stored.
         left: Option<(Commit, StoreError)>,
         /// State of the journal afterwards.
         state: JournalState,
@@ -84,7 +84,7 @@ pub enum Done {
     },
     /// Events were merged.
     Merged {
-        /// Number of events saved by merging.
+        /// Number by which the merge has reduced the unacknowledged events.
         freed: u64,
         /// State of the journal afterwards.
         state: JournalState,
@@ -95,7 +95,7 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Number after the last durable event.
+    /// Number of the next event: all events below it are durable.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,
@@ -107,7 +107,7 @@ pub struct JournalState {
     pub letters: u64,
     /// Number of times since the start that files of the journal or the dead letters were found removed or replaced.
     pub replaced: u64,
-    /// Number of accepted events that files have lost since the start.
+    /// Number of accepted events that have disappeared from the files since the start.
     pub lost: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct JournalState {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The journal has reached its limit.
+    /// The journal has reached its size limit.
     #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
     Full {
         /// Size of the journal's files in bytes.
@@ -125,10 +125,10 @@ pub enum StoreError {
         /// Whether merging may free room.
         mergeable: bool,
     },
-    /// An event that exceeds the limit for one write, even into an empty journal.
+    /// An event is larger than one write may be, even into an empty journal.
     #[error("{bytes} bytes are too large for the journal, which takes {most} at once; raise the sink's journal limit")]
     TooLarge {
-        /// Bytes of the event.
+        /// Size of the event in bytes.
         bytes: u64,
         /// Maximum bytes of one write.
         most: u64,

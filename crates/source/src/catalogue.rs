@@ -1,4 +1,4 @@
-//! Discovery of all watchable resources of a cluster: aggregated discovery with ETags, two requests if unchanged.
+//! Discovery of all watchable resources of a cluster, by two requests with ETags for the aggregated documents.
 //!
 //! Servers before Kubernetes 1.27 do not aggregate. Their groups and versions are requested one by one.
 
@@ -19,7 +19,7 @@ use informer_hub_types::{Catalogue, GroupOffer, Offer, VersionOffer};
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// Either format of `/api` and `/apis`.
+/// Answer of `/api` or `/apis`, in the aggregated or the legacy format.
 #[derive(Deserialize)]
 struct Document {
     #[serde(default)]
@@ -77,12 +77,12 @@ struct ResponseKind {
     kind: String,
 }
 
-/// Discovers the resources of a cluster; `None` if they are those in `known`. Takes at most 15 s. Call it on the client's
-/// runtime.
+/// Discovers the resources of a cluster; `None` if they are unchanged since `known`. Takes at most 15 s. Call it on the
+/// client's runtime.
 ///
 /// # Errors
-/// The request fails, or the answer is not a discovery document. A group whose aggregated API is down is not an error; it
-/// is stale in the catalogue.
+/// The request fails, or the answer is not a discovery document. If a group's aggregated API is down, the group is stale
+/// in the catalogue; this is not an error.
 pub(super) async fn catalogue(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
     let discovery = discover_unless(client, known);
     let late = |_| stalled(&format!("discovery did not finish within {} s", DEADLINE.as_secs()));
@@ -166,7 +166,7 @@ fn offers_of(groups: Vec<AggregatedGroup>) -> Vec<GroupOffer> {
 }
 
 impl AggregatedResource {
-    /// Returns `None` if the resource cannot be listed and watched.
+    /// Returns the resource for the catalogue; `None` if it cannot be listed and watched.
     fn offer(self) -> Option<Offer> {
         let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
         (can("list") && can("watch")).then(|| Offer {
@@ -191,7 +191,8 @@ async fn legacy_groups(client: &Client, groups: Vec<Group>) -> Result<Vec<GroupO
     Ok(offers)
 }
 
-/// Discovers a group of a server without aggregation. A version that does not answer is stale; the server has to answer.
+/// Discovers a group by a request for each of its versions. A version that fails is stale, unless the server itself is
+/// down or refuses the credentials.
 async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result<GroupOffer, SourceError> {
     let mut offers = Vec::new();
     for version in versions {

@@ -31,32 +31,34 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 pub enum Access {
     /// A kubeconfig file. Supports everything that kube supports in one.
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// The context; unset: the file's current one.
+        /// Name of the context; `None` selects the file's current one.
         context: Option<String>,
     },
     /// The service account of the pod that runs this process.
     InCluster,
-    /// None: only an agent inside the cluster reaches it.
+    /// No access of the hub's own: only an agent inside the cluster reaches it.
     Agent,
     /// An address, a CA and a token.
     Server {
         /// `https://…` or `http://…`.
         server: String,
-        /// PEM file, reread about once a minute; unset: the system's roots.
+        /// PEM file with the roots, reread about once a minute; `None` means the system's roots.
         ca_file: Option<PathBuf>,
-        /// The bearer token.
+        /// The bearer token; `None` sends none.
         token: Option<Token>,
     },
-    /// A kubeconfig in memory, with its current context. It is trusted fully, including commands and file paths.
+    /// A kubeconfig in memory, of which the current context is used. It is fully trusted, including its commands and file
+    /// paths.
     Inline {
         /// The kubeconfig, in YAML or JSON.
         text: Arc<str>,
-        /// Place of the kubeconfig, for messages.
+        /// Origin of the kubeconfig, for messages.
         origin: Arc<str>,
     },
-    /// Unknown until [`KubeConnector::change`](super::KubeConnector::change) sets it.
+    /// Not known yet. [`KubeConnector::change`](super::KubeConnector::change) replaces it when the source provides the
+    /// settings.
     Awaited {
         /// The cluster source that will provide it.
         source: String,
@@ -85,7 +87,7 @@ impl fmt::Debug for Access {
 /// The way to reach a cluster, and the options of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessSettings {
-    /// Address and credentials.
+    /// Address and credentials of the cluster.
     pub access: Access,
     /// Whether lists may be gzipped.
     pub compression: bool,
@@ -102,7 +104,7 @@ impl From<Access> for AccessSettings {
     }
 }
 
-/// The source of a bearer token.
+/// Source of a bearer token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Token {
     /// An environment variable, read when the client is built.
@@ -111,13 +113,13 @@ pub enum Token {
     File(PathBuf),
 }
 
-/// A failure to build a client. All but [`ClientError::TimedOut`] have to be fixed in the configuration or its files.
+/// A failure to build a client. Except for [`ClientError::TimedOut`], the configuration or its files must be fixed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read or is invalid.
     #[error("cannot use kubeconfig {}: {message}", path.display())]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
         /// The reason, without contents of the file.
         message: String,
@@ -125,33 +127,33 @@ pub enum ClientError {
     /// The kubeconfig has no such context.
     #[error("kubeconfig {} has no context {context:?}; it has {known}", path.display())]
     NoContext {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
         /// The requested context.
         context: String,
-        /// The existing contexts, as text.
+        /// The existing contexts, as text for the message.
         known: String,
     },
     /// No context is configured, and the kubeconfig has no current one.
     #[error("kubeconfig {} has no current context: set one of {known}", path.display())]
     NoCurrentContext {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// The existing contexts, as text.
+        /// The existing contexts, as text for the message.
         known: String,
     },
     /// A kubeconfig in memory is invalid, or its context is incomplete.
     #[error("cannot use the kubeconfig in {origin}: {message}")]
     Inline {
-        /// Place of the kubeconfig.
+        /// Origin of the kubeconfig.
         origin: String,
-        /// The reason, without its contents.
+        /// The reason, without contents of the kubeconfig.
         message: String,
     },
     /// The cluster source has not provided the access settings yet.
     #[error("cluster source {0} has not provided access to the cluster yet")]
     Awaited(String),
-    /// Only an agent inside the cluster reaches it.
+    /// Only an agent inside the cluster reaches it, so the hub has no client.
     #[error("an agent watches the cluster for the fleet; this process has no access to it")]
     Agent,
     /// The process does not run in a pod.
@@ -163,7 +165,7 @@ pub enum ClientError {
     /// A configured file cannot be read.
     #[error("cannot read {what} {}", path.display())]
     File {
-        /// Purpose of the file.
+        /// Purpose of the file, for the message.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -177,12 +179,12 @@ pub enum ClientError {
     /// TLS, a credential plugin or a proxy failed.
     #[error("cannot create a client for {what}: {message}")]
     Client {
-        /// The context or address.
+        /// The context or address, for the message.
         what: String,
         /// The reason, without secrets.
         message: String,
     },
-    /// A credential plugin or a file system is too slow. Retry later.
+    /// A credential plugin or a file system was too slow. The caller retries later.
     #[error("cannot create a client for {0} within a minute")]
     TimedOut(String),
 }
@@ -202,20 +204,20 @@ impl Access {
     }
 }
 
-/// A new client, and the inputs that it was built from.
+/// A new client with the inputs that it was built from.
 pub(super) struct NewClient {
     pub(super) client: Client,
     /// The server's address, without user information.
     pub(super) address: String,
     /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Files that the client does not reread itself.
+    /// Files that the client does not reread itself, with stamps that show changes.
     pub(super) files: FileStates,
-    /// Connections of this client, reused by the next one.
+    /// Connections of this client, which the next client of the cluster may reuse.
     pub(super) transport: Transport,
 }
 
-/// Builds a client on the runtime `io`. Its connections are TCP, unless `dial` opens them.
+/// Builds a client on the runtime `io`. If `dial` is given, it opens the connections; otherwise they are TCP.
 ///
 /// Reads files on the runtime's blocking threads and runs a credential plugin once. Sends no request to the cluster. Tokens
 /// and CAs from files are reread about once a minute, and a plugin's token is renewed before it expires. Client
@@ -228,7 +230,7 @@ pub async fn connect(settings: AccessSettings, dial: Option<Dial>, io: &Threads)
     Ok(make(None, settings, wiring, io).await?.client)
 }
 
-/// Like [`connect`]; `cluster` is the name in log lines.
+/// Like [`connect`]; `cluster` is its name in log lines, `None` if it has none.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
     settings: AccessSettings,
@@ -256,7 +258,7 @@ pub(super) async fn make(
             }
         }
     });
-    // The deadline runs on the same runtime, since the caller may have no timer.
+    // The timeout runs on `io`, since the caller's runtime may have no timer.
     let limited = io.spawn(async move { tokio::time::timeout(CONNECT_DEADLINE, work).await });
     match limited.await {
         Ok(Ok(Ok(made))) => made,
@@ -267,7 +269,7 @@ pub(super) async fn make(
     }
 }
 
-/// Opens the HTTP stack. Sends nothing.
+/// Builds the HTTP client from its configuration. Sends nothing.
 fn open(
     mut config: Config,
     plugin: Option<ExecToken>,
@@ -297,7 +299,8 @@ fn open(
     })
 }
 
-/// Runs the credential plugin of a configuration, if any. Sets its certificate in `config` and returns its token.
+/// Runs the credential plugin of a configuration, if any. Sets its certificate in `config`, and returns its token if it
+/// gave one.
 async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Result<Option<ExecToken>, ExecError> {
     let Some(plugin) = Plugin::take_from(config, cluster)? else { return Ok(None) };
     let credentials = plugin.run().await?;
@@ -305,8 +308,8 @@ async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Re
     Ok(ExecToken::of(plugin, &credentials, io))
 }
 
-/// Installs ring as the crypto provider of the process if there is none and the user has an `auth-provider`. kube's clients
-/// of such providers accept no other way.
+/// Makes ring the process-wide crypto provider, if there is none and the user has an `auth-provider`. kube's clients for
+/// such providers always use the process-wide one.
 #[cfg(feature = "auth-providers")]
 fn install_provider_for(auth: &AuthInfo) {
     if auth.auth_provider.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -318,9 +321,9 @@ fn install_provider_for(auth: &AuthInfo) {
 fn prepare(mut config: Config, compression: bool) -> Config {
     config.cluster_url = without_user(config.cluster_url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Requests have their own deadlines; a watch may be silent for minutes.
+    // No read timeout, since requests have their own deadlines and a watch may be silent for minutes.
     config.read_timeout = None;
-    // The reflector retries, and shows what it retries.
+    // kube must not retry: the reflector does, and reports its retries.
     config.default_retry = false;
     config.disable_compression |= !compression;
     let agent = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
@@ -328,7 +331,7 @@ fn prepare(mut config: Config, compression: bool) -> Config {
     config
 }
 
-/// Removes the user information from an address. It is unused, but hyper would log it.
+/// Removes the user information from an address. Nothing uses it, but hyper would log it.
 fn without_user(url: http::Uri) -> http::Uri {
     let Some((_, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else { return url };
     let Ok(host) = host.parse() else { return url };
@@ -337,7 +340,8 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// Loads the configuration, and stamps of the files that a client does not reread itself.
+/// Loads the configuration, with stamps of the files that a client does not reread itself. A changed stamp causes a
+/// rebuild.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,
@@ -366,7 +370,7 @@ async fn from_kubeconfig(
 ) -> Result<(Config, FileStates), ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
     let read = threads.spawn_blocking(move || {
-        // Stamp before reading, so that a change in between is noticed the next time.
+        // Take the stamp before reading, so that a change in between is noticed at the next check.
         let own = FileStates::of([file.clone()]);
         let kubeconfig = read_kubeconfig(&file, wanted.as_deref())?;
         let named = FileStates::of(files_of(&kubeconfig, wanted.as_deref()));
@@ -384,7 +388,7 @@ async fn from_kubeconfig(
     Ok((config, files))
 }
 
-/// Returns the certificate and key files of a context.
+/// Returns the certificate and key files that a context names. `None` selects the current context.
 fn files_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<PathBuf> {
     let wanted = context.or(kubeconfig.current_context.as_deref());
     let context = kubeconfig.contexts.iter().find(|known| Some(known.name.as_str()) == wanted);
@@ -431,7 +435,8 @@ pub fn read_any_kubeconfig(path: &Path) -> Result<Kubeconfig, ClientError> {
     Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
 }
 
-/// Returns whether a file has a UTF-16 mark and an odd number of bytes. kube's reader panics on such a file.
+/// Returns whether a file has a UTF-16 mark and an odd number of bytes. kube's reader panics on such a file, so it is not
+/// read.
 fn is_truncated_utf16(path: &Path) -> bool {
     let mut mark = [0; 2];
     let length = std::fs::File::open(path).and_then(|mut file| {

@@ -1,4 +1,4 @@
-//! A configured cluster as the [`Connector`] and [`Connection`] ports.
+//! A configured cluster, as the reflector sees it: implements the ports [`Connector`] and [`Connection`].
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -24,9 +24,10 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock, with_causes};
 
-/// First wait for access settings that are not known yet.
+/// How long the first connection waits for unknown access settings. Short, so that an error soon shows that they are
+/// missing.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Later waits for access settings that are not known yet.
+/// How long later connections wait for unknown access settings.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
 /// Connects to a cluster with kube's client.
@@ -40,12 +41,12 @@ struct ConnectorState {
     settings: Mutex<AccessSettings>,
     /// Counts changes of the access settings.
     changes: WatchCell<u64>,
-    /// Whether a caller has already waited in vain for the access settings.
+    /// Whether a connection has already requested the access settings. Later requests wait longer for unknown ones.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,
     io: Threads,
-    /// The last connection, if it still exists.
+    /// The client of the last connection, if it is still in use.
     client: Mutex<Weak<ReloadingClient>>,
 }
 
@@ -57,13 +58,13 @@ struct KubeConnection {
 }
 
 impl KubeConnector {
-    /// Creates a connector. Clients and sockets run on `io`.
+    /// Creates a connector. Its clients and sockets run on `io`.
     #[must_use]
     pub fn new(settings: AccessSettings, stall: StallPolicy, io: &Threads) -> Self {
         Self::with_dial(None, settings, stall, io)
     }
 
-    /// Like [`Self::new`]; `dial` opens the connections in place of TCP.
+    /// Like [`Self::new`]. If `dial` is given, it opens the connections instead of TCP.
     #[must_use]
     pub fn with_dial(dial: Option<Dial>, settings: AccessSettings, stall: StallPolicy, io: &Threads) -> Self {
         let settings = Mutex::new(settings);
@@ -104,8 +105,8 @@ impl KubeConnector {
 }
 
 impl ConnectorState {
-    /// Returns the access settings, and waits if they are unknown. The first wait is short, so that the missing
-    /// settings show up as an error. Later waits are long, so that the settings are used as soon as they arrive.
+    /// Returns the access settings, after a wait if they are unknown. The first wait is short, so that an error shows
+    /// that they are missing. Later waits are long and end when the settings arrive.
     async fn wait_for_settings(&self) -> AccessSettings {
         let patience = if self.has_waited.swap(true, SeqCst) { LONG_WAIT } else { FIRST_WAIT };
         let until = clock::now() + patience;
@@ -148,7 +149,7 @@ impl Connection for KubeConnection {
         async move {
             match task.await {
                 Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
-                // Some custom roles do not allow it.
+                // Some custom roles do not allow reading the version. It stays unknown.
                 Ok(Err(error)) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
                     Ok(Server { address, version: None })
                 }

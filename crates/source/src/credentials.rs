@@ -18,12 +18,12 @@ use serde::Deserialize;
 use super::client::{self, Access, ClientError, read_kubeconfig};
 use informer_hub_types::{Credential, CredentialKind};
 
-/// Size limit for reading a certificate or token file.
+/// Size limit of a certificate or token file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
 const IN_CLUSTER: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Returns the current credentials of a cluster. Reads files; runs no plugin.
+/// Returns the credentials that a cluster's settings name, with their validity. Reads files; runs no plugin.
 ///
 /// # Errors
 /// The kubeconfig is invalid; see [`read_kubeconfig`].
@@ -49,7 +49,7 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
         }
         Access::Inline { text, .. } => {
             let found = Kubeconfig::from_yaml(text).map(|kubeconfig| context_credentials(&kubeconfig, None));
-            // The controller that wrote the object also rotates it.
+            // The kubeconfig comes from an object of a cluster source. Its controller also renews the token.
             let rotating =
                 |one: Credential| Credential { rotates: one.rotates || one.kind == CredentialKind::Token, ..one };
             found.unwrap_or_default().into_iter().map(rotating).collect()
@@ -58,7 +58,8 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
     })
 }
 
-/// Returns whether the kubeconfig sets `insecure-skip-tls-verify` for the cluster; `false` if it cannot be read.
+/// Returns whether the kubeconfig sets `insecure-skip-tls-verify` for the cluster; `false` if the kubeconfig cannot be
+/// read.
 #[must_use]
 pub fn skips_tls_verification(access: &Access) -> bool {
     let (kubeconfig, context) = match access {
@@ -74,7 +75,7 @@ pub fn skips_tls_verification(access: &Access) -> bool {
     cluster.and_then(|named| named.cluster.as_ref()).is_some_and(|it| it.insecure_skip_tls_verify == Some(true))
 }
 
-/// Returns the credentials of a context of a kubeconfig, or of the current context.
+/// Returns the credentials of a kubeconfig's context; `None` selects the current context.
 #[must_use]
 pub fn context_credentials(kubeconfig: &Kubeconfig, context: Option<&str>) -> Vec<Credential> {
     let name = context.or(kubeconfig.current_context.as_deref()).unwrap_or_default();
@@ -159,7 +160,8 @@ fn token_file(path: &Path) -> Credential {
     }
 }
 
-/// Returns end and begin of validity of each certificate in a PEM text; `None` in a build without certificate parsing.
+/// Returns the end and the start of validity of each certificate in a PEM text; `None` in a build without certificate
+/// parsing.
 #[cfg(feature = "credential-expiry")]
 #[allow(clippy::unnecessary_wraps, reason = "a build without the feature returns `None`")]
 fn validities(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
@@ -177,7 +179,7 @@ fn validities(_: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     None
 }
 
-/// Reads validity periods from the text of a credential.
+/// Sets the validity of a credential, read from its text.
 trait WithValidity {
     fn with_encoded(self, data: &str) -> Self;
     fn with_pem(self, pem: &[u8]) -> Self;
@@ -193,7 +195,8 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Uses the first end in a chain, but the last end of several CAs, since one valid CA is enough.
+    /// Sets the validity of the first certificate in a chain to expire, but of the last CA to expire, since one valid CA
+    /// is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };
@@ -204,7 +207,7 @@ impl WithValidity for Credential {
         self
     }
 
-    /// A token that is not a JWT has no dates.
+    /// Sets the validity of a token from its claims. A token that is not a JWT gets no dates.
     fn with_token(mut self, token: &str) -> Self {
         #[derive(Deserialize)]
         struct Claims {
@@ -224,7 +227,7 @@ impl WithValidity for Credential {
         if let Some(claims) = claims.and_then(|bytes| serde_json::from_slice::<Claims>(&bytes).ok()) {
             let time = |seconds: Option<f64>| {
                 let seconds = seconds?;
-                // A value out of range is ignored.
+                // A date out of range is ignored.
                 #[expect(clippy::cast_possible_truncation, reason = "a cast of a float saturates")]
                 Timestamp::from_second(seconds as i64).ok()
             };
@@ -234,7 +237,7 @@ impl WithValidity for Credential {
     }
 }
 
-/// Returns the kubeconfigs that kubectl reads: those in `KUBECONFIG`, or `~/.kube/config`.
+/// Returns the kubeconfigs that kubectl reads by default: those in `KUBECONFIG`, or `~/.kube/config`.
 #[must_use]
 pub fn default_kubeconfigs() -> Vec<PathBuf> {
     let named = std::env::var_os("KUBECONFIG").map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());

@@ -12,11 +12,11 @@ use informer_hub_codec::{ErrorClass, SourceError, bounded};
 use informer_hub_pool::Lane;
 use informer_hub_types::{ApiResource, Gvr, ResourceRef, nearest};
 
-/// Deadline of a lookup.
+/// Deadline of a lookup or a discovery.
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
-/// Size limit of a discovery document.
+/// Size limit of a discovery document, in bytes.
 pub(super) const MAX_DOCUMENT: usize = 8 * 1024 * 1024;
-/// Number of concurrent requests.
+/// Number of concurrent requests of a lookup.
 pub(super) const AT_ONCE: usize = 8;
 
 /// A failed resource lookup.
@@ -61,7 +61,7 @@ struct GroupVersion {
 }
 
 impl Group {
-    /// Returns the versions, the preferred one first.
+    /// Returns the names of the versions, the preferred one first.
     pub(super) fn versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = self.preferred_version.iter().map(|v| v.version.as_str()).collect();
         for version in &self.versions {
@@ -101,25 +101,26 @@ impl Resource {
         std::iter::once(self.name.as_str()).chain(singular).chain(short)
     }
 
-    /// Some servers omit the singular name; it is the kind in lower case then.
+    /// Returns whether `name` is one of the resource's names. If a server omits the singular name, it is the kind in
+    /// lower case.
     fn is_called(&self, name: &str) -> bool {
         self.names().any(|known| known == name) || self.singular_name.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
 
-    /// Returns whether it is not a subresource and can be listed and watched.
+    /// Returns whether the resource can be listed and watched and is not a subresource.
     pub(super) fn is_watchable(&self) -> bool {
         let can = |verb: &str| self.verbs.iter().any(|known| known == verb);
         !self.name.contains('/') && can("list") && can("watch")
     }
 }
 
-/// State of a lookup.
+/// State of a lookup of one resource.
 struct Search<'s> {
     client: &'s Client,
     reference: &'s ResourceRef,
-    /// `plural` or `plural.group` of the other resources found.
+    /// Names of resources that did not match, as `name` or `name.group`. The error suggests the nearest ones.
     seen: Vec<String>,
-    /// The first error of a group that did not answer.
+    /// Error of the first group that did not answer; returned if no other group has the resource.
     unavailable: Option<SourceError>,
 }
 
@@ -174,7 +175,7 @@ impl Search<'_> {
                 Ok(self.search_versions(&versions).await)
             }
             Err(error) if error.class == ErrorClass::NotFound => {
-                // Only for suggestions.
+                // The group does not exist. Its suggestions are the same resource in the existing groups.
                 let groups: Result<GroupList, _> = get(self.client, "/apis".to_owned()).await;
                 let names = groups.map(|list| list.groups).unwrap_or_default().into_iter().map(|group| group.name);
                 self.seen.extend(names.map(|group| format!("{}.{group}", self.reference.resource)));
@@ -192,7 +193,7 @@ impl Search<'_> {
         Ok(self.search_versions(&places).await)
     }
 
-    /// Searches groups and versions concurrently. Returns the first match in order.
+    /// Requests the resources of these groups and versions concurrently. Returns the match in the earliest place.
     async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });
@@ -223,7 +224,8 @@ impl Search<'_> {
         None
     }
 
-    /// Selects the resource with this plural, or else one with this singular or short name.
+    /// Selects the resource with this plural name, or else one with this singular or short name. If none matches, notes
+    /// all names for suggestions.
     fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
         let reference = self.reference.resource.as_str();
         let watchable = || resources.iter().filter(|resource| resource.is_watchable());

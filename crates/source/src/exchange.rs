@@ -1,4 +1,4 @@
-//! Requests for one small object: one answer, whatever its status.
+//! Requests for one small object. Every complete answer is a result, whatever its status.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use kube::client::Body;
 use super::request::{about, collect, send, transient};
 use informer_hub_reflector::{ObjectAnswer, ObjectRequest, SourceError};
 
-/// Deadline for the head of an answer, and for its body.
+/// Deadline for the head of an answer, and again for its body.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Size limit of an answer, in bytes. An apiserver accepts annotations of up to 256 KiB.
 const MAX_ANSWER: usize = 1 << 20;

@@ -23,19 +23,19 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, Scope, Threads};
 
-/// Accepted encodings of one kind of answer.
+/// `Accept` headers for one kind of answer: `both` for protobuf or JSON, `json` for JSON alone.
 struct Accept {
     both: &'static str,
     json: &'static str,
 }
 
-/// Accepted encodings of a metadata-only list.
+/// `Accept` headers of a metadata-only list.
 const LIST: Accept = Accept {
     both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
            application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
     json: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
 };
-/// Accepted encodings of a metadata-only watch.
+/// `Accept` headers of a metadata-only watch.
 const WATCH: Accept = Accept {
     both: "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
            application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
@@ -48,13 +48,13 @@ pub struct KubeSourceOptions {
     /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,
     /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each event
-    /// separately, which decoders take for the end of the body.
+    /// separately, and decoders take the end of the first for the end of the body.
     pub compression: bool,
-    /// Whether to start traces for some changes of a watch. Default true.
+    /// Whether to start traces for a sample of the changes of a watch. Default true.
     pub traces: bool,
-    /// Size limit of an object. Default [`MAX_OBJECT_BYTES`].
+    /// Size limit of an object, in bytes. Default [`MAX_OBJECT_BYTES`].
     pub max_object_bytes: usize,
-    /// Deadlines for a silent server.
+    /// Deadlines after which a silent server counts as stalled.
     pub stall: StallPolicy,
 }
 
@@ -68,12 +68,13 @@ impl Default for KubeSourceOptions {
 
 /// Lists and watches one resource of one cluster over HTTP.
 ///
-/// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches through a bounded channel.
-/// While the channel is full it reads on and merges, up to a bound. The decoder and its interned strings live as long as
-/// the source.
+/// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches through a bounded
+/// channel. While the channel is full, the task reads on and merges, up to a bound. The decoder and its interned strings
+/// exist as long as the source.
 pub struct KubeSource {
     client: Arc<ReloadingClient>,
-    /// The address epoch of the last request. Known versions belong to it.
+    /// Number of address changes at the time of the last request. The resource versions that the reflector knows are of
+    /// this address.
     epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
@@ -94,7 +95,7 @@ impl fmt::Debug for KubeSource {
 }
 
 impl KubeSource {
-    /// Creates a source for the resource that `decoder` decodes. `io` is the runtime of the clients.
+    /// Creates a source for the resource that `decoder` decodes. Requests run on `io`, the runtime of the clients.
     pub(super) fn new(
         client: Arc<ReloadingClient>,
         scope: Scope,
@@ -108,7 +109,8 @@ impl KubeSource {
         Self { client, epoch, resource, scope, decoder, encoding, options, io }
     }
 
-    /// Returns the client for a request. Fails if the request uses a version from another address.
+    /// Returns the client for a request. Fails with [`ErrorClass::Expired`] if the request uses a version of an earlier
+    /// address.
     fn current(&self, uses_version: bool) -> Result<Arc<CurrentClient>, SourceError> {
         let current = self.client.current();
         if self.epoch.swap(current.epoch, SeqCst) != current.epoch && uses_version {
@@ -137,7 +139,7 @@ impl KubeSource {
             (None, VersionMatch::Any) => query.add("resourceVersion", "0"),
             (None, VersionMatch::NotOlderThan(version)) => {
                 query.add("resourceVersion", &version.to_string());
-                // With a limit, a version without a match means exactly that version.
+                // With a limit but without a match, a version would mean exactly that version.
                 if request.limit.is_some() {
                     query.add("resourceVersionMatch", "NotOlderThan");
                 }
@@ -166,7 +168,7 @@ impl KubeSource {
         Get { path: self.path(), query, accept, fallback, compressed: false, lane }
     }
 
-    /// Returns the accepted encodings, and those of a second request if the server refuses these.
+    /// Returns the `Accept` header, and one for a second request if the server refuses the first encodings.
     fn accept(&self, metadata: Accept, encodings: Encodings) -> (&'static str, Option<&'static str>) {
         let metadata_only = self.options.metadata_only;
         let objects = Accept { both: "application/vnd.kubernetes.protobuf,application/json", json: "application/json" };
@@ -175,7 +177,7 @@ impl KubeSource {
         if is_protobuf { (both, Some(json)) } else { (json, None) }
     }
 
-    /// Sends a request in its own task and streams the batches.
+    /// Sends a request in its own task, and returns a stream of the decoded batches.
     fn start<I: Intake>(
         &self,
         mut get: Get,
@@ -192,14 +194,14 @@ impl KubeSource {
             let (opened, answer) = oneshot::channel();
             let (out, batches) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                // Boxed, because the task lives as long as the body.
+                // Boxed, because the task keeps the future's memory as long as the body is read.
                 let response = match Box::pin(get.open(&current.client, head)).await {
                     Ok(response) => response,
                     Err(error) => {
                         if error.class == ErrorClass::Unauthorized {
                             client.credentials_refused();
                         }
-                        // Ignore the error: the caller is gone.
+                        // Ignore the error: the caller no longer waits.
                         let _ = opened.send(Err(error));
                         return;
                     }
@@ -227,7 +229,7 @@ impl KubeSource {
     }
 }
 
-/// Returns the percent-encoded path of a collection.
+/// Returns the percent-encoded path of all objects of a resource in a scope.
 pub(super) fn collection(resource: &ApiResource, scope: &Scope) -> String {
     let gvr = &resource.gvr;
     let mut path = String::from(if gvr.group.is_empty() { "/api" } else { "/apis" });
@@ -286,7 +288,7 @@ impl ListerWatcher for KubeSource {
         let get = self.watch_request(&request, current.encoding);
         let start = self.start(get, current, intake, stall.watch_head, silence);
         Box::pin(async move {
-            // On an error the client is gone, and its requests have ended too.
+            // An error means that the client was dropped. Its requests have ended too.
             let address_changed = async move { drop(epochs.wait_for(|now| *now != epoch).await) };
             Ok(start.await?.take_until(address_changed).boxed())
         })
@@ -294,7 +296,7 @@ impl ListerWatcher for KubeSource {
 
     fn encoding(&self) -> Option<EncodingInUse> {
         let last = self.encoding.load_full()?;
-        // While a body is decoded, the decoder finds no other.
+        // The decoder is locked while a body is decoded. Its encoding is then that of the last answer.
         let now = self.decoder.try_lock().map(|decoder| decoder.encoding(self.options.metadata_only));
         let is_given_up = |now: &EncodingInUse| last.reason != Some(JsonReason::Configured) && now.fallback().is_some();
         Some(now.filter(is_given_up).unwrap_or_else(|| EncodingInUse::clone(&last)))

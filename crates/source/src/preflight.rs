@@ -1,7 +1,7 @@
 //! Checks of a cluster before it is watched: version, permissions, streaming support, number of objects.
 //!
-//! They serve commands such as `check`; the hub itself does not need them. Each has a deadline and a bounded answer. Call
-//! them on the client's runtime.
+//! Commands such as `check` use them; the hub itself does not. Each has a deadline and a bounded answer. Call them on the
+//! client's runtime.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// Returns the version of the apiserver from `/version`, such as `v1.35.2`.
 ///
 /// # Errors
-/// Any failure, classified. Call it first: it shows whether the cluster can be reached.
+/// Any failure, classified. Call this first, since it shows whether the cluster can be reached.
 pub async fn server_version(client: &Client) -> Result<String, SourceError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -50,7 +50,7 @@ pub(super) async fn document(path: String, client: &Client) -> Result<Vec<u8>, S
     Ok(document.get().as_bytes().to_vec())
 }
 
-/// Decision of the cluster's authorizers on an action.
+/// Decision of a cluster's authorizers on one action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AccessVerdict {
     /// Whether the action is allowed.
@@ -75,7 +75,7 @@ pub async fn check_access(
     check_access_to(client, verb, resource, namespace, None).await
 }
 
-/// Like [`check_access`], for the object of this name if there is one.
+/// Like [`check_access`], for the object with this name; without a name, for all objects.
 ///
 /// # Errors
 /// The cluster gave no decision.
@@ -123,20 +123,21 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns namespace and name of the service account, if the user is one.
+    /// Returns namespace and name if the user is a service account; `None` for other users.
     #[must_use]
     pub fn service_account(&self) -> Option<(&str, &str)> {
         self.username.strip_prefix("system:serviceaccount:")?.split_once(':')
     }
 
-    /// Returns whether the client sent no credentials.
+    /// Returns whether the apiserver treats the client as anonymous: it sent no credentials.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.username == "system:anonymous"
     }
 }
 
-/// Identifies the user of `client` (SelfSubjectReview, since Kubernetes 1.28). Every authenticated user may call it.
+/// Returns the user as which the apiserver identifies `client` (SelfSubjectReview, since Kubernetes 1.28). Every
+/// authenticated user may call it.
 ///
 /// # Errors
 /// No answer; [`ErrorClass::NotFound`] from older servers.
@@ -166,7 +167,7 @@ async fn post<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) ->
     parsed(&answer).map_err(|error| about("POST", path, error))
 }
 
-/// Sends a review and returns the answer.
+/// Posts a review, such as a SelfSubjectAccessReview, and returns the answer's body.
 pub(super) async fn review(client: &Client, path: &str, body: Vec<u8>) -> Result<Vec<u8>, SourceError> {
     answer(client, path, body).await.map_err(|error| about("POST", path, error))
 }
@@ -184,7 +185,7 @@ async fn answer(client: &Client, path: &str, body: Vec<u8>) -> Result<Vec<u8>, S
 /// answer is always empty.
 ///
 /// # Errors
-/// The check failed. A server without streaming lists is not an error, but `false`.
+/// The check failed. For a server without streaming lists, the result is `false`.
 pub async fn supports_streaming_lists(
     client: &Client,
     resource: &ApiResource,
@@ -210,7 +211,7 @@ pub async fn supports_streaming_lists(
     let mut body = response.into_body();
     let read = async {
         let mut seen = Vec::new();
-        // A server that treats it as a plain watch sends nothing and ends it.
+        // A server without streaming lists treats it as a plain watch: it sends no such bookmark.
         while let Some(data) = next_data(&mut body).await? {
             seen.extend_from_slice(&data);
             if memchr::memmem::find(&seen, b"k8s.io/initial-events-end").is_some() {
@@ -225,16 +226,17 @@ pub async fn supports_streaming_lists(
     tokio::time::timeout(DEADLINE, read).await.unwrap_or(Ok(false))
 }
 
-/// Number and size of the objects of a resource.
+/// Estimated number and size of the objects of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Number of objects; `None` if there are several and the server does not count them, as with selectors.
+    /// Number of objects. `None` if there are several and the server does not count them, as with selectors.
     pub objects: Option<u64>,
-    /// JSON size of one object, in bytes.
+    /// Size of one object as JSON, in bytes; `None` if there are none.
     pub sample: Option<usize>,
 }
 
-/// Lists one object, and reads the number of remaining ones. The server counts them without reading them.
+/// Estimates the objects of a resource by listing one of them. The server adds the number of the others, which it counts
+/// without reading them.
 ///
 /// # Errors
 /// The list failed, for example by missing permissions or an unsupported field selector.
@@ -276,7 +278,7 @@ pub async fn estimate(
     })
 }
 
-/// Lists up to `limit` objects of a resource, each as JSON.
+/// Lists up to `limit` objects of a resource in pages, each object as JSON.
 ///
 /// # Errors
 /// The list failed.
@@ -331,7 +333,7 @@ async fn fetch_json<T: DeserializeOwned>(
     parsed(&body).map_err(|error| about("GET", path, error))
 }
 
-/// Parses an answer. The error does not quote it.
+/// Parses an answer. The error does not quote the answer.
 fn parsed<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, SourceError> {
     serde_json::from_slice(body).map_err(|error| SourceError {
         class: ErrorClass::Malformed,

@@ -1,4 +1,4 @@
-//! Reads a body into a bounded channel: decodes as bytes arrive, and merges batches while the receiver is behind.
+//! Reads a body into a bounded channel: decodes bytes as they arrive, and merges batches while the channel is full.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -20,52 +20,53 @@ use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, Wat
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{SampledChange, Traced};
 
-/// Decoded items that may wait outside the channel before the socket is no longer read.
+/// Decoded items that may wait for room in the channel. At this limit, the socket is not read.
 const MAX_ITEMS: usize = 512;
-/// Received bytes that may wait outside the channel before the socket is no longer read.
+/// Received bytes whose items may wait for room in the channel. At this limit, the socket is not read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The same for a list. The limit is low, because an apiserver waits for the reader of a list: reading ahead of the
-/// consumer costs memory and saves no time.
+/// Like [`MAX_BYTES`], for a list. The limit is low because an apiserver waits for the reader of a list: reading ahead of
+/// the consumer costs memory and saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
-/// How long the items of a streaming list are collected into a batch. A server sends them one by one, as it encodes them.
-/// Single items would wake four threads each, and none is used before the list is complete.
+/// How long the items of a streaming list are collected into a batch. The server sends them one by one. Sending each
+/// alone would wake four threads, though none is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Converts the bytes of a body into batches.
+/// Decoder of a body for [`pump`]: accepts bytes and returns batches of decoded items.
 pub(super) trait Intake: Send + 'static {
-    /// An item of the channel.
+    /// A batch, which is one item of the channel.
     type Batch: Send + 'static;
-    /// Capacity of the channel.
+    /// Capacity of the channel, in batches.
     const BATCHES: usize;
-    /// Sets the encoding of the body, before its first bytes. It is JSON if it is not set.
+    /// Sets the encoding of the body, before its first bytes. The default is JSON.
     fn begin(&mut self, encoding: Encoding);
-    /// Accepts bytes. Items before an error are kept.
+    /// Decodes bytes. If it fails, the items decoded before the error are kept.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
-    /// Accepts the end of the body.
+    /// Accepts the end of the body; an error if the body is incomplete.
     fn finish(&mut self) -> Result<(), SourceError>;
-    /// Takes the next batch.
+    /// Removes and returns the next batch; `None` if there is none.
     fn pop(&mut self) -> Option<Self::Batch>;
-    /// Returns whether there is a batch.
+    /// Returns whether [`Self::pop`] would return a batch.
     fn has_batch(&self) -> bool;
-    /// Returns until when the batch may wait for more items, if it may.
+    /// Returns until when the next batch is held back to collect more items; `None` to send it at once.
     fn gathers_until(&self) -> Option<Instant> {
         None
     }
-    /// Returns whether a batch must be taken before more is read.
+    /// Returns whether a batch must be sent before more bytes are read.
     fn is_full(&self) -> bool;
-    /// Returns the free capacity of the channel at which a batch is sent.
+    /// Returns how many free places the channel must have before a batch is sent.
     fn min_room(&self) -> usize {
         1
     }
-    /// Returns whether the rest of the body can be ignored.
+    /// Returns whether the rest of the body need not be read.
     fn is_done(&self) -> bool;
 }
 
-/// An item that [`pump`] sends. Boxed, because a channel has room for 32 or 64 items even if it is empty.
+/// Item of the channel that [`pump`] fills. Boxed, because even an empty channel allocates places for 32 or 64 items.
 type Piece<B> = Box<Result<B, SourceError>>;
 
-/// Reads `body` until it ends or the receiver is dropped. Fails if no data arrives for `silence`.
+/// Decodes `body` into the channel until it ends or the receiver is dropped. Ends with an error if no data arrives for
+/// `silence`.
 pub(super) async fn pump<I: Intake>(
     mut body: Body,
     mut intake: I,
@@ -119,12 +120,12 @@ pub(super) async fn pump<I: Intake>(
         }
     }
     if let Err(error) = end {
-        // Ignore the error: the receiver is gone.
+        // Ignore the error: the receiver was dropped.
         let _ = out.send(Box::new(Err(error))).await;
     }
 }
 
-/// Accepts `bytes` and everything else that can be read without waiting, since an apiserver sends each event as a chunk.
+/// Decodes `bytes` and all others that can be read without waiting, since an apiserver sends each event as its own chunk.
 /// Returns `Ok(true)` at the end of the body.
 fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
@@ -139,28 +140,29 @@ fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> 
     Ok(false)
 }
 
-/// Batches of watch events: all that are available. Events of a streaming list are collected for [`GATHER`].
+/// Batches of watch events: all that have been decoded when the channel has room. Events of a streaming list are
+/// collected for [`GATHER`].
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Sampled change for latency measurement; set with the first item.
+    /// Time and trace of a sampled change, for latency measurement. Set with the first item of a batch.
     followed: Option<SampledChange>,
-    /// Whether the items belong to the initial list.
+    /// Whether the items still belong to the initial list.
     is_listing: bool,
     traces: bool,
     bytes: usize,
 }
 
-/// Splitter of a watch in one of the encodings.
+/// Splitter of a watch body, for its encoding.
 enum WatchSplitter {
     Json(LineSplitter),
     Protobuf(FrameSplitter),
 }
 
 impl WatchSplitter {
-    /// Frees the buffer, unless an event is incomplete.
+    /// Frees the buffer, unless it holds a part of an event.
     fn free(&mut self) {
         match self {
             Self::Json(lines) => lines.free(),
@@ -170,20 +172,21 @@ impl WatchSplitter {
 }
 
 impl WatchIntake {
-    /// `is_listing`: whether initial events come first. `traces`: whether changes may start traces.
+    /// Creates the decoder of a watch body. `is_listing`: whether initial events come first. `traces`: whether changes
+    /// may start traces.
     pub(super) fn new(decoder: Arc<Mutex<Decoder>>, limit: usize, is_listing: bool, traces: bool) -> Self {
         let splitter = WatchSplitter::Json(LineSplitter::new(limit));
         Self { decoder, splitter, limit, items: Vec::new(), followed: None, is_listing, traces, bytes: 0 }
     }
 
-    /// Records the arrival time of the first item, and starts a trace for one change.
+    /// Records when the first item of a batch arrived, and starts a trace for one change.
     fn note_arrival(&mut self) {
         let is_end = |item: &WatchItem| matches!(item, WatchItem::Bookmark { initial_events_end: true, .. });
         if self.is_listing && self.items.iter().any(is_end) {
             self.is_listing = false;
         }
         if self.followed.is_none() && !self.items.is_empty() {
-            // If the list ends in this batch, its last item is past the list.
+            // If the initial list ends in this batch, the last item is behind the end, so it may be traced.
             let can_trace = self.traces && !self.is_listing;
             let changed = self.items.last().and_then(WatchItem::object).filter(|_| can_trace);
             let traced = changed.and_then(|object| Traced::begin(object));
@@ -225,7 +228,7 @@ impl Intake for WatchIntake {
             }),
         };
         drop(decoder);
-        // A bookmark comes about once a minute, and at the end of a list.
+        // A bookmark arrives about once a minute, and at the end of a list. Free the buffer of an idle watch.
         if matches!(self.items.last(), Some(WatchItem::Bookmark { .. })) {
             self.splitter.free();
         }
@@ -280,7 +283,7 @@ impl Intake for WatchIntake {
     }
 }
 
-/// Batches of list items.
+/// Batches of list items, and the end of the list.
 pub(super) struct ListIntake {
     decoder: Arc<Mutex<Decoder>>,
     limit: usize,
@@ -290,7 +293,7 @@ pub(super) struct ListIntake {
     bytes: usize,
 }
 
-/// Splitter of a list in one of the encodings.
+/// Splitter of a list body, for its encoding.
 enum Splitter {
     Json(ListSplitter),
     Protobuf(ProtobufListSplitter),
@@ -351,7 +354,7 @@ impl ListIntake {
 
 impl Intake for ListIntake {
     type Batch = ListChunk;
-    /// Small, because a list is not read ahead of its consumer.
+    /// Small, because reading a list ahead of its consumer saves no time.
     const BATCHES: usize = 2;
 
     fn begin(&mut self, encoding: Encoding) {
@@ -404,7 +407,8 @@ impl Intake for ListIntake {
     }
 }
 
-/// The receiving end. Aborts the task if dropped, and returns an error if the task panics.
+/// Stream of the batches that a read task sends. Dropping it aborts the task. If the task panics, the stream ends with an
+/// error.
 pub(super) struct BatchStream<B> {
     receiver: mpsc::Receiver<Piece<B>>,
     task: AbortOnDrop,

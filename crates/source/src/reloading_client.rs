@@ -1,15 +1,15 @@
-//! A client that is rebuilt when its credentials change, under running informers.
+//! A client that is rebuilt when its credentials change, while informers use it.
 //!
 //! # Triggers
-//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the kubeconfig, its
-//! certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a new token. Open
+//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the kubeconfig,
+//! its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a new token. Open
 //! watches continue; later requests use the new client. It keeps the connections, unless the address, the protocol or the
-//! TLS settings have changed, such as the client certificate. If a rebuild fails, the old client stays in use. It is retried
-//! every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
+//! TLS settings (such as the client certificate) have changed. If a rebuild fails, the old client stays in use. The
+//! rebuild is retried every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
 //!
 //! # Address changes
-//! Versions of another address may belong to another history. Watches of the old address end. A change of
-//! [`CurrentClient::epoch`] makes the versions that the sources know void.
+//! Resource versions of another address may belong to another history. When the address changes, watches of the old
+//! address end. A new [`CurrentClient::epoch`] invalidates the versions that the sources know.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -28,17 +28,17 @@ use informer_hub_types::{ClusterTraffic, Encodings, Threads, WatchCell, Watcher,
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Minimum time between rebuilds after a failure, and after 401s.
+/// Minimum time between two rebuilds after a failure or because of 401 answers.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The client in use.
+/// The client in use, with the settings that requests need.
 pub(super) struct CurrentClient {
     pub(super) client: Client,
-    /// Whether it accepts gzipped answers.
+    /// Whether requests accept gzipped answers.
     pub(super) compression: bool,
-    /// Encodings that it requests.
+    /// Encodings that requests accept.
     pub(super) encoding: Encodings,
-    /// Number of address changes so far.
+    /// Number of address changes of the cluster so far.
     pub(super) epoch: u64,
     address: String,
     /// Scheme, host and port of the address.
@@ -49,21 +49,21 @@ pub(super) struct CurrentClient {
 
 /// A client that is rebuilt when its credentials change. See the module documentation.
 pub(super) struct ReloadingClient {
-    /// The cluster's name for log lines; unset: the description of its access.
+    /// The cluster's name for log lines; `None` uses a description of its access settings.
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
     wiring: Wiring,
     io: Threads,
     current: ArcSwap<CurrentClient>,
     epoch: WatchCell<u64>,
-    /// Wakes the rebuild task before its interval has passed.
+    /// Wakes the rebuild task before the next file check.
     wake: Arc<Notify>,
     /// Whether to rebuild the client although no file has changed.
     rebuild_requested: Mutex<bool>,
 }
 
 impl ReloadingClient {
-    /// Builds the first client.
+    /// Builds the first client, and starts the task that rebuilds it.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -88,34 +88,34 @@ impl ReloadingClient {
         Ok(client)
     }
 
-    /// Returns the client for one request.
+    /// Returns the client to use for one request.
     pub(super) fn current(&self) -> Arc<CurrentClient> {
         self.current.load_full()
     }
 
-    /// Returns the open connections and running requests, also those of earlier clients.
+    /// Returns the numbers of open connections and running requests, including those of replaced clients.
     pub(super) fn traffic(&self) -> ClusterTraffic {
         self.wiring.gauges.read()
     }
 
-    /// Subscribes to the epoch of the address.
+    /// Subscribes to the number of address changes.
     pub(super) fn epochs(&self) -> Watcher<u64> {
         self.epoch.subscribe()
     }
 
-    /// Requests a rebuild, after the apiserver has rejected the credentials (401).
+    /// Requests a rebuild, because the apiserver has rejected the credentials (401).
     pub(super) fn credentials_refused(&self) {
         *self.rebuild_requested.lock() = true;
         self.wake.notify_one();
     }
 
-    /// Changes the access settings for later requests.
+    /// Changes the access settings. Later requests use a client that is rebuilt with them.
     pub(super) fn change(&self, settings: AccessSettings) {
         *self.settings.lock() = settings;
         self.credentials_refused();
     }
 
-    /// Rebuilds the client if something has changed or a rebuild was requested.
+    /// Rebuilds the client if settings or files have changed, or if a rebuild was requested.
     async fn renew(&self, last_attempt: &mut Option<Attempt>) {
         let (settings, old) = (self.settings.lock().clone(), self.current.load_full());
         let (files, now) = (restamp(&old.files, &self.io).await, clock::now());
@@ -188,7 +188,7 @@ impl Attempt {
 async fn rebuild_on_change(client: Weak<ReloadingClient>, wake: Arc<Notify>) {
     let mut last_attempt = None;
     loop {
-        // Both a notification and a timeout lead to a check.
+        // Check after a notification as well as after the timeout.
         let _ = tokio::time::timeout(CHECK_INTERVAL, wake.notified()).await;
         let Some(client) = client.upgrade() else { return };
         client.renew(&mut last_attempt).await;

@@ -17,9 +17,9 @@ use informer_hub_codec::{ErrorClass, SourceError, bounded, classify_status};
 use informer_hub_dial::causes;
 use informer_hub_pool::Lane;
 
-/// Size limit of an error body, in bytes.
+/// Size limit of the body of a failed answer, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
-/// Deadline for an error body.
+/// Deadline for the body of a failed answer.
 const ERROR_BODY_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Encoding of an answer.
@@ -33,17 +33,17 @@ pub(super) enum Encoding {
 /// Content type of Kubernetes protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A GET request for JSON, or for Kubernetes protobuf too if it is in `accept`.
+/// A GET request. `accept` names JSON, perhaps with Kubernetes protobuf.
 #[derive(Debug, Clone)]
 pub(super) struct Get {
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: &'static str,
-    /// `accept` of a second request, if the server refuses that of the first with 406 or 415.
+    /// `accept` of a second request, sent if the server refuses the first with 406 or 415. `None` sends none.
     pub(super) fallback: Option<&'static str>,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
-    /// Kind of connection that carries the request.
+    /// Kind of pooled connection that carries the request.
     pub(super) lane: Lane,
 }
 
@@ -84,13 +84,13 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Returns whether a content type is that of JSON. kube-apiserver declares the index of its OpenAPI documents as text.
+/// Returns whether a content type means JSON. kube-apiserver declares the index of its OpenAPI documents as plain text.
 fn is_json(kind: &str, path: &str) -> bool {
     let kind = kind.trim_start().to_ascii_lowercase();
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
-/// Returns the encoding of a content type: of protobuf, if the request accepts it.
+/// Returns the encoding that a content type means; `None` if it is neither JSON nor an accepted protobuf.
 fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
@@ -99,7 +99,7 @@ fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     is_json(kind, path).then_some(Encoding::Json)
 }
 
-/// Returns the encoding of a successful answer.
+/// Returns the encoding of a successful answer, JSON if it is not protobuf.
 pub(super) fn encoding(response: &Response<Body>) -> Encoding {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     encoding_of(kind, "", PROTOBUF).unwrap_or(Encoding::Json)
@@ -109,12 +109,12 @@ impl Get {
     /// Sends the request and waits for the head of a successful answer.
     ///
     /// # Errors
-    /// Any answer but 2xx in an accepted encoding, classified, or no answer. The message has the path.
+    /// No answer, or an answer that is not 2xx or not in an accepted encoding, classified. The message has the path.
     pub(super) async fn open(self, client: &Client, deadline: Duration) -> Result<Response<Body>, SourceError> {
         self.open_unless(None, client, deadline).await
     }
 
-    /// Like [`Self::open`]; returns a 304 without a body if the resource has this ETag.
+    /// Like [`Self::open`]; returns a 304 answer without a body if `tag` is still the ETag of the resource.
     async fn open_unless(
         self,
         tag: Option<&str>,
@@ -151,7 +151,7 @@ impl Get {
     /// Sends the request and reads the complete answer.
     ///
     /// # Errors
-    /// As [`Self::open`]; also if the body exceeds `limit` or the deadline.
+    /// As for [`Self::open`]; also if the body exceeds `limit` bytes or the deadline.
     pub(super) async fn fetch(self, client: &Client, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
         let path = self.path.clone();
         let response = self.open(client, deadline).await?;
@@ -159,10 +159,10 @@ impl Get {
         body.map_err(|error| about("GET", &path, error))
     }
 
-    /// Reads the complete answer and its ETag; `None` if the resource still has the ETag `tag`.
+    /// Reads the complete answer and its new ETag; `None` if the ETag is still `tag`.
     ///
     /// # Errors
-    /// As [`Self::fetch`].
+    /// As for [`Self::fetch`].
     pub(super) async fn fetch_unless(
         self,
         tag: Option<&str>,
@@ -194,13 +194,13 @@ impl Get {
     }
 }
 
-/// Records the server that the client sends a request to, for error messages.
+/// Address that a request is sent to, for error messages. The client sets it when it adds the credentials.
 #[derive(Clone, Default)]
 pub(super) struct TargetServer(Arc<OnceLock<Arc<str>>>);
 
 impl TargetServer {
     pub(super) fn note(&self, server: &Arc<str>) {
-        // A repeated request goes to the same server.
+        // Ignore the error: a repeated request goes to the same server.
         let _ = self.0.set(Arc::clone(server));
     }
 
@@ -212,7 +212,7 @@ impl TargetServer {
 /// Sends a request and waits for the head of the answer.
 ///
 /// # Errors
-/// No connection, or no answer within `deadline`. The message has the server.
+/// No connection, or no answer within `deadline`. The message names the server.
 pub(super) async fn send(
     client: &Client,
     mut request: Request<Body>,
@@ -226,10 +226,10 @@ pub(super) async fn send(
     }
 }
 
-/// Prefix of the error for a server that cannot be reached.
+/// Start of the error message for a server that cannot be reached.
 const NO_CONNECTION: &str = "cannot connect to ";
 
-/// Adds the request to an error, unless the server was not reached.
+/// Adds method and path to an error, unless the server was not reached.
 pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
     if error.message.starts_with(NO_CONNECTION) {
         return error;
@@ -293,7 +293,7 @@ pub(super) fn failure(error: &kube::Error) -> SourceError {
     SourceError { class, message: bounded(&describe(error)) }
 }
 
-/// Describes an error and its causes, without the output of a credential plugin.
+/// Describes an error and its causes, without output of a credential plugin.
 pub(super) fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Auth(error) => format!("cannot get credentials: {}", describe_auth(error)),
@@ -315,7 +315,7 @@ fn describe_auth(error: &AuthError) -> String {
     }
 }
 
-/// Joins a client error and its causes, without the outer wrapper.
+/// Joins the messages of a client error and its causes, without the outer wrapper.
 fn chain(error: &kube::Error) -> String {
     let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
     source.map_or_else(|| causes(error), causes)

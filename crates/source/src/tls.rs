@@ -1,4 +1,4 @@
-//! TLS of a cluster's client. kube's own takes the crypto provider of the process; this one has the hub's.
+//! TLS of a cluster's client. kube's own uses the crypto provider of the process; this one uses the hub's.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, v
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{HttpVersions, with_causes};
 
-/// How long the roots of a CA file are used before the file is read again.
+/// How long the roots of a CA file are used before the next handshake rereads the file.
 const CA_AGE: Duration = Duration::from_secs(60);
 
-/// Unusable TLS settings of a cluster, without secrets. The operator can fix them.
+/// Unusable TLS settings of a cluster, without secrets in the message. The operator must fix them.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TlsError {
     /// A file cannot be read.
@@ -33,7 +33,7 @@ pub(super) enum TlsError {
     /// Data in a kubeconfig is not base64.
     #[error("the {0} is not base64")]
     Base64(&'static str),
-    /// A part of the client certificate is missing.
+    /// The client certificate has no key, or the key no certificate.
     #[error("only one of client certificate and client key is set: set both or neither")]
     Incomplete,
     /// The client certificate or its key is not PEM.
@@ -42,27 +42,27 @@ pub(super) enum TlsError {
     /// The CA file is not PEM.
     #[error("CA file {} has no valid PEM: {problem}", path.display())]
     CaFile { path: PathBuf, problem: String },
-    /// The name to expect in the server's certificate is invalid.
+    /// The name that the server's certificate must have (`tls-server-name`) is invalid.
     #[error("tls-server-name {0:?} is neither a host name nor an address")]
     ServerName(String),
-    /// The certificates cannot be used.
+    /// The certificates cannot be used with TLS.
     #[error("cannot use the configured CA certificates or client certificate: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-/// HTTP/2 in ALPN.
+/// ALPN identifier of HTTP/2.
 pub(super) const H2: &[u8] = b"h2";
-/// HTTP/1.1 in ALPN.
+/// ALPN identifier of HTTP/1.1.
 pub(super) const HTTP1: &[u8] = b"http/1.1";
 
-/// TLS settings of a cluster.
+/// TLS settings of a cluster, from which connectors are made.
 pub(super) struct Tls {
     config: ClientConfig,
     server_name: Option<ServerName<'static>>,
 }
 
 impl Tls {
-    /// Reads the certificate files of a client configuration.
+    /// Reads the certificate files that a client configuration names.
     pub(super) fn of(config: &Config) -> Result<Self, TlsError> {
         let server_name = config
             .tls_server_name
@@ -71,7 +71,7 @@ impl Tls {
         Ok(Self { config: of_cluster(config)?, server_name: server_name.transpose()? })
     }
 
-    /// Returns a connector that adds TLS to the connections of another one, for addresses with `https`. It offers these
+    /// Returns a connector that adds TLS to the connections of `connector`, for `https` addresses. It offers these ALPN
     /// protocols.
     pub(super) fn connector<H>(&self, connector: H, protocols: &[&[u8]]) -> HttpsConnector<H> {
         let mut config = self.config.clone();
@@ -85,15 +85,15 @@ impl Tls {
     }
 }
 
-/// Digest of all settings with which connections are made. Of credentials it has the client certificate, but no token.
+/// Digest of all settings that a connection depends on, including the client certificate but no token.
 pub(super) type Fingerprint = [u8; 32];
 
-/// Returns the digest of the connections of a cluster. Reads files.
+/// Returns the digest of a cluster's connection settings. Reads files.
 pub(super) fn fingerprint(config: &Config, http: HttpVersions) -> Result<Fingerprint, TlsError> {
     let (chain, key) = identity_pem(&config.auth_info)?;
     let mut digest = Sha256::new();
     let mut add = |part: Option<&[u8]>| {
-        // With lengths, so that no part can pass for two.
+        // Lengths separate the parts, so that different parts never give the same digest.
         digest.update(part.map_or(u64::MAX, |part| part.len() as u64).to_le_bytes());
         digest.update(part.unwrap_or_default());
     };
@@ -131,7 +131,7 @@ fn of_cluster(config: &Config) -> Result<ClientConfig, TlsError> {
     Ok(tls)
 }
 
-/// Certificate and key of the client, as PEM.
+/// Certificate chain and key of the client, as PEM; `None` if missing.
 type IdentityPem = (Option<Vec<u8>>, Option<Vec<u8>>);
 
 fn identity_pem(auth: &AuthInfo) -> Result<IdentityPem, TlsError> {
@@ -148,7 +148,7 @@ fn identity(auth: &AuthInfo) -> Result<Option<Identity>, TlsError> {
     }
 }
 
-/// Returns a part of the client certificate: inline data takes precedence over a file.
+/// Returns the certificate or the key as PEM. Inline data takes precedence over a file. `what` names it in errors.
 fn pem(what: &'static str, data: Option<&str>, file: Option<&str>) -> Result<Option<Vec<u8>>, TlsError> {
     match (data, file) {
         (Some(data), _) => STANDARD.decode(data).map(Some).map_err(|_| TlsError::Base64(what)),
@@ -161,8 +161,8 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::File { what, path: path.to_owned(), source })
 }
 
-/// Verifier with the roots in a CA file, which is reread while connections are opened. An unusable file keeps the last
-/// roots.
+/// Verifier with the roots in a CA file, which is reread during handshakes. While the file is unusable, the last roots
+/// stay in use.
 #[derive(Debug)]
 struct CaFile {
     path: PathBuf,
@@ -235,7 +235,7 @@ impl ServerCertVerifier for CaFile {
     }
 }
 
-/// Verifier that accepts every server, for `insecure-skip-tls-verify`.
+/// Verifier that accepts every server certificate, for `insecure-skip-tls-verify`.
 #[derive(Debug)]
 struct AnyServer;
 

@@ -9,17 +9,19 @@ use parking_lot::Mutex;
 
 use informer_hub_types::clock::{self, Instant};
 
-/// How long a token from a file is used before the file is read again.
+/// How long a token from a file is used before the file is reread.
 pub(super) const TOKEN_AGE: Duration = Duration::from_secs(30);
 
-/// A bearer token file, reread regularly. kube's own reader keeps a trailing line break and then rejects the token.
+/// A bearer token file, reread every [`TOKEN_AGE`]. kube's own reader keeps a trailing line break and then rejects the
+/// token.
 pub(super) struct TokenFile {
     path: PathBuf,
     current: Mutex<(Option<HeaderValue>, Instant)>,
 }
 
 impl TokenFile {
-    /// Takes the token file out of `config`, if it is the authentication in use. `exec` has already been removed.
+    /// Removes the token file from `config` and returns it; `None` if other credentials are in use. `exec` must have been
+    /// removed before.
     pub(super) fn take_from(config: &mut Config) -> Option<Self> {
         let auth = &mut config.auth_info;
         let other = auth.token.is_some() || auth.exec.is_some() || auth.auth_provider.is_some();
@@ -35,7 +37,8 @@ impl TokenFile {
         Some(header)
     }
 
-    /// Returns the header of the current token. If the file is missing, the last token stays in use, as in client-go.
+    /// Returns the `Authorization` header of the current token. If the file is missing, the last token stays in use, as
+    /// in client-go.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         let mut current = self.current.lock();
         if current.1 + TOKEN_AGE <= clock::now() {

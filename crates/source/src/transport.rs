@@ -1,4 +1,4 @@
-//! The HTTP stack: kube's layers over a pool of connections that is made for watches.
+//! The HTTP stack of a cluster: kube's layers over a connection pool made for watches.
 
 use std::error::Error;
 use std::fmt;
@@ -28,36 +28,36 @@ use informer_hub_dial::{Dial, causes, server_of};
 use informer_hub_pool::{Dialer, Gauges, Offer, Opened, Pool, SendError};
 use informer_hub_types::HttpVersions;
 
-/// An authorized request, or the reason why it must not be sent.
+/// A request with credentials, or the reason why it must not be sent.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
 
-/// Deadline of a TCP and TLS connection.
+/// Deadline of opening a connection with TCP and TLS.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// TCP keep-alive interval, to detect a dead peer before the watch times out. The interval of client-go's dialer.
+/// TCP keep-alive interval, as in client-go's dialer. It detects a dead peer before the watch times out.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Connections of a client.
+/// Connection pool of a client, with the digest of the settings that it was made from.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     pool: Pool,
     fingerprint: Fingerprint,
 }
 
-/// Parts that all clients of a cluster share.
+/// Parts that all clients of one cluster share, when they are rebuilt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wiring {
-    /// Opens connections in place of TCP. Takes precedence over a proxy.
+    /// Opens connections instead of TCP. Takes precedence over a proxy.
     pub(super) dial: Option<Dial>,
     /// Counts connections and requests.
     pub(super) gauges: Arc<Gauges>,
-    /// Connections of the last client.
+    /// Connections of the previous client of the cluster.
     pub(super) last: Option<Transport>,
 }
 
-/// Builds a client that calls `authorize` last on each request. Blocks to read files; runs no plugin.
+/// Builds a client that passes each request to `authorize` last. Blocks to read files; runs no plugin.
 ///
-/// The client takes over the connections of the last one, unless they were made otherwise.
+/// The client takes over the connections of the previous one, unless the settings that they depend on have changed.
 pub(super) fn open(
     config: &Config,
     http: HttpVersions,
@@ -78,7 +78,7 @@ pub(super) fn open(
     Ok((client(config, transport.pool.clone(), server, authorize)?, transport))
 }
 
-/// Returns how connections are opened: by `dial`, through a proxy, or by TCP.
+/// Returns a function that opens connections: by `dial`, through a proxy, or by TCP.
 fn dialer(config: &Config, http: HttpVersions, dial: Option<Dial>) -> Result<Dialer, OpenError> {
     if let Some(dial) = dial {
         return secured(dial, config, http);
@@ -96,7 +96,7 @@ fn dialer(config: &Config, http: HttpVersions, dial: Option<Dial>) -> Result<Dia
     }
 }
 
-/// Returns a connector through an HTTP proxy, with the user information of its address.
+/// Returns a connector through an HTTP proxy, with the credentials in the proxy's address.
 fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
     let tunnel = Tunnel::new(proxy.clone(), connector);
     let user = proxy.authority().and_then(|authority| authority.as_str().rsplit_once('@'));
@@ -134,11 +134,11 @@ impl OpenError {
     }
 }
 
-/// Error of a connection that cannot be opened.
+/// Error of a request whose connection could not be opened.
 #[derive(Debug)]
 struct CannotConnect {
     server: Arc<str>,
-    /// Shared by the requests that waited for the connection.
+    /// Cause, shared by all requests that waited for the connection.
     source: Arc<dyn Error + Send + Sync>,
 }
 
@@ -150,12 +150,12 @@ impl fmt::Display for CannotConnect {
 
 impl Error for CannotConnect {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The error itself, since an `Arc` of it has another type.
+        // Return the error itself: an `Arc` of it has another type, which callers could not downcast.
         Some(&*self.source)
     }
 }
 
-/// Error of a connection that ended before the answer did.
+/// Error of a connection that ended before the answer was complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection to {server} broke")]
 struct Broken {
@@ -163,7 +163,7 @@ struct Broken {
     source: BoxError,
 }
 
-/// Adds the server to an error of the HTTP client.
+/// Adds the server's address to an error of the HTTP client.
 fn named(error: SendError, server: &Arc<str>) -> BoxError {
     let server = Arc::clone(server);
     match error {
@@ -174,8 +174,8 @@ fn named(error: SendError, server: &Arc<str>) -> BoxError {
     }
 }
 
-/// Returns how streams over these connections are opened, with TLS if the address says so. A TLS client holds the system's
-/// roots, 70 KB, which a plain one does not need.
+/// Returns a function that opens connections with `connector`, with TLS for an `https` address. For `http`, no TLS
+/// settings are built: the system's roots take 70 KB.
 fn secured<C>(connector: C, config: &Config, http: HttpVersions) -> Result<Dialer, OpenError>
 where
     C: Service<Uri> + Clone + Send + Sync + 'static,

@@ -11,7 +11,7 @@ pub fn exponential_backoff(first: Duration, doublings: u32, most: Duration) -> D
     (0..doublings.min(96)).fold(first, |delay, _| delay.saturating_mul(2)).min(most)
 }
 
-/// Returns half to all of [`exponential_backoff`], at random.
+/// Returns a random delay between half and all of the [`exponential_backoff`] with these arguments.
 #[must_use]
 pub fn jittered_backoff(first: Duration, doublings: u32, most: Duration) -> Duration {
     exponential_backoff(first, doublings, most).mul_f64(0.5 + 0.5 * rng::unit())

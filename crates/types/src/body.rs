@@ -21,14 +21,14 @@ pub(super) enum Body {
     Unkept,
 }
 
-/// A loaded body.
+/// Body of an object, readable even after the object has got another one.
 pub(super) enum Loaded {
     Plain(Arc<[u8]>),
     Packed(PackedView),
     Unkept,
 }
 
-/// Location of one body in a chunk. The body counts as live until this is dropped.
+/// Place of one compressed body in its [`Chunk`]. The body's bytes count as live until this is dropped.
 #[derive(Debug)]
 pub(super) struct Packed {
     chunk: Arc<Chunk>,
@@ -40,7 +40,7 @@ impl Packed {
         Self { chunk: Arc::clone(chunk), at }
     }
 
-    /// Returns the bytes that the body occupies in its chunk.
+    /// Returns how many bytes the body occupies in its chunk.
     pub(super) fn size(&self) -> usize {
         self.chunk.entry(self.at).whole
     }
@@ -50,7 +50,7 @@ impl Packed {
         self.chunk.entry(self.at).len
     }
 
-    /// Returns whether packing the body again may save memory.
+    /// Returns whether packing again may save memory: the chunk has unused space, or another dictionary.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
@@ -81,13 +81,13 @@ impl PackedView {
         &self.chunk.dictionary
     }
 
-    /// Returns the body's entry in the chunk.
+    /// Returns the body as it is stored in the chunk, an encoded [`Entry`].
     pub(super) fn bytes(&self) -> &[u8] {
         let (at, whole) = (self.at as usize, self.entry().whole);
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()
     }
 
-    /// Returns whether its chunk has so little live data that emptying it frees more than it costs.
+    /// Returns whether less than two thirds of the chunk's bytes are live, so that packing them again pays.
     pub(super) fn is_in_sparse_chunk(&self) -> bool {
         self.chunk.is_sparse()
     }
@@ -96,7 +96,7 @@ impl PackedView {
         self.chunk.entry(self.at)
     }
 
-    /// Decodes the JSON. `known` are the texts of the object's head that the encoding left out.
+    /// Decompresses and decodes the JSON. `known` are the object's UID, name and version, which the encoding left out.
     pub(super) fn json(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
         let entry = self.entry();
         let mut encoded = Vec::new();
@@ -160,7 +160,7 @@ fn put_number(mut value: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Packed bodies, stored end to end.
+/// Block of memory with compressed bodies, stored end to end.
 #[derive(Debug)]
 pub(super) struct Chunk {
     bytes: Box<[u8]>,
@@ -183,7 +183,7 @@ impl Chunk {
         Entry::read(self.bytes.get(at as usize..).unwrap_or_default())
     }
 
-    /// Returns whether so little of it is live that emptying it frees more than it costs.
+    /// Returns whether less than two thirds of its bytes are live, so that packing them again pays.
     fn is_sparse(&self) -> bool {
         self.live.load(Relaxed) * 3 < self.bytes.len() * 2
     }

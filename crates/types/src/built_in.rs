@@ -69,7 +69,8 @@ const BUILT_IN: &[(&str, bool, &str)] = &[
     ),
 ];
 
-/// Returns the built-in resource with the given plural, singular or short name. The core group takes precedence.
+/// Returns the built-in resource with this plural, singular or short name, in the core group first; `None` if there is
+/// none.
 #[must_use]
 pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     let wanted = written.resource.as_str();
@@ -82,8 +83,7 @@ pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     found.map(|(group, namespaced, (plural, _))| BuiltIn { group, plural, namespaced })
 }
 
-/// Returns whether Kubernetes itself defines the resource. Such a resource exists as long as the apiserver's release
-/// does not change.
+/// Returns whether Kubernetes itself defines the resource, so that only another release of the apiserver can remove it.
 #[must_use]
 pub fn is_built_in(group: &str, plural: &str) -> bool {
     let in_group = BUILT_IN.iter().filter(|(known, ..)| *known == group);
@@ -105,7 +105,7 @@ impl ResourceRef {
         built_in(self).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())
     }
 
-    /// Returns the reference with plural and group if any name of a built-in resource was given; otherwise a copy.
+    /// Returns the plural name with its group for any name of a built-in resource, such as `po`; otherwise a copy.
     #[must_use]
     pub fn canonical(&self) -> Self {
         match built_in(self) {

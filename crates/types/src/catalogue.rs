@@ -52,7 +52,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Returns the names other than the plural.
+    /// Returns the singular name, if any, and the short names.
     pub fn others(&self) -> impl Iterator<Item = &str> + Clone {
         let singular = Some(self.singular.as_str()).filter(|name| !name.is_empty());
         singular.into_iter().chain(self.short_names.iter().map(SmolStr::as_str))
@@ -67,7 +67,7 @@ impl Offer {
             || self.singular.is_empty() && self.kind.eq_ignore_ascii_case(name)
     }
 
-    /// Returns the resource in the given group and version.
+    /// Returns the full identity of the resource in this group and version.
     #[must_use]
     pub fn resource(&self, group: &str, version: &str) -> ApiResource {
         let gvr = Gvr::new(group, version, &self.plural);
@@ -80,7 +80,7 @@ impl Offer {
 pub enum ResourceLookup {
     /// The resource.
     Resource(ApiResource),
-    /// The resource exists, but only in these other versions, the preferred one first.
+    /// The resource exists, but not in the requested version: only in these, the preferred one first.
     OtherVersions(Vec<SmolStr>),
     /// Cannot be determined: an API group that may have it does not respond.
     Unknown,
@@ -130,7 +130,7 @@ impl Catalogue {
         others.filter(|_| written.version.is_some()).map_or(ResourceLookup::Nothing, ResourceLookup::OtherVersions)
     }
 
-    /// Returns whether some version of the group may be outdated.
+    /// Returns whether the resources of some version of the group may be outdated ([`VersionOffer::is_stale`]).
     #[must_use]
     pub fn is_stale(&self, group: &str) -> bool {
         let of_group = self.groups.iter().filter(|offer| offer.name == group);
@@ -151,7 +151,7 @@ impl Catalogue {
         found
     }
 
-    /// Returns the names closest to `wanted`, nearest first.
+    /// Returns up to three resource names that resemble `wanted`, nearest first.
     #[must_use]
     pub fn nearest(&self, wanted: &ResourceRef) -> Vec<String> {
         let names = self.resources().into_iter().flat_map(|(resource, offer)| {
@@ -165,7 +165,8 @@ impl Catalogue {
     }
 }
 
-/// Returns the names in `seen` closest to `wanted`, nearest first. Groups are compared only if `wanted` has one.
+/// Returns up to three names in `seen` that resemble `wanted`, nearest first. Groups are compared only if `wanted` has
+/// one.
 #[must_use]
 pub fn nearest(wanted: &str, mut seen: Vec<String>) -> Vec<String> {
     let close = |name: &str| {

@@ -1,4 +1,4 @@
-//! Text of errors.
+//! Text of an error together with its causes.
 
 use std::error::Error;
 

@@ -18,7 +18,7 @@ use super::{ObjectKey, ResourceVersion, StoredObject, TokenBucket};
 /// Target of the spans that are exported as traces. Spans with other targets are not exported.
 pub const SPAN_TARGET: &str = "informer_hub::spans";
 
-/// A sampled change in progress.
+/// A sampled change on its way to the receivers.
 #[derive(Clone, Debug)]
 pub struct SampledChange {
     /// When the hub read the change from the watch.
@@ -32,7 +32,7 @@ pub struct SampledChange {
 pub struct Traced {
     /// Span from the watch line until the last receiver is done with the change.
     pub span: Span,
-    /// Object of the change. Not part of the trace.
+    /// Object of the change. It is not exported with the trace.
     pub key: ObjectKey,
     /// Version of the object after the change.
     pub version: ResourceVersion,
@@ -53,7 +53,7 @@ impl SampledChange {
 }
 
 impl Traced {
-    /// Starts a trace, if traces are exported and the trace limit is not reached.
+    /// Starts a trace; `None` if traces are not exported or their limit is reached.
     #[must_use]
     pub fn begin(object: &StoredObject) -> Option<Self> {
         static SEEN: TraceLimiter = TraceLimiter::new();
@@ -75,7 +75,7 @@ impl Traced {
     }
 }
 
-/// Limit on the number of traces: bursts of [`TraceLimiter::MOST`], and as many per second on average.
+/// Rate limit of traces: [`TraceLimiter::MOST`] per second on average, and as many at once.
 #[derive(Debug)]
 pub struct TraceLimiter(Mutex<TokenBucket>);
 
@@ -91,7 +91,7 @@ impl TraceLimiter {
         Self(Mutex::new(TokenBucket::new(Self::INTERVAL, Self::MOST)))
     }
 
-    /// Takes one trace from the limit; `false` if it is reached.
+    /// Counts one trace against the limit; `false` if the limit is reached.
     pub fn take(&self) -> bool {
         self.take_at(clock::now())
     }
@@ -122,10 +122,10 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Length in characters.
+    /// Length of the displayed text in characters.
     pub const LENGTH: usize = 55;
 
-    /// Returns the ID of a span; `None` if the span is not exported.
+    /// Returns the trace and span ID of a span; `None` if the span is not exported.
     #[must_use]
     pub fn of(span: &Span) -> Option<Self> {
         if span.is_disabled() {
@@ -134,7 +134,7 @@ impl TraceParent {
         Self::of_context(span.context().span().span_context())
     }
 
-    /// Returns the ID of an OpenTelemetry span; `None` if the span is not exported.
+    /// Returns the trace and span ID of an OpenTelemetry span; `None` if the span is not exported.
     #[must_use]
     pub fn of_context(context: &SpanContext) -> Option<Self> {
         let trace = u128::from_be_bytes(context.trace_id().to_bytes());

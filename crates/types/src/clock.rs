@@ -21,8 +21,8 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the time since the machine started. Unlike [`now`], it goes on while the machine is suspended, and a paused
-/// clock does not stop it. For leases, which end for other machines meanwhile.
+/// Returns the time since the machine started. Unlike [`now`], it advances while the machine is suspended or a test has
+/// paused the clock. For leases, which expire on other machines during a suspension too.
 #[must_use]
 pub fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]

@@ -8,7 +8,8 @@ use serde::Serialize;
 /// Seconds before its expiry at which a credential without rotation is reported.
 const NOTICE: i64 = 14 * 86_400;
 
-/// Seconds allowed for rotating a token after four fifths of its lifetime. kubelet checks once a minute.
+/// Seconds that a token may be overdue: kubelet replaces it after four fifths of its lifetime, and checks once a
+/// minute.
 const ROTATION: i64 = 5 * 60;
 
 /// Kind of credential used to connect to a cluster.
@@ -76,7 +77,7 @@ pub struct Credential {
     /// Whether something outside the hub replaces it in time, such as kubelet for a token file, or a source of
     /// clusters.
     pub rotates: bool,
-    /// Why the credential is unusable.
+    /// Why the credential is unusable; `None` if no problem is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -97,7 +98,7 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    /// Returns whether the operator must act.
+    /// Returns whether the credential is due for replacement or expired.
     #[must_use]
     pub fn is_due(self) -> bool {
         self > Self::Valid
@@ -105,7 +106,7 @@ impl Expiry {
 }
 
 impl Credential {
-    /// Creates a credential without dates.
+    /// Creates a credential without dates. Only a token file counts as rotating.
     #[must_use]
     pub fn new(kind: CredentialKind, place: String) -> Self {
         let rotates = kind == CredentialKind::TokenFile;

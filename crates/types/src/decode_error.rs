@@ -11,7 +11,7 @@ pub enum DecodeError {
     Mismatch {
         /// The object.
         key: ObjectKey,
-        /// Location and cause.
+        /// Cause, with line and column in the JSON.
         #[source]
         source: serde_json::Error,
     },

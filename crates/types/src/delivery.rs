@@ -52,7 +52,7 @@ pub enum Initial {
     Replay,
 }
 
-/// How to treat an event whose filter cannot be evaluated.
+/// Handling of an event for which the sink's filter fails to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnFilterError {
     /// The event is delivered. The receiver can discard an extra event, but cannot recover a missing one.
@@ -67,7 +67,7 @@ pub enum OnFilterError {
 pub struct RateLimit {
     /// Sustained events per second.
     pub events_per_second: NonZeroU32,
-    /// Events at once after a pause. Default in a configuration: the events of one second.
+    /// Maximum events at once after a pause. Default in a configuration: `events_per_second`.
     pub burst: NonZeroU32,
 }
 

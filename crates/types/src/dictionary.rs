@@ -18,8 +18,8 @@ use samples::Samples;
 use statistics::Statistics;
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
 
-/// Trained dictionary, digested once for decompression. Each compressor digests it anew, since the compression
-/// digest takes several times its size and is needed for milliseconds only.
+/// Trained dictionary, with the tables that zstd needs for decompression. Each compressor builds its own tables: they
+/// take several times the dictionary's size and are needed for milliseconds only.
 pub struct Dictionary {
     raw: Box<[u8]>,
     decompress: DDict<'static>,
@@ -41,7 +41,8 @@ pub struct CodecError(pub(super) &'static str);
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 impl Dictionary {
-    /// Maximum dictionary size in bytes. Twice as much saves one per cent, half as much costs five.
+    /// Maximum dictionary size in bytes. With twice as much, bodies shrink by one per cent; with half, they grow by
+    /// five.
     pub const SIZE: usize = 64 * 1024;
 
     /// zstd level. With a dictionary, level 3 saves seven per cent over level 1 for a third more time. Higher levels
@@ -54,7 +55,7 @@ impl Dictionary {
     /// Maximum bytes before the content: magic number, identifier, entropy tables, offsets.
     const HEADER: usize = 288;
 
-    /// Minimum content. A smaller one saves less than it costs.
+    /// Minimum bytes of content. A smaller dictionary saves less memory than it takes.
     const MIN_CONTENT: usize = 64;
 
     /// Trains a dictionary on the first MiB of samples. Its size is a tenth of theirs, at most [`Self::SIZE`]. Equal
@@ -123,7 +124,7 @@ impl Dictionary {
         &self.raw
     }
 
-    /// Returns the compressed bytes of samples together, to compare dictionaries.
+    /// Returns the total bytes of the samples compressed with this dictionary, to compare dictionaries.
     #[must_use]
     pub fn packed_size<'s>(&self, samples: impl IntoIterator<Item = &'s [u8]>) -> usize {
         let (mut compressor, mut frame) = (Compressor::new(self), Vec::new());
@@ -135,7 +136,8 @@ impl Dictionary {
         Self { decompress: DDict::create(&raw), raw: raw.into() }
     }
 
-    /// Returns the size of the raw dictionary in bytes. With its digest it takes a little more than twice as much.
+    /// Returns the size of the raw dictionary in bytes. With its decompression tables, it takes a little more than
+    /// twice as much memory.
     #[must_use]
     pub fn size(&self) -> usize {
         self.raw.len()
@@ -163,7 +165,7 @@ fn identifier(content: &[u8]) -> u32 {
 }
 
 thread_local! {
-    /// Decompression context, and a buffer for a frame with its magic number.
+    /// The thread's decompression context, and a buffer in which a frame gets its magic number again.
     static DECOMPRESS: RefCell<(DCtx<'static>, Vec<u8>)> = RefCell::new((DCtx::create(), Vec::new()));
 }
 
@@ -173,8 +175,8 @@ impl fmt::Debug for Dictionary {
     }
 }
 
-/// Compressor with one dictionary. Creating one takes about 0.2 ms. With a dictionary of 64 KiB it takes 0.6 MB for
-/// objects of 6 KB, and 1.3 MB for large ones.
+/// Compressor with one dictionary. Creating one takes about 0.2 ms. With a dictionary of 64 KiB it uses 0.6 MB of
+/// memory for objects of 6 KB, and 1.3 MB for large ones.
 pub(super) struct Compressor {
     context: CCtx<'static>,
 }
@@ -182,7 +184,7 @@ pub(super) struct Compressor {
 impl Compressor {
     pub(super) fn new(dictionary: &Dictionary) -> Self {
         let mut context = CCtx::create();
-        // The decompressing side knows both the length and the dictionary.
+        // Frames contain neither length nor dictionary ID: the decompressing side knows both.
         for parameter in [CParameter::ContentSizeFlag(false), CParameter::DictIdFlag(false)] {
             context.set_parameter(parameter).expect("zstd knows the flags of its own frames");
         }

@@ -9,7 +9,8 @@ use super::identifier_encoding::encode_identifiers;
 use super::packer::ChunkBuilder;
 use super::{Dictionary, PackedTotals, StoredObject};
 
-/// Maximum plain length of a loaded body. A larger value means damaged bytes, for which no memory must be allocated.
+/// Maximum bytes of a loaded body after decompression. A larger length results from damage, and must not cause an
+/// allocation.
 const MAX_PLAIN_LEN: usize = 64 << 20;
 
 /// Current form of an object's body.
@@ -103,8 +104,8 @@ impl BodyLoader {
         Self(ChunkBuilder::new(dictionary, totals))
     }
 
-    /// Gives an object its body, by [`Self::finish`] at the latest. If the bytes are not a packed body, does nothing
-    /// and returns `false`.
+    /// Accepts `bytes` as the body of `object`, which receives it by [`Self::finish`] at the latest. If they are not a
+    /// packed body, does nothing and returns `false`.
     pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
         let is_valid = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= MAX_PLAIN_LEN;
@@ -114,7 +115,7 @@ impl BodyLoader {
         is_valid
     }
 
-    /// Gives the remaining objects their bodies.
+    /// Gives the objects of the last chunk their bodies.
     pub fn finish(mut self) {
         self.0.seal();
     }

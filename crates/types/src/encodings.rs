@@ -1,4 +1,4 @@
-//! Encodings that a client may request, and the one that it reads.
+//! Encodings of objects: those that a client may request, and the one that an apiserver answers with.
 
 use serde::Serialize;
 
@@ -32,14 +32,14 @@ pub enum JsonReason {
     NotBuiltIn,
     /// The server answered in JSON, or refused protobuf.
     Refused,
-    /// The hub's schema lacks a part of an object.
+    /// The hub's protobuf schema does not cover a part of an object.
     Schema,
     /// An object was malformed, or several answers in a row were not the protobuf that they claimed to be.
     Faulty,
 }
 
 impl JsonReason {
-    /// The reasons that end the use of protobuf for a while.
+    /// Reasons for which protobuf is not requested for a while.
     pub const FALLBACKS: [Self; 3] = [Self::Refused, Self::Schema, Self::Faulty];
 
     /// Returns the word used in the status and in metrics.
@@ -62,31 +62,31 @@ impl JsonReason {
 pub struct EncodingInUse {
     /// The encoding.
     pub used: AnswerEncoding,
-    /// Why it is JSON; absent for protobuf.
+    /// Why the encoding is JSON; absent for protobuf.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<JsonReason>,
     /// The answer that was not protobuf, or the part of an object that the schema lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When protobuf is requested again; absent if it is in use, or for a reason that lasts.
+    /// When protobuf is requested again; absent if protobuf is in use or the reason for JSON is permanent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<jiff::Timestamp>,
 }
 
 impl EncodingInUse {
-    /// Kubernetes protobuf.
+    /// Returns the state for a resource that is read as Kubernetes protobuf.
     #[must_use]
     pub fn protobuf() -> Self {
         Self { used: AnswerEncoding::Protobuf, reason: None, message: None, until: None }
     }
 
-    /// JSON, for a reason that lasts.
+    /// Returns the state for a resource that is read as JSON for a permanent reason.
     #[must_use]
     pub fn json(reason: JsonReason) -> Self {
         Self { used: AnswerEncoding::Json, reason: Some(reason), message: None, until: None }
     }
 
-    /// Returns why protobuf is no longer used; `None` if it is, or was never requested.
+    /// Returns why protobuf is no longer used; `None` if it is used, or was never requested.
     #[must_use]
     pub fn fallback(&self) -> Option<JsonReason> {
         self.reason.filter(|reason| JsonReason::FALLBACKS.contains(reason))

@@ -8,14 +8,14 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 pub struct Fingerprint(u64);
 
 impl Default for Fingerprint {
-    /// Returns the fingerprint of nothing.
+    /// Returns the fingerprint to which nothing has been added.
     fn default() -> Self {
         Self(OFFSET)
     }
 }
 
 impl Fingerprint {
-    /// Adds a text with its length, so that the same characters in other parts have another fingerprint.
+    /// Adds a text with its length, so that `ab`, `c` and `a`, `bc` have different fingerprints.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         // A text has less than 2^64 bytes on every platform.

@@ -31,7 +31,7 @@ pub enum Phase {
     Stale,
     /// The apiserver answers 401 or 403. Retried slowly.
     Forbidden,
-    /// The informer failed more often than its restart intensity allows. Retried slowly.
+    /// The informer's actors failed more often than the limit on restarts allows. Retried slowly.
     Degraded,
     /// Stopped on purpose.
     Stopped,
@@ -101,8 +101,7 @@ pub struct CheckpointState {
     pub held_by: Vec<String>,
 }
 
-/// Counters and states of one informer. All methods are lock-free; none orders other memory accesses, except those for
-/// the synced flag.
+/// Counters and states of one informer. Only the methods for the synced flag also order other memory accesses.
 #[derive(Debug, Default)]
 pub struct InformerHealth {
     phase: AtomicU8,
@@ -127,13 +126,13 @@ pub struct InformerHealth {
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
-    /// Their [`object_memory`](super::object_memory), estimated by sampling; zero if the hub never had a memory limit.
+    /// Estimated memory of the objects in bytes ([`object_memory`](super::object_memory)); zero if the hub never had a
+    /// memory limit.
     pub bytes: AtomicU64,
     /// Watch events and list items received.
     pub events: AtomicU64,
     /// Lists started.
     pub lists: AtomicU64,
-    /// Lists started, by reason.
     list_reasons: [AtomicU64; ListReason::ALL.len()],
     /// Items received by the list in progress.
     pub list_items: AtomicU64,
@@ -160,7 +159,7 @@ impl InformerHealth {
         Arc::default()
     }
 
-    /// Continues from the health of the previous informer of the same objects.
+    /// Copies the counters and states of the previous informer of the same objects.
     ///
     /// The objects are still in the store, so the new informer must not resume from an older version than was read.
     pub fn continue_from(&self, before: &Self) {
@@ -245,8 +244,8 @@ impl InformerHealth {
         if phase == Phase::Watching {
             self.stale_since.store(0, Relaxed);
         } else {
-            // Also before the sync: the first list may reach the store after the first watch broke. Keeps the earliest
-            // time.
+            // Also before the first sync: the first list may reach the store after the first watch broke. Keeps the
+            // earliest time.
             let _ = self.stale_since.compare_exchange(0, clock::wall_millis(), Relaxed, Relaxed);
         }
     }
@@ -297,7 +296,7 @@ impl InformerHealth {
     }
 
     /// Returns for how long the watch has not been open; `None` while it is open and before the first attempt. Unlike
-    /// [`Self::freshness`], this does not depend on the sync.
+    /// [`Self::freshness`], it is also known before the first list is complete.
     #[must_use]
     pub fn stale_for(&self) -> Option<Duration> {
         match self.stale_since.load(Relaxed) {
@@ -306,7 +305,7 @@ impl InformerHealth {
         }
     }
 
-    /// Counts a list.
+    /// Counts a started list and its reason.
     pub fn note_list(&self, reason: ListReason) {
         self.lists.fetch_add(1, Relaxed);
         self.list_reasons[reason as usize].fetch_add(1, Relaxed);
@@ -349,8 +348,8 @@ impl InformerHealth {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// Returns the version that a successor must not list behind: the last version read, or that of an incomplete list
-    /// if newer.
+    /// Returns the oldest version that the informer's successor may list: the last version read, or that of an
+    /// incomplete list if newer.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {
@@ -419,7 +418,7 @@ impl InformerHealth {
         self.definition.load(Relaxed).saturating_sub(1)
     }
 
-    /// Sets what the informer leaves out of its objects, for people: `metadata only`, `without data`.
+    /// Sets the text for operators on what the informer leaves out of its objects: `metadata only`, `without data`.
     pub fn set_omitted(&self, omitted: Option<String>) {
         self.omitted.store(omitted.map(Arc::new));
     }
@@ -458,7 +457,7 @@ impl InformerHealth {
         self.checkpoint.load_full()
     }
 
-    /// Sets the encoding in use. Counts a change from protobuf to JSON, and returns whether this is one.
+    /// Sets the encoding in use. Returns whether this is a new fallback from protobuf to JSON, which is also counted.
     pub fn set_encoding(&self, encoding: EncodingInUse) -> bool {
         let before = self.encoding.load();
         if before.as_deref() == Some(&encoding) {
@@ -490,7 +489,7 @@ impl InformerHealth {
         self.last_error.store(error.map(Arc::new));
     }
 
-    /// Returns the last error that has not been resolved.
+    /// Returns the last error; `None` if it was resolved or there was none.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()

@@ -7,11 +7,12 @@ use parking_lot::Mutex;
 
 use super::{TraceParent, clock};
 
-/// Upper bounds in seconds for network requests.
+/// Upper bounds of buckets in seconds, for network requests.
 pub const REQUEST_SECONDS: &[f64] =
     &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Upper bounds in seconds for work inside the process, which is fast unless it waits for another component.
+/// Upper bounds of buckets in seconds, for work inside the process, which is fast unless it waits for another
+/// component.
 pub const LAG_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
@@ -43,7 +44,8 @@ impl Default for ClusterTimings {
     }
 }
 
-/// Histogram of durations. Recording is lock-free; if another thread is setting an exemplar, the exemplar is dropped.
+/// Histogram of durations. Recording never waits; if another thread is using the bucket's exemplar, the new exemplar is
+/// dropped.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -71,7 +73,8 @@ pub struct Exemplar {
     pub at: jiff::Timestamp,
 }
 
-/// Snapshot of a histogram. The buckets are read one after the other, so concurrent records may be missing in some.
+/// Snapshot of a histogram. Its parts are read one after the other, so a duration recorded meanwhile may be in some of
+/// them only.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HistogramState {
     /// Upper bounds in seconds, ascending.
@@ -80,7 +83,7 @@ pub struct HistogramState {
     pub counts: Vec<u64>,
     /// Sum of all durations in seconds.
     pub sum: f64,
-    /// Last exemplar of each bucket.
+    /// Last exemplar of each bucket; `None` without a traced duration.
     pub exemplars: Vec<Option<Exemplar>>,
 }
 
@@ -92,7 +95,7 @@ impl Histogram {
         Self { bounds, buckets, nanos: AtomicU64::new(0) }
     }
 
-    /// Records a duration. With `seen_in`, its trace and span become the bucket's exemplar.
+    /// Records a duration. If it was observed in a trace, `seen_in`, the trace becomes its bucket's exemplar.
     pub fn record(&self, duration: Duration, seen_in: Option<TraceParent>) {
         let seconds = duration.as_secs_f64();
         let bucket = &self.buckets[self.bounds.partition_point(|bound| *bound < seconds)];

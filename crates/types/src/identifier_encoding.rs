@@ -13,26 +13,26 @@ use super::CodecError;
 const HEX: u8 = 1;
 /// Marker of a UUID. Sixteen bytes follow.
 const UUID: u8 = 2;
-/// Marker of the first known text. The next values are the markers of the others.
+/// Marker of the object's UID. The next two values mark its name and its version.
 const KNOWN: u8 = 3;
-/// First value after the markers.
 const END: u8 = KNOWN + 3;
-/// Number of known texts.
+/// Number of known texts: UID, name and version.
 const KNOWN_COUNT: usize = 3;
 
-/// Shortest run of digits that is encoded.
+/// Minimum number of hexadecimal digits in a run that is encoded.
 const MIN_RUN: usize = 16;
 /// Longest run of digits per marker: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// Length of the longer part of a long run, or of a UUID's last group, on one side of a probe, without the probe.
+/// Minimum number of digits on one side of a probe inside a run of [`PROBE_STEP`] digits.
 const SIDE: usize = PROBE_STEP / 2;
-/// Probe distance. Among this many consecutive characters of a long run, or of a UUID's last group, all are digits, so
-/// a probe cannot miss one.
+/// Distance between probed characters: the length of a UUID's last group. So each such group, and each longer run of
+/// digits, contains a probe.
 const PROBE_STEP: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
 
-/// Texts that the object's head contains as well. The first quoted occurrence of each is replaced.
+/// UID, name and version from the object's head. The first quoted occurrence of each in the JSON is replaced with a
+/// marker.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
 /// Appends the encoded form of `json` to `out`. If `json` contains a marker byte, appends nothing and returns `false`.
@@ -109,9 +109,10 @@ fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&json[from..]);
 }
 
-/// Returns whether some characters beside a probe are digits: all of them are on one side, in a run of [`PROBE_STEP`].
+/// Returns whether a probe may be in a run of [`PROBE_STEP`] digits: two characters on one side of it must be digits.
 ///
-/// Every third character of a JSON text is a digit by chance, and a search for the ends of its run costs more.
+/// About every third character of JSON is a hexadecimal digit by chance. This test costs less than a search for the
+/// ends of its run.
 #[inline]
 fn is_likely_run(json: &[u8], probe: usize) -> bool {
     let is_digit = |at: usize| json.get(at).is_some_and(|byte| nibble(*byte).is_some());
@@ -127,7 +128,7 @@ fn uuid_start(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usiz
     json[first..begin].iter().enumerate().all(fits).then_some(first)
 }
 
-/// Values of digits by byte, and [`NO_DIGIT`].
+/// Value of each byte as a lowercase hexadecimal digit; [`NO_DIGIT`] for other bytes.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [NO_DIGIT; 256];
     let mut value = 0;
@@ -139,7 +140,8 @@ const NIBBLES: [u8; 256] = {
 };
 const NO_DIGIT: u8 = u8::MAX;
 
-/// Returns the value of a lowercase digit. Uppercase is not encoded, since decoding would not restore it.
+/// Returns the value of a lowercase hexadecimal digit; `None` for other bytes. Decoding could not restore uppercase
+/// digits.
 #[inline]
 fn nibble(byte: u8) -> Option<u8> {
     Some(NIBBLES[usize::from(byte)]).filter(|value| *value != NO_DIGIT)

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
 
-/// Table of shared strings and label sets. Drops those without other references.
+/// Table of shared strings and label sets. Entries without other references are dropped.
 ///
 /// Costs one hash look-up per string. Churn does not leak: when the table has doubled, it drops the entries that only
 /// it references. So it holds at most twice the live strings, plus a small floor. [`Self::rest`] drops entries that
@@ -15,7 +15,7 @@ use super::{Labels, SharedStr};
 pub struct Interner {
     strings: HashSet<SharedStr>,
     labels: HashSet<Labels>,
-    /// Buffer for composing a label.
+    /// Reused buffer for composing a `key=value` text.
     scratch: String,
     sweep_at: usize,
     /// Label sets requested since the last sweep: roughly the number of objects added or removed.
@@ -35,7 +35,7 @@ impl Interner {
     /// Number of entries below which a sweep is not worthwhile.
     const FLOOR: usize = 1024;
 
-    /// Number of `rest` calls after which it sweeps unconditionally. An empty list can delete a million objects at once
+    /// Number of [`Self::rest`] calls after which one sweeps in any case. A list can delete a million objects at once
     /// without a single request to the interner.
     const RESTS: u32 = 16;
 

@@ -64,7 +64,7 @@ pub struct InvalidKey(
 impl FromStr for ObjectKey {
     type Err = InvalidKey;
 
-    /// client-go's `SplitMetaNamespaceKey`: rejects a second slash, and nothing else.
+    /// Parses a key like client-go's `SplitMetaNamespaceKey`: only a second slash is an error.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (namespace, name) = text.split_once('/').unwrap_or(("", text));
         if name.contains('/') { Err(InvalidKey(text.to_owned())) } else { Ok(Self::new(namespace, name)) }

@@ -17,9 +17,9 @@ pub fn text_hash(text: &str) -> u64 {
 
 /// Returns the hash that selects filter bits, which is the same in every process.
 ///
-/// A per-process seed would make a selector slow in some processes only, if its bits coincide with those of labels that
-/// all objects share. Anyone who can write labels can construct such a pair. The worst case is a scan that reads every
-/// object, as without a filter. Results never change.
+/// A selector is slow if its bits coincide with those of labels that all objects share. With a seed per process, it
+/// would be slow in some processes only. A writer of labels can cause such a coincidence. The worst case is a scan that
+/// reads every object, as without a filter.
 fn fixed_hash(text: &str) -> u64 {
     const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6C61_6265_6C73);
     HASHER.hash_one(text)
@@ -74,7 +74,7 @@ impl LabelFilter {
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 
 impl LabelNeeds {
-    /// Returns the needs of a selector. Requirements that exclude labels need nothing.
+    /// Returns the filter bits that a selector requires. Requirements that exclude labels, such as `!=`, require none.
     #[must_use]
     pub fn of(selector: &LabelSelector) -> Self {
         let need = |requirement: &super::Requirement| {
@@ -91,14 +91,14 @@ impl LabelNeeds {
         Self(selector.requirements().iter().filter_map(need).collect())
     }
 
-    /// Returns the needs of both.
+    /// Returns the needs of labels that must match both selectors.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// Returns the needs of a disjunction.
+    /// Returns the needs of labels that must match at least one of several selectors.
     #[must_use]
     pub fn any(all: impl IntoIterator<Item = Self>) -> Self {
         let mut either = Vec::new();

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::clock;
 
-/// Lowest memory limit of a hub. The program, its threads and its connections take about 30 MiB of it.
+/// Lowest memory limit, in bytes, that a hub accepts. The program, its threads and its connections take about 30 MiB.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
 /// Bytes per object besides its body: key, head, labels, index entries, map and postings, including allocator overhead.
@@ -21,9 +21,9 @@ const BODY_SLACK: u128 = 10;
 
 /// Returns the memory of cached objects in bytes.
 ///
-/// This is the one definition of `MEMORY`, `bytes` and `informer_hub_informer_memory_bytes` (docs/memory.md). `bodies`
-/// is the current size of the bodies, each plain or compressed. Queued changes, the informers themselves and the rest
-/// of the process are not included.
+/// Defines the column `MEMORY`, the status field `bytes` and the metric `informer_hub_informer_memory_bytes`
+/// (docs/memory.md). `bodies` is the current size of the bodies in bytes, each plain or compressed. Queued changes, the
+/// informers themselves and the rest of the process are not included.
 #[must_use]
 pub fn object_memory(objects: u64, bodies: u64) -> u64 {
     let slack = u128::from(bodies) * BODY_SLACK / 100;
@@ -136,7 +136,7 @@ impl MemoryState {
         }
     }
 
-    /// Returns the reason for the current step.
+    /// Returns the reason for the current step; `None` if none was given.
     #[must_use]
     pub fn reason(&self) -> Option<Arc<String>> {
         self.reason.load_full()

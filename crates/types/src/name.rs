@@ -45,7 +45,7 @@ pub fn check_name(what: &'static str, text: &str) -> Result<(), InvalidName> {
     Err(InvalidName { what, text: text.to_owned(), rule })
 }
 
-/// Returns whether a text is a DNS label of RFC 1123, as names of namespaces are.
+/// Returns whether a text is a DNS label of RFC 1123, the form of a namespace's name.
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {
     let ends = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
@@ -56,7 +56,7 @@ pub fn is_dns_label(text: &str) -> bool {
         && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
 }
 
-/// Returns the first ten names and the number of the others, to keep log lines short.
+/// Returns the first ten names, then how many more there are, to keep log lines short.
 #[must_use]
 pub fn first_names<T: AsRef<str>>(names: &[T]) -> String {
     const SHOWN: usize = 10;

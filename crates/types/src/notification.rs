@@ -1,4 +1,4 @@
-//! Notifications of listeners, and the object handles in them.
+//! Notifications that listeners receive, and the object handles in them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -107,7 +107,7 @@ impl<K> fmt::Debug for Object<K> {
     }
 }
 
-/// Notification of a listener: a change of one object, or the completion of a first list.
+/// Notification that a listener receives: a change of one object, or the completion of an informer's first list.
 ///
 /// # Ordering
 /// Notifications of one object from one informer arrive in the order of its changes. There is no order between objects.

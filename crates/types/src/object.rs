@@ -36,7 +36,7 @@ enum UidRepr {
 }
 
 impl Uid {
-    /// Creates a UID from any text; empty if the object has none.
+    /// Creates a UID from any text, which is empty if the object has no UID.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
@@ -49,7 +49,7 @@ impl Uid {
         Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
     }
 
-    /// Creates a UID from the bytes of a UUID.
+    /// Creates a UID from the bytes of a UUID; an empty one if the second half is zero.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -149,7 +149,7 @@ impl Labels {
         self.0.as_ref().map_or(&[], |labels| &labels.slice)
     }
 
-    /// Returns the value of `key`.
+    /// Returns the value of the label `key`; `None` if it is missing.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         let labels = self.labels();
@@ -168,7 +168,7 @@ impl Labels {
         self.0.is_none()
     }
 
-    /// Returns whether both are the same allocation. Equal sets from one [`Interner`](super::Interner) are.
+    /// Returns whether both are the same allocation, as equal sets from one [`Interner`](super::Interner) are.
     #[must_use]
     pub fn ptr_eq(&self, other: &Self) -> bool {
         self.address() == other.address()
@@ -238,7 +238,7 @@ pub struct StoredObject {
     uid: Uid,
     resource_version: ResourceVersion,
     labels: Labels,
-    /// `None` if there are none: an empty slice would take twice the space.
+    /// `None` without index values: an empty slice would take twice the space.
     index_values: Option<ThinArc<(), IndexEntry>>,
     fleet_version: AtomicU64,
     body: Mutex<Body>,
@@ -402,7 +402,8 @@ impl StoredObject {
         serde_json::from_slice(&self.json()?).map_err(|source| DecodeError::Mismatch { key: self.key.clone(), source })
     }
 
-    /// Returns the bytes that the body currently occupies, in its own allocation or in a chunk.
+    /// Returns how many bytes the body currently occupies, in its own allocation or in a chunk; zero if it is not in
+    /// memory.
     #[must_use]
     pub fn body_size(&self) -> usize {
         match &*self.body.lock() {
@@ -421,7 +422,7 @@ impl StoredObject {
         }
     }
 
-    /// Returns the body in the form that is compressed, for training a dictionary; empty if it is damaged.
+    /// Returns the body as encoded for compression, for training a dictionary; empty if the body cannot be read.
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
         let Ok(json) = self.json() else { return Vec::new() };
@@ -433,8 +434,8 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether a [`Packer`](super::Packer) may shrink its packed body: the chunk is sparse, or has another
-    /// dictionary than this one. Returns `false` for a plain body.
+    /// Returns whether a [`Packer`](super::Packer) may shrink its packed body: the chunk has much unused space, or
+    /// another dictionary than this one. `false` for a body that is not packed.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {
@@ -452,14 +453,14 @@ impl StoredObject {
         }
     }
 
-    /// Replaces the body with another form of the same content. Readers keep the form they have loaded.
+    /// Replaces the body with another form of the same content. A reader keeps the form that it has loaded.
     pub(super) fn exchange(&self, body: Body) {
         let before = std::mem::replace(&mut *self.body.lock(), body);
         // Dropped after the lock is released, since this may free a whole chunk.
         drop(before);
     }
 
-    /// Calls `read` with the texts of the head that the encoding leaves out of the body.
+    /// Calls `read` with UID, name and version, which the encoding leaves out of the body.
     pub(super) fn with_known_texts<T>(&self, read: impl FnOnce(&KnownTexts<'_>) -> T) -> T {
         let (uid, version) = (self.uid.to_string(), self.resource_version.to_string());
         read(&[&uid, self.key.name(), &version])

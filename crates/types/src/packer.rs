@@ -26,7 +26,7 @@ impl ChunkBuilder {
         Self { dictionary, chunk: Vec::new(), pending: Vec::new(), totals }
     }
 
-    /// Appends an object's body and returns its size in bytes.
+    /// Appends an object's body to the current chunk and returns how many bytes it takes there.
     pub(super) fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) -> usize {
         // Two LEB128 numbers take at most 18 bytes.
         if self.chunk.len() + entry.packed.len() + 18 > Self::SIZE {
@@ -60,7 +60,7 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
-    /// Whether bodies with another dictionary may grow.
+    /// Whether to pack bodies with another dictionary again even if they grow.
     replaces: bool,
 }
 
@@ -69,9 +69,9 @@ pub struct Packer {
 pub struct PackOutcome {
     /// Bodies packed, including those packed again.
     pub packed: usize,
-    /// Their bytes before compression.
+    /// Bytes of the packed bodies before compression.
     pub plain_bytes: usize,
-    /// Their bytes after compression.
+    /// Bytes of the packed bodies after compression.
     pub packed_bytes: usize,
     /// Bodies left as they were, because compression does not shrink them.
     pub left: usize,
@@ -92,13 +92,14 @@ impl Packer {
         }
     }
 
-    /// Packs bodies with another dictionary again even if they grow, so that nothing needs the other dictionary.
+    /// Makes [`Self::add`] pack bodies with another dictionary again even if they grow, so that the other dictionary
+    /// can be dropped.
     pub fn replace_dictionaries(&mut self) {
         self.replaces = true;
     }
 
-    /// Packs a plain body. A packed body is packed again if its chunk is sparse, or if this packer's dictionary makes
-    /// it no larger.
+    /// Packs a plain body. A packed body is packed again if its chunk has much unused space, or if this packer's
+    /// dictionary makes it no larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
@@ -138,8 +139,8 @@ impl Packer {
         self.outcome.packed_bytes += self.builder.place(object, entry);
     }
 
-    /// Packs the remaining bodies and returns the totals since the last call. The packer can be used again, which saves
-    /// loading the dictionary.
+    /// Packs the remaining bodies and returns the counters since the last call. The packer can be used again, which
+    /// saves loading the dictionary.
     #[must_use]
     pub fn finish(&mut self) -> PackOutcome {
         self.builder.seal();

@@ -31,8 +31,8 @@ impl Groups {
         }
     }
 
-    /// Returns a value that orders patterns by how much they select: one group, then the groups below a domain (longer
-    /// domains first), then everything.
+    /// Returns a sort key that puts narrow patterns first: one group, then the groups below a domain (longer domains
+    /// first), then everything.
     #[must_use]
     pub fn breadth(&self) -> (u8, Reverse<usize>) {
         match self {
@@ -85,7 +85,7 @@ impl fmt::Display for Groups {
     }
 }
 
-/// Resources that a pattern does not match: all of some groups, or one resource.
+/// Exclusion from a pattern: all resources of some groups, or one resource.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Exclusion {
     /// All resources of the groups.
@@ -119,14 +119,14 @@ impl fmt::Display for Exclusion {
 pub struct ResourcePattern {
     /// Selected groups.
     pub groups: Groups,
-    /// Resources and patterns that the pattern does not match.
+    /// Resources and groups that the pattern does not match, although `groups` selects them.
     pub exclude: Vec<Exclusion>,
     /// Maximum number of resources watched per cluster: the first ones by name.
     pub limit: NonZeroUsize,
 }
 
-/// Resources that no pattern selects, so they must be named. Secrets must not be watched by accident. Events outnumber
-/// all other objects, and are served by two groups.
+/// Group and plural of resources that no pattern selects; a configuration must name them. Secrets must not be watched
+/// by accident. Events outnumber all other objects, and two groups serve them.
 const NEVER: &[(&str, &str)] = &[("", "secrets"), ("", "events"), ("events.k8s.io", "events")];
 
 impl ResourcePattern {
@@ -139,7 +139,8 @@ impl ResourcePattern {
         Self { groups, exclude: Vec::new(), limit: Self::LIMIT }
     }
 
-    /// Returns whether the pattern selects a resource with this plural and these other names.
+    /// Returns whether the pattern selects a resource. `others` are its singular and short names, which an exclusion
+    /// may use.
     #[must_use]
     pub fn has<'n>(&self, group: &str, plural: &str, others: &(impl Iterator<Item = &'n str> + Clone)) -> bool {
         let is_called = |name: &str| name == plural || others.clone().any(|other| other == name);
@@ -152,7 +153,7 @@ impl ResourcePattern {
         self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_excluded)
     }
 
-    /// Returns whether the pattern selects a resource, judged by group and plural only.
+    /// Returns whether the pattern may select a resource. Exclusions by its singular or short names are not seen.
     #[must_use]
     pub fn may_have(&self, gvr: &Gvr) -> bool {
         self.has(&gvr.group, &gvr.resource, &std::iter::empty())
@@ -165,7 +166,7 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// Selection of a configuration entry: one resource, or a pattern.
+/// Resources that a configuration entry selects: one resource, or those that match a pattern.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Selected {
     /// One resource, by any of its names.
@@ -178,10 +179,10 @@ pub enum Selected {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidSelection {
-    /// Text without `*`.
+    /// The text has no `*` and is not a resource.
     #[error(transparent)]
     Resource(#[from] InvalidResource),
-    /// Text with `*`.
+    /// The text has a `*` and is not a pattern.
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 
-/// Time that a thread of readers works at most before it gives way.
+/// How long a reader thread may work before [`give_way_if_due`] pauses it.
 const LONGEST_WORK: Duration = Duration::from_micros(300);
 
 thread_local! {
-    /// Start of the thread's work since it last waited. `None` if it never gives way.
+    /// When the thread last began to work after a wait; `None` for a thread that never pauses.
     static WORKING_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -19,7 +19,7 @@ pub fn begin_work() {
     WORKING_SINCE.set(Some(clock::now()));
 }
 
-/// Lets threads of the write path run on this CPU, if the calling thread has worked for long.
+/// Pauses the calling thread if it has worked for 300 µs, so that threads of the write path can run on its CPU.
 pub fn give_way_if_due() {
     if WORKING_SINCE.get().is_some_and(|since| clock::now() - since >= LONGEST_WORK) {
         give_way();
@@ -27,10 +27,10 @@ pub fn give_way_if_due() {
     }
 }
 
-/// Lets threads of the write path that wait for this thread's CPU run.
+/// Pauses the calling thread, so that threads of the write path that wait for its CPU can run.
 ///
-/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so beside any other work of the machine a
-/// reader would hardly advance.
+/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so a reader would hardly advance on a busy
+/// machine.
 pub fn give_way() {
     thread::sleep(Duration::from_micros(1));
 }

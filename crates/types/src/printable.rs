@@ -19,7 +19,7 @@ pub fn printable(text: &str) -> String {
     Printable(text.chars().peekable()).collect()
 }
 
-/// Longest part of a caller's text that an error quotes, in characters.
+/// Maximum number of characters that an error quotes from a caller's text.
 pub const MAX_QUOTED: usize = 200;
 
 /// Returns the first `limit` characters of a text, followed by `…` if characters are missing.
@@ -151,14 +151,15 @@ impl Iterator for Printable<'_> {
 /// Hostile sample text, and an assertion that shown text is harmless.
 #[cfg(any(test, feature = "testing"))]
 pub mod hostile {
-    /// Colours, cursor movement, a terminal title, all kinds of line breaks, direction overrides and zero-width
-    /// characters.
+    /// Sample with colours, cursor movement, a terminal title, all kinds of line breaks, direction overrides and
+    /// zero-width characters.
     pub const TEXT: &str = "ok\u{1b}[2J\u{1b}[31mred\u{1b}[0m\u{9b}1A\u{1b}]0;title\u{7}\r\n2026 ERROR forged\n\u{85}\u{2028}a\u{202e}b\u{2066}\u{200b}\u{feff}\0\u{7f}\u{8}end";
 
-    /// Asserts that shown text is harmless. `breaks` is the number of line breaks that the program itself writes.
+    /// Asserts that `shown`, which contains [`TEXT`], is harmless. `breaks` is the number of line breaks that the
+    /// program itself writes.
     ///
     /// # Panics
-    /// If the text is not harmless.
+    /// If `shown` is not harmless.
     #[track_caller]
     pub fn assert_harmless(way: &str, shown: &str, breaks: usize) {
         assert!(shown.contains("end"), "{way} shows the text: {shown:?}");

@@ -88,7 +88,7 @@ pub struct InvalidResource(
 );
 
 impl ResourceRef {
-    /// Returns the reference to exactly `gvr`.
+    /// Returns a reference with the plural, version and group of `gvr`.
     #[must_use]
     pub fn exact(gvr: &Gvr) -> Self {
         Self { resource: gvr.resource.clone(), version: Some(gvr.version.clone()), group: Some(gvr.group.clone()) }
@@ -157,14 +157,15 @@ impl fmt::Display for ResourceRef {
 /// a partial one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum View {
-    /// The configured fields of the resource, else whole objects. Shared by all subscribers that request no other view.
+    /// The fields that the configuration keeps of the resource, by default all. Shared by all subscribers that request
+    /// no other view.
     #[default]
     Shared,
     /// Whole, even if the configuration keeps only a part of each object.
     Whole,
     /// `metadata` only, requested as PartialObjectMetadata.
     Metadata,
-    /// Result of one user's transform, under a unique name.
+    /// The result of one subscriber's transform function, under a unique name.
     Private(SmolStr),
 }
 

@@ -11,13 +11,13 @@ use crate::{ClusterName, Gvr, Origin, ResourceVersion};
 /// How far the versions of a resource went back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewind {
-    /// Newest version that was known before.
+    /// Newest version that was known before the versions went back.
     pub known: ResourceVersion,
-    /// Version of the list after the versions went back.
+    /// Version of the first list after the versions went back.
     pub listed: ResourceVersion,
 }
 
-/// Resources that have gone back since the process started. Shared: a clone has the same ones.
+/// Resources whose versions have gone back since the process started. Clones share the same record.
 #[derive(Clone, Debug, Default)]
 pub struct Rewinds(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Rewinds {
-    /// Records that a resource of a cluster went back. Call it before the events that follow are passed on.
+    /// Records that the versions of a resource went back. Call it before passing on events that follow.
     pub fn add(&self, origin: &Origin, mut rewind: Rewind) {
         let mut rewinds = self.0.rewinds.write();
         let key = (origin.cluster.clone(), origin.resource.gvr.clone());
@@ -39,7 +39,7 @@ impl Rewinds {
         self.0.any.store(true, Relaxed);
     }
 
-    /// Returns how far a resource of a cluster went back, if it did.
+    /// Returns how far the versions of a resource went back; `None` if they did not.
     #[must_use]
     pub fn of(&self, origin: &Origin) -> Option<Rewind> {
         if !self.0.any.load(Relaxed) {

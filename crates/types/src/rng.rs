@@ -31,7 +31,7 @@ impl Drop for SeededRng {
     }
 }
 
-/// Returns a new random number generator.
+/// Returns a new random number generator, from the thread's seed if any.
 #[must_use]
 pub fn rng() -> StdRng {
     seeded(StdRng::from_rng).unwrap_or_else(|| {

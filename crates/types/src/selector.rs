@@ -43,9 +43,9 @@ pub enum Condition {
     In(BTreeSet<SmolStr>),
     /// `a notin (b,c)`: the label has none of these values or does not exist.
     NotIn(BTreeSet<SmolStr>),
-    /// `a>5`: the label exists, is an integer, and is greater.
+    /// `a>5`: the label exists, and its value is an integer greater than this one.
     GreaterThan(i64),
-    /// `a<5`: the label exists, is an integer, and is less.
+    /// `a<5`: the label exists, and its value is an integer less than this one.
     LessThan(i64),
 }
 
@@ -78,7 +78,7 @@ impl LabelSelector {
             .collect()
     }
 
-    /// Returns whether the selector is recognized as matching nothing, so that no object need be read.
+    /// Returns whether the selector certainly matches nothing, so that no object need be read.
     ///
     /// It recognizes a label that must both exist and not exist, and an empty set of values. It does not recognize
     /// other contradictions.
@@ -105,8 +105,8 @@ impl LabelSelector {
         &self.requirements
     }
 
-    /// Returns whether labels match, given a look-up of a label's value. Does one look-up per requirement, up to the
-    /// first that fails, and allocates nothing.
+    /// Returns whether labels match. `label` returns the value of a label by its key, and is called once per
+    /// requirement, up to the first that fails.
     pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.condition.holds(label(&requirement.key)))
     }
@@ -122,12 +122,12 @@ impl FromIterator<Requirement> for LabelSelector {
 }
 
 impl Condition {
-    /// Returns whether it fails for every object without the label.
+    /// Returns whether the condition fails for every object without the label.
     fn needs_label(&self) -> bool {
         !matches!(self, Self::DoesNotExist | Self::NotEquals(_) | Self::NotIn(_))
     }
 
-    /// Returns whether it holds for a label's value; `None` if the label does not exist.
+    /// Returns whether the condition holds for a label's value; `value` is `None` if the label does not exist.
     #[must_use]
     pub fn holds(&self, value: Option<&str>) -> bool {
         let integer = || value.and_then(|v| v.parse::<i64>().ok());

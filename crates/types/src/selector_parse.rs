@@ -8,9 +8,9 @@ use smol_str::SmolStr;
 use super::selector::{Condition, InvalidSelector, LabelSelector, Requirement};
 use super::{MAX_QUOTED, shortened};
 
-/// Maximum length of a key's name part, and of a value.
+/// Maximum length of a label value, and of a label key without its prefix.
 const MAX_NAME: usize = 63;
-/// Maximum length of a key's prefix.
+/// Maximum length of a label key's prefix, the part before the slash.
 const MAX_PREFIX: usize = 253;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ fn tokens(text: &str) -> Vec<(Token<'_>, usize)> {
             (b'>', _) => (Token::Greater, 1),
             (b'<', _) => (Token::Less, 1),
             _ => {
-                // The slice ends at an ASCII byte, which is a character boundary.
+                // The word ends at an ASCII byte, so the slice ends at a character boundary.
                 let rest = &bytes[at..];
                 let length = rest.iter().position(|&b| is_space(b) || is_special(b)).unwrap_or(rest.len());
                 (Token::Word(&text[at..at + length]), length)
@@ -250,7 +250,7 @@ fn is_name(text: &str) -> bool {
         && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Returns whether it is a valid part of a lowercase DNS name. Like apimachinery for subdomains, does not limit its
+/// Returns whether a text is valid between the dots of a lowercase DNS name. Like apimachinery, does not limit its
 /// length.
 fn is_dns_label(part: &str) -> bool {
     let legal = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();

@@ -1,7 +1,7 @@
-//! Shards of clusters: the units that collectors own.
+//! Shards: the parts of clusters that collector processes own.
 //!
-//! A cluster is one shard, unless rules divide it by resources and namespaces. Each rule makes another shard
-//! of each cluster that it selects; the rest stays in the shard without a name.
+//! A cluster is one shard, unless rules divide it by resources and namespaces. Each rule makes another shard of each
+//! cluster that it selects; everything else stays in the shard without a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use super::{ApiResource, ClusterName, InvalidName, ResourceRef, is_dns_label, matches_wildcard};
 
-/// Part of a cluster with an owner of its own. Displayed as `cluster`, or `cluster/name`.
+/// Part of a cluster that one collector owns. Displayed as `cluster`, or `cluster/name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Shard {
     /// The cluster.
     pub cluster: ClusterName,
-    /// Name of the rule that made it; `None` for the rest of the cluster.
+    /// Name of the rule that made the shard; `None` for everything that no rule selects.
     pub name: Option<ShardName>,
 }
 
@@ -40,7 +40,7 @@ pub struct ShardRule {
 pub struct ShardRules(Vec<ShardRule>);
 
 impl Shard {
-    /// Returns the shard without a name, which has everything that is in no other shard.
+    /// Returns the shard without a name, which has everything of a cluster that no rule selects.
     #[must_use]
     pub fn rest_of(cluster: ClusterName) -> Self {
         Self { cluster, name: None }
@@ -106,8 +106,8 @@ impl ShardRule {
 }
 
 impl ShardRules {
-    /// Creates rules, with the canonical names of resources. Those with namespaces precede the others; else their names
-    /// decide.
+    /// Creates rules, with the canonical names of resources. Rules with namespaces come first; within both groups,
+    /// names decide.
     #[must_use]
     pub fn new(mut rules: Vec<ShardRule>) -> Self {
         for resource in rules.iter_mut().flat_map(|rule| &mut rule.resources) {
@@ -130,7 +130,7 @@ impl ShardRules {
         std::iter::once(None).chain(made).map(|name| Shard { cluster: cluster.clone(), name }).collect()
     }
 
-    /// Returns the shard that has the informer of a resource, for one namespace or for all.
+    /// Returns the shard of an informer. `namespace` is `None` if the informer watches all namespaces.
     #[must_use]
     pub fn shard_of(&self, cluster: &ClusterName, resource: &ApiResource, namespace: Option<&str>) -> Shard {
         let rule = self.0.iter().find(|rule| rule.selects_cluster(cluster) && rule.selects(resource, namespace));

@@ -1,4 +1,4 @@
-//! Partitions of a sink.
+//! Partitions of a sink, which divide the objects it delivers.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -6,9 +6,8 @@ use std::num::NonZeroU16;
 use crate::fingerprint::Fingerprint;
 use crate::{ClusterName, Notification};
 
-/// One of the partitions of a sink: a fixed part of the objects, by cluster, resource, namespace and name. So the
-/// events of an object, and of its successors of the same name, stay in order. The part is the same in every process
-/// and version.
+/// One partition of a sink: a fixed part of the objects, by a hash of cluster, resource, namespace and name. So the
+/// events of objects with the same name stay in order. The hash is the same in every process and version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkPartition {
     /// Number of the partition within its sink, from 0.
@@ -17,7 +16,7 @@ pub struct SinkPartition {
 }
 
 impl SinkPartition {
-    /// Returns the partitions of a sink.
+    /// Returns all partitions of a sink that has `count` partitions.
     pub fn all(count: NonZeroU16) -> impl Iterator<Item = Self> {
         (0..count.get()).map(move |index| Self { index, count })
     }
@@ -49,7 +48,7 @@ impl SinkPartition {
     }
 }
 
-/// Writes it as `2-of-4`, counted from 1.
+/// Writes the partition as `2-of-4`, counted from 1.
 impl fmt::Display for SinkPartition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-of-{}", self.index + 1, self.count)

@@ -3,9 +3,9 @@
 /// Maximum sizes of the files kept for one sink or durable subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Bytes of the journal. Default 1 GiB.
+    /// Maximum bytes of the journal of undelivered events. Default 1 GiB.
     pub journal: u64,
-    /// Bytes of dead letters. At the limit the oldest are deleted. Default 256 MiB.
+    /// Maximum bytes of dead letters (undeliverable events). At the limit, the oldest are deleted. Default 256 MiB.
     pub letters: u64,
 }
 

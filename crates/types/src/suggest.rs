@@ -1,9 +1,9 @@
 //! Suggestions for misspelt names ("did you mean").
 
-/// Maximum length of a text that is compared, which bounds the cost.
+/// Maximum bytes of a text for which a suggestion is searched, which bounds the cost.
 const LONGEST: usize = 64;
 
-/// Returns the name in `known` closest to `text`.
+/// Returns the name in `known` closest to `text`; `None` if none is close enough.
 ///
 /// Its edit distance may be at most a third of the characters of `text`, and at most `most`. A distance of one is
 /// always accepted.

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::rng;
 
-/// Maximum delay of blocking work in a simulation. Long enough for other tasks to run in between.
+/// Maximum delay of blocking work in a simulation, long enough for other tasks to run before it.
 const LONGEST: Duration = Duration::from_millis(4);
 
 /// Spawner of async tasks and blocking work on one runtime.
@@ -37,7 +37,7 @@ impl Threads {
     /// Creates a spawner that runs everything on the runtime's one thread. Blocking work becomes a task that starts
     /// after a random delay of [`rng::unit`].
     ///
-    /// With a paused clock and a seeded random number generator, everything runs in the same order each time.
+    /// With a paused clock and a seeded random number generator, all work runs in the same order each time.
     #[must_use]
     pub fn simulated(handle: Handle) -> Self {
         Self { handle, simulated: true }
@@ -45,7 +45,8 @@ impl Threads {
 
     /// Spawns an async task.
     ///
-    /// The task is boxed: tokio has about 6 KB of code for each type of a spawned future, and the same code for all boxes.
+    /// The task is boxed, so that all tasks share code: tokio adds about 6 KB of code for each type of a spawned
+    /// future.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,

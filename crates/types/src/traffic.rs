@@ -23,11 +23,11 @@ pub struct ClusterTraffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCounts {
-    /// There was no connection for requests of this kind.
+    /// Opened because there was no connection for requests of this kind.
     pub first: u64,
-    /// The other connections had as many streams as their limits allow.
+    /// Opened because the other connections had as many streams as their limits allow.
     pub stream_limit: u64,
-    /// The protocol is HTTP/1.1, with a connection per request.
+    /// Opened for HTTP/1.1, where a connection carries one request at a time.
     pub http1: u64,
 }
 
@@ -35,17 +35,17 @@ pub struct OpenCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloseCounts {
-    /// There was no request for some seconds.
+    /// Closed after some seconds without a request.
     pub idle: u64,
-    /// The server ended the connection with a GOAWAY.
+    /// Closed because the server sent a GOAWAY.
     pub goaway: u64,
-    /// The server did not answer a PING.
+    /// Closed because the server did not answer a PING.
     pub ping_timeout: u64,
-    /// The server refused a stream below its own limit.
+    /// Closed because the server refused a stream although its limit was not reached.
     pub stream_limit: u64,
-    /// The connection broke, or a side violated the protocol.
+    /// Closed because the connection broke, or a side violated the protocol.
     pub failed: u64,
-    /// The protocol was HTTP/1.1.
+    /// Closed connections of HTTP/1.1, for any reason.
     pub http1: u64,
 }
 

@@ -29,19 +29,20 @@ impl ResourceVersion {
         }
     }
 
-    /// Returns whether it is the empty string, which no stored object should have.
+    /// Returns whether the version is the empty string, which no stored object should have.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Returns whether a watch from this version starts at any version that the apiserver chooses.
+    /// Returns whether the version is empty or `0`, from which a watch starts at any version that the apiserver
+    /// chooses.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.is_empty() || self.as_number() == Some(0)
     }
 
-    /// Returns the version as an integer, if it is one.
+    /// Returns the version as an integer; `None` if it is not one.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         match self.0 {
@@ -56,8 +57,8 @@ impl ResourceVersion {
         matches!((&self.0, &other.0), (Repr::Number(a), Repr::Number(b)) if a > b)
     }
 
-    /// Returns whether a server at version `current` has not reached this version: its etcd was restored from a backup.
-    /// `false` if the server has no version.
+    /// Returns whether this version is newer than `current`, the server's version: its etcd was restored from a backup.
+    /// `false` if `current` is empty or `0`.
     #[must_use]
     pub fn is_ahead_of(&self, current: &Self) -> bool {
         !current.is_any() && self.newer_than(current)

@@ -26,7 +26,7 @@ pub struct WatchClosed;
 
 struct Shared<T> {
     value: RwLock<T>,
-    /// Number of changes.
+    /// Number of changes; [`CLOSED`] after the cell was dropped.
     version: AtomicU64,
     changed: Notify,
 }
@@ -64,7 +64,7 @@ impl<T> WatchCell<T> {
         });
     }
 
-    /// Passes the value to `change`, and wakes the receivers if it returns `true`.
+    /// Passes the value to `change`, and wakes the receivers if `change` returns `true`.
     pub fn modify(&self, change: impl FnOnce(&mut T) -> bool) {
         let mut value = self.0.value.write();
         let is_changed = change(&mut value);
@@ -106,7 +106,7 @@ impl<T> Watcher<T> {
     /// Waits until the value satisfies `is_wanted`, and marks it as seen.
     ///
     /// # Errors
-    /// [`WatchClosed`] if it does not and the cell was dropped.
+    /// [`WatchClosed`] if the value does not and the cell was dropped.
     pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, WatchClosed> {
         let (shared, seen) = (&*self.shared, &mut self.seen);
         loop {

@@ -1,7 +1,7 @@
 //! Patterns of texts with `*`.
 
-/// Returns whether a text matches a pattern, in which `*` stands for any number of characters, also none. Each part between
-/// two `*` is matched at its first place, so nothing is tried again.
+/// Returns whether a text matches a pattern, in which `*` stands for any number of characters, also none. Takes the
+/// first match of each part between two `*`, without backtracking.
 #[must_use]
 pub fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };

@@ -23,7 +23,7 @@ impl<T: Key> Delays<T> {
         Self { due: BTreeMap::new(), places: HashMap::new(), asked: 0 }
     }
 
-    /// Delays `item` until `at`, unless it is already due by then.
+    /// Delays `item` until `at`, unless it is already delayed until an earlier time.
     pub(super) fn put(&mut self, item: T, at: Instant) {
         if let Some(place) = self.places.get(&item).copied() {
             if place.0 <= at {
@@ -45,7 +45,7 @@ impl<T: Key> Delays<T> {
         Some((item, at))
     }
 
-    /// Returns when the next key is due.
+    /// Returns when the next key is due; `None` if no key is delayed.
     pub(super) fn next(&self) -> Option<Instant> {
         self.due.first_key_value().map(|((at, _), _)| *at)
     }

@@ -33,7 +33,7 @@ pub struct WorkQueue<T> {
 pub(super) struct Shared<T> {
     state: Mutex<State<T>>,
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
-    /// Holds one permit per waiting worker that has something to do.
+    /// Wakes a waiting worker if a key can be taken or a timekeeper is missing.
     pub(super) ready: Notify,
     /// Wakes the timekeeper if a key is due earlier than it expects.
     pub(super) earlier: Notify,

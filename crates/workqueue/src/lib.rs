@@ -85,7 +85,7 @@ pub use rate_limiter::RateLimiter;
 pub use request::Request;
 pub use work::Work;
 
-/// Key of a work queue, cheap to clone. Implemented for all suitable types.
+/// Key of a work queue, cheap to clone. Implemented for every type with these bounds.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}

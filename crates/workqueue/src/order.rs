@@ -12,8 +12,8 @@ pub trait Order<T>: Send {
     /// Appends `item`.
     fn push(&mut self, item: T);
 
-    /// Removes and returns the next key that may be processed. Returns `None` if there is none, even if keys are
-    /// queued.
+    /// Removes and returns the next key that may be processed. Returns `None` if there is none, as when all queued keys
+    /// are in lanes at their limit.
     fn pop(&mut self) -> Option<T>;
 
     /// Returns the number of queued keys.
@@ -111,7 +111,8 @@ where
         self
     }
 
-    /// Changes a lane, then queues it for its turn or removes it as needed. `change` must not take a turn away.
+    /// Changes a lane, then queues it for its turn or removes it if it is empty. `change` must not end the lane's turn:
+    /// only `pop` does.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
         let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
         let before = lane.has_turn(self.limit);

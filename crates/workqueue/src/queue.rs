@@ -10,7 +10,7 @@ use super::metrics::{Metrics, Tally};
 use super::order::Order;
 use informer_hub_types::clock::Instant;
 
-/// Replacement for delays that overflow the clock.
+/// Delay of 30 years, used instead of one that overflows the clock.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// State machine of a work queue.
@@ -42,9 +42,9 @@ struct Running {
 pub enum TakeResult<T> {
     /// A key, and the ticket that ends its processing.
     Item(T, u64),
-    /// No key at the moment.
+    /// No key can be taken at the moment.
     Nothing,
-    /// No keys any more.
+    /// The queue is shut down and gives out no more keys.
     Over,
 }
 
@@ -120,7 +120,7 @@ impl<T: Key> Queue<T> {
     }
 
     /// Ends the processing of `item`, which is queued again if it was added meanwhile. Ignored if the key is not in
-    /// process, or if its ticket is another one.
+    /// process, or if `ticket` belongs to an earlier processing of it.
     pub fn done(&mut self, item: &T, ticket: Option<u64>, now: Instant) {
         let Some(running) = self.processing.get(item).copied() else { return };
         if ticket.is_some_and(|ticket| ticket != running.ticket) {
@@ -180,7 +180,7 @@ impl<T: Key> Queue<T> {
         self.order.can_pop()
     }
 
-    /// Returns when the next delayed key is due.
+    /// Returns when the next delayed key is due; `None` if no key is delayed.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         self.delays.next()

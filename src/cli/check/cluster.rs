@@ -32,15 +32,14 @@ pub(super) const NAME_ITS_CA: &str =
 /// Compression factor of object bodies, measured with pods (docs/memory.md).
 const COMPRESSION_FACTOR: u64 = 16;
 
-/// Effect of reviews that the hub may not create.
+/// Effect of a missing right to create reviews, for the finding.
 const NO_READERS: &str = "readers whose rights depend on it see nothing of the cluster";
 
 /// Maximum number of groups of a user in the report.
 const MAX_GROUPS: usize = 50;
 
-/// Fills a report. If the future is dropped, the report holds what was found up to then. `reviews` are those that the
-/// hub creates for its readers, `lease` is the one of its replicas if this cluster holds it, and `file` is the
-/// configuration file.
+/// Checks one cluster and fills its report. If the future is dropped, the report has what was found so far. `reviews` are
+/// those that the hub creates for its readers. `lease` is the Lease of its replicas, if it is in this cluster.
 pub(super) async fn check(
     cluster: &ClusterConfig,
     (resources, reviews, lease): (&[&ResourceConfig], &[ApiResource], Option<&LeaseConfig>),
@@ -102,7 +101,7 @@ pub(super) async fn check(
     }
 }
 
-/// Checks the right to create the reviews of readers.
+/// Checks the right to create reviews, by which the hub authorizes its readers.
 async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut ClusterReport, rights: &str) {
     for review in reviews {
         let verdict = source::check_access(client, "create", review, None).await;
@@ -111,7 +110,7 @@ async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut Cl
     }
 }
 
-/// Reports a missing right as `problem`.
+/// Adds a finding with this problem if a right is missing, or a warning if that cannot be checked.
 fn note_right(
     verdict: Result<source::AccessVerdict, SourceError>,
     right: &str,
@@ -220,7 +219,7 @@ pub(super) fn advice_for(class: ErrorClass) -> &'static str {
     }
 }
 
-/// Check of one entry of `[resources]`.
+/// Check of one entry of `[resources]` in one cluster.
 struct ResourceCheck<'a> {
     client: &'a Client,
     cluster: &'a ClusterName,

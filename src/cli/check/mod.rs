@@ -64,7 +64,7 @@ pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(config) => {
             let runtime = runtime()?;
             let report = interruptible(&runtime, args.check(&config));
-            // Does not wait for a credential plugin that hangs.
+            // Does not wait for credential plugins that hang.
             runtime.shutdown_background();
             report?
         }
@@ -99,7 +99,7 @@ impl Args {
         let roster = self.check_sources(config, &mut report).await;
         let mut chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
         if config.fleet.as_ref().is_some_and(|fleet| !fleet.roles.contains(&FleetRole::Collect)) {
-            // It reads the log instead.
+            // A process that does not collect reads the log instead of the clusters.
             chosen.clear();
         }
         let progress = Progress::new(chosen.len());
@@ -131,7 +131,7 @@ impl Args {
         Ok(report)
     }
 
-    /// Leaves out the clusters of agents, which only a check beside the agent can reach.
+    /// Leaves out clusters with `agent = true`, which only a check inside the cluster can reach.
     fn reachable<'c>(&self, chosen: Vec<&'c ClusterConfig>) -> anyhow::Result<Vec<&'c ClusterConfig>> {
         let is_of_agent = |cluster: &&ClusterConfig| cluster.access == ClusterAccess::Agent;
         let named = chosen.iter().find(|cluster| !self.clusters.is_empty() && is_of_agent(cluster));
@@ -153,7 +153,7 @@ impl Args {
         Some(check_cluster(&app::own_cluster(), None, &without_resources, &self.config, self.timeout.0).await)
     }
 
-    /// Checks all sources. Returns all clusters, with the current clusters of sources.
+    /// Checks all cluster sources. Returns the clusters of the tables and those that the sources have now.
     async fn check_sources(&self, config: &Config, report: &mut Report) -> Roster {
         let checks = config.sources.iter().map(|source| check_source(source, &self.config, self.timeout.0));
         let answers: Vec<_> = futures::stream::iter(checks).buffered(MAX_CONCURRENT).collect().await;
@@ -194,7 +194,7 @@ async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Durati
     (found, report)
 }
 
-/// Checks which clusters the entries select now. With sources, this is unknown when the configuration is loaded.
+/// Adds findings for entries that select no cluster, or conflict in one. With cluster sources, this is unknown at loading.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
     let sinks = config.sinks.iter().filter(|it| it.partition.is_none_or(SinkPartition::is_first));
@@ -230,7 +230,7 @@ fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Fi
     }
 }
 
-/// Returns a finding for each shard that divides no cluster.
+/// Returns a finding for each rule of `[fleet.shards]` that selects no cluster.
 fn shards_without_a_cluster(fleet: &FleetConfig, clusters: &[ClusterConfig]) -> impl Iterator<Item = Finding> {
     let selects_one = |rule: &&ShardRule| clusters.iter().any(|cluster| rule.selects_cluster(&cluster.name));
     fleet.shards.iter().filter(move |rule| !selects_one(rule)).map(|rule| Finding {
@@ -269,7 +269,7 @@ async fn check_cluster(
     report
 }
 
-/// Finds a read API that other machines can use without authentication.
+/// Returns a finding if other machines can use the read API without authentication.
 fn open_read_api(config: &Config) -> Option<Finding> {
     let HubConfig { listen, service, .. } = &config.hub;
     if listen.ip().is_loopback() || config.authenticates() || !service.read_api.enabled {

@@ -50,7 +50,7 @@ pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Returns whether clusters are asked about the users of a reader.
+/// Returns whether reviews in clusters also decide the rights of a reader; never if it has a configured token.
 fn is_reviewed(config: &Config, reader: &ReaderConfig) -> bool {
     config.hub.service.authorization.kubernetes.is_some() && !matches!(reader.identity, ReaderIdentity::Token(_))
 }
@@ -101,7 +101,7 @@ fn problems(
     found
 }
 
-/// Returns whether an entry of `[resources]` may have a resource of a rule. Names that only a cluster knows may be it.
+/// Returns whether an entry of `[resources]` may watch a resource that a rule allows. True if only a cluster could tell.
 fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
     let named = |resource: &ResourceRef| resource.canonical();
     let is_known = |resource: &ResourceRef| built_in(resource).is_some();
@@ -110,7 +110,7 @@ fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
             named(resource).group.is_none_or(|group| rule.groups.has(&group))
         }
         (Selected::One(rule), Selected::One(resource)) => {
-            // Names of resources that are not built in may be plurals, kinds or short names.
+            // A name that is not built in may be a plural, a kind or a short name.
             let is_unknown = !is_known(rule) && !is_known(resource);
             let (rule, resource) = (named(rule), named(resource));
             (is_unknown || rule.resource == resource.resource)

@@ -27,11 +27,9 @@ pub(super) struct Finding {
     /// Configuration key with the problem.
     pub(super) about: String,
     pub(super) problem: String,
-    /// Recommended action.
     pub(super) advice: String,
 }
 
-/// Report of a check.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
@@ -85,14 +83,12 @@ impl SourceCheck {
         }
     }
 
-    /// Adds a finding about the source.
     pub(super) fn find(&mut self, level: Level, problem: impl Into<String>, advice: impl Into<String>) {
         let about = format!("cluster_sources.{}", self.source);
         self.findings.push(Finding { level, about, problem: problem.into(), advice: advice.into() });
     }
 }
 
-/// Report on one cluster.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterReport {
@@ -100,9 +96,9 @@ pub(super) struct ClusterReport {
     /// Source of the cluster; unset for a `[clusters]` table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) source: Option<String>,
-    /// Unset if the cluster was not reached.
+    /// Version of the apiserver; unset if the cluster was not reached.
     pub(super) version: Option<String>,
-    /// User as which the cluster knows the hub. Unset if it is unknown or the cluster was not reached.
+    /// User as which the cluster knows the hub. Unset if that is unknown or the cluster was not reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identity: Option<Identity>,
     #[serde(rename = "tookMillis", serialize_with = "millis")]
@@ -116,9 +112,8 @@ pub(super) struct ClusterReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceReport {
-    /// Name of the entry.
     pub(super) name: String,
-    /// Name in the table, with the resource if the entry has another name, as those of patterns do.
+    /// Name of the entry, with the resource if that has another name, as for patterns.
     #[serde(skip)]
     pub(super) shown: String,
     /// Full name in the cluster. Unset if the cluster has no such resource or did not answer.
@@ -131,7 +126,7 @@ pub(super) struct ResourceReport {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ScopeReport {
-    /// Unset for all namespaces.
+    /// Namespace; unset for all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) list: Option<bool>,
     pub(super) watch: Option<bool>,

@@ -18,8 +18,8 @@ use informer_hub_types::{ApiResource, Threads};
 /// Maximum number of objects that are read from a source.
 const MAX_OBJECTS: usize = 20_000;
 
-/// Fills a report and returns the clusters of the source. If the future is dropped, the report holds what was found up
-/// to then. `file` is the configuration file.
+/// Checks one source, fills its report, and returns its clusters. If the future is dropped, the report has what was found so
+/// far.
 pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceCheck) -> SourceReport {
     let found = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {

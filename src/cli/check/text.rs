@@ -12,7 +12,6 @@ use informer_hub_types::{Credential, clock, printable, printable_start};
 /// Maximum number of shown characters of a user name.
 const MAX_USER: usize = 80;
 
-/// Renders a report.
 pub(super) fn text(report: &Report, colours: bool) -> String {
     if let Some(mistakes) = &report.mistakes {
         return format!("{mistakes}\n");
@@ -37,7 +36,7 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     text
 }
 
-/// Groups findings of one severity that have the same advice, in the order of the first ones.
+/// Groups findings of one severity by their advice, in the order of each advice's first finding.
 fn by_advice<'f>(findings: &[&'f Finding]) -> Vec<Vec<&'f Finding>> {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     let mut places = HashMap::new();

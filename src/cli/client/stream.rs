@@ -11,7 +11,7 @@ use super::{Client, DEADLINE, TOKEN, Unanswered, shown};
 use informer_hub_apiclient::{Refusal, warning_text};
 use informer_hub_types::rng;
 
-/// Timeout of a whole answer, which may be a watch. Each part of it has its own.
+/// Timeout of a whole answer: practically none, because it may be a watch. Each part of it has its own timeout.
 const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longest silence within an answer that is not a watch.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ const LONGEST_ERROR: usize = 1 << 20;
 const KINDS: &str = "a token of [hub.auth] or [readers] in the hub's configuration; if it has [oidc] or token reviews, a token \
                      that kubectl uses works too";
 
-/// A request.
+/// Request to a hub.
 #[derive(Clone, Debug, Default)]
 pub(in crate::cli) struct Request<'r> {
     /// Path segments below the address of the hub, not percent-encoded.
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Request<'r> {
     pub(in crate::cli) accept: &'static str,
     /// Body of a `POST`; `None` for a `GET`.
     pub(in crate::cli) body: Option<Value>,
-    /// Position after which a stream of events goes on.
+    /// Position after which a stream of events continues.
     pub(in crate::cli) last_event: Option<&'r str>,
 }
 
@@ -143,7 +143,7 @@ impl Client {
         Refused { refusal, text }.into()
     }
 
-    /// Returns the error for an answer 401.
+    /// Returns the error for an answer with status 401.
     pub(super) fn unauthorized(&self) -> String {
         let address = shown(&self.url);
         match &self.token {

@@ -35,7 +35,7 @@ pub(super) async fn candidates(completed: &CompletedWord) -> anyhow::Result<Vec<
     }
 }
 
-/// Returns the plurals; with the group if several groups have one.
+/// Returns the plural names of resources, with the group if several groups have the same plural.
 fn plurals(known: &Resources) -> Vec<String> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for resource in known.all() {
@@ -64,7 +64,7 @@ fn of_clusters(clusters: &Value, kind: Kind) -> Vec<String> {
     names(clusters).into_iter().chain(labels).collect()
 }
 
-/// Asks for names or namespaces of objects by the query language, which reads heads only.
+/// Queries the hub for names or namespaces of objects. The query reads no bodies, so it is fast.
 async fn of_objects(client: &Client, completed: &CompletedWord, known: &Resources) -> anyhow::Result<Vec<String>> {
     let word = completed.resource.as_deref().and_then(|words| words.split(',').next());
     let named = word.and_then(|word| known.find(word).ok()?.first().copied());
@@ -87,7 +87,7 @@ async fn of_objects(client: &Client, completed: &CompletedWord, known: &Resource
     Ok(rows.chain(answer.values.into_iter().flatten()).map(|value| value_text(&value)).collect())
 }
 
-/// Returns a text as the query language has it in quotes.
+/// Quotes a text as a string of the query language.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -10,13 +10,13 @@ pub(super) struct CompletedWord {
     pub(super) kind: Kind,
     /// The word so far.
     pub(super) word: String,
-    /// The part of the word that stays: `pods,` or `pod/`.
+    /// The beginning of the word that is not completed: `pods,` or `pod/`.
     pub(super) prefix: String,
-    /// Namespace that is selected.
+    /// Namespace that the words before select.
     pub(super) namespace: Option<String>,
-    /// Clusters that are selected.
+    /// Clusters that the words before select.
     pub(super) clusters: String,
-    /// Resource that is named.
+    /// Resource that the words before name.
     pub(super) resource: Option<String>,
     /// Address and credentials.
     pub(super) hub: HubArgs,
@@ -45,7 +45,7 @@ impl CompletedWord {
         let matches = command.clone().try_get_matches_from(words).ok()?;
         let (name, given) = matches.subcommand()?;
         let command = command.find_subcommand(name)?;
-        // Commands that ask no hub have no candidates from it.
+        // Only commands that ask a hub have the option `--url`; others have no candidates.
         command.get_arguments().find(|arg| arg.get_id() == "url")?;
         let option = before.last().and_then(|last| option(command, last));
         let mut completed = Self {
@@ -77,7 +77,7 @@ impl CompletedWord {
         Some(completed)
     }
 
-    /// Completes a resource, or the name of an object after one.
+    /// Completes a resource, or after a resource the name of an object.
     fn object(&mut self) {
         if let Some((resource, _)) = self.word.split_once('/') {
             (self.kind, self.resource) = (Kind::Names, Some(resource.to_owned()));

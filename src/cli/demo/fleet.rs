@@ -16,7 +16,7 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, clock};
 const PER_STEP: usize = 10;
 /// Maximum number of change times that are stored for each cluster.
 const MAX_TIMES: usize = 50_000;
-/// One of this many clusters goes down, counted from the last one.
+/// Every fifth cluster goes down during the demo, counted from the last one.
 const DOWN_EVERY: usize = 5;
 /// Begin and end of the outages, as shares of the whole duration.
 const DOWN: (f64, f64) = (0.3, 0.6);
@@ -68,7 +68,7 @@ pub(super) struct Member {
     churn: Churn,
     /// Whether the cluster goes down during the demo.
     goes_down: bool,
-    /// Number of faults up to the last time that the copy of the hub was fresh.
+    /// Number of faults when the hub's copy was last fresh.
     past_faults: usize,
 }
 
@@ -94,12 +94,10 @@ impl Member {
     }
 }
 
-/// All simulated clusters.
 #[derive(Debug)]
 pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
     pub(super) operations: u64,
-    /// Number of outages.
     pub(super) outages: u64,
     turn: usize,
 }
@@ -160,7 +158,6 @@ impl Fleet {
         }
     }
 
-    /// Ends all faults and outages.
     pub(super) async fn heal(&mut self) {
         for member in &mut self.members {
             member.cluster.heal();
@@ -170,7 +167,6 @@ impl Fleet {
         }
     }
 
-    /// Returns the number of faults so far.
     pub(super) fn faults(&self) -> usize {
         self.members.iter().map(|member| member.cluster.fault_log().len()).sum()
     }

@@ -108,7 +108,6 @@ async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if summary.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns two introductory lines.
 fn introduction(args: &Args) -> String {
     let clusters = if args.clusters == 1 { "cluster" } else { "clusters" };
     format!(
@@ -118,7 +117,6 @@ fn introduction(args: &Args) -> String {
     )
 }
 
-/// Returns the width of lines in columns.
 fn columns() -> usize {
     width().unwrap_or(COLUMNS)
 }
@@ -154,7 +152,7 @@ async fn serve(stage: &mut Stage) -> anyhow::Result<()> {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            // The end of the time of faults: none begins.
+            // With the whole duration elapsed, no outage begins.
             _ = churn.tick() => stage.fleet.step(SERVE_INTERVAL, SERVE_INTERVAL).await,
         }
     }

@@ -115,7 +115,7 @@ impl Receiver {
         Ok(Self { url, received, task })
     }
 
-    /// Stops failing requests.
+    /// Makes the receiver accept all further requests.
     pub(super) fn heal(&self) {
         self.received.lock().is_healed = true;
     }

@@ -30,7 +30,7 @@ pub(super) fn config(fleet: &Fleet, url: String, secret: &Path) -> anyhow::Resul
     Ok(config)
 }
 
-/// Returns the labels of a cluster: one of three is for development.
+/// Returns the labels of a cluster: every third cluster is for development.
 fn labels(at: usize) -> ClusterLabels {
     let tier = if at % 3 == 2 { "dev" } else { "prod" };
     BTreeMap::from([("tier".to_owned(), tier.to_owned())])

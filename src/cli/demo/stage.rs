@@ -76,8 +76,7 @@ impl Stage {
         }
     }
 
-    /// Returns the kubeconfig for clients and the commands to try; `None` without a port. The file exists as long as it
-    /// is held.
+    /// Returns the kubeconfig for clients and the commands to try; `None` without a port. Dropping the file deletes it.
     pub(super) fn invitation(&self) -> anyhow::Result<Option<(TempFile, String)>> {
         let Some(port) = &self.port else { return Ok(None) };
         let clusters: Vec<_> = self.fleet.members.iter().map(|member| member.name.clone()).collect();
@@ -201,17 +200,16 @@ impl Stage {
     }
 }
 
-/// Opens the port for clients.
 async fn open(config: &mut Config, args: &Args) -> anyhow::Result<Port> {
     let listener = serve::bind(args.listen).await?;
     config.hub.listen = listener.local_addr()?;
     let fleet = StartedFleet::default();
     let guard = Guard::new(protection(config, &fleet))?;
-    // There is no file to read again.
+    // The demo has no configuration file to reload.
     Port::open(listener, guard, fleet, &config.hub.service, Arc::new(|| Box::pin(async { None })))
 }
 
-/// Returns the origin of objects in the replica of the receiver.
+/// Returns the key of a cluster's objects of one resource in the receiver's replica.
 fn origin(cluster: &ClusterName, resource: &ApiResource) -> String {
     format!("{cluster}/{}", resource.gvr.long())
 }

@@ -45,7 +45,7 @@ pub(super) struct ClusterSummary {
     pub(super) cache: usize,
     /// Objects at the receiver.
     pub(super) receiver: usize,
-    /// Differences between the cluster and its copies.
+    /// Number of differences between the cluster and its two copies.
     pub(super) differences: usize,
     /// The first differences.
     #[serde(rename = "firstDifferences", skip_serializing_if = "Vec::is_empty")]
@@ -63,10 +63,9 @@ pub(super) struct Totals {
     pub(super) operations: u64,
     /// Injected faults, without outages.
     pub(super) faults: u64,
-    /// Number of outages.
     pub(super) outages: u64,
     pub(super) relists: u64,
-    /// Undelivered events.
+    /// Events that wait for their delivery.
     pub(super) pending: u64,
     /// Acknowledged events.
     pub(super) delivered: u64,
@@ -126,7 +125,7 @@ impl Summary {
     }
 }
 
-/// Lists the kinds of faults with their numbers.
+/// Lists the problems that make the demo fail, with their numbers.
 fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
     let differences: u64 = clusters.iter().map(|cluster| cluster.differences as u64).sum();
     let kinds = [
@@ -175,7 +174,6 @@ pub(super) fn render(summary: &Summary, width: usize, colours: bool) -> String {
     text
 }
 
-/// Describes the demo in sentences.
 fn summary_lines(summary: &Summary) -> Vec<String> {
     let totals = &summary.totals;
     let seconds = |millis| Duration::from_millis(millis).as_secs_f64();

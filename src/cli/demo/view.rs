@@ -12,9 +12,9 @@ use crate::cli::print::{InPlace, colours, grouped, lines, number, say, styled, t
 pub(super) const FRESH: &str = "fresh";
 /// State of a cluster whose first lists are not complete.
 pub(super) const SYNCING: &str = "syncing";
-/// Situation of a cluster whose copy is complete.
+/// Text for a cluster whose copy is complete.
 pub(super) const UP_TO_DATE: &str = "up to date";
-/// Situation of a cluster during its outage.
+/// Text for a cluster during its outage.
 pub(super) const DOWN_TEXT: &str = "down";
 /// Maximum number of shown rows: the table fits a terminal of 24 lines.
 const MAX_ROWS: usize = 15;
@@ -23,12 +23,12 @@ const MAX_ROWS: usize = 15;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
     pub(super) name: String,
-    /// Freshness of the copy of the hub.
+    /// Freshness of the hub's copy of the cluster.
     pub(super) state: String,
     pub(super) truth: usize,
     pub(super) cache: u64,
     pub(super) receiver: usize,
-    /// Current event of the cluster.
+    /// Present change or fault of the cluster, in words.
     pub(super) situation: String,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Row {
 pub(super) struct Deliveries {
     /// Acknowledged events.
     pub(super) delivered: u64,
-    /// Waiting events.
+    /// Events that wait for their delivery.
     pub(super) waiting: u64,
-    /// Repeated requests.
+    /// Number of requests that were repeats.
     pub(super) repeated: u64,
 }
 
@@ -55,12 +55,11 @@ pub(super) struct Scene {
     pub(super) deliveries: Deliveries,
 }
 
-/// Kind of output.
+/// How the demo shows its progress.
 #[derive(Debug)]
 pub(super) enum Screen {
-    /// No output.
     Silent,
-    /// A line for each scene.
+    /// One line for each state of the demo.
     Lines,
     /// A table redrawn in place.
     Live(InPlace),
@@ -139,7 +138,6 @@ fn deliveries(of: &Deliveries) -> String {
     format!("{delivered} events delivered, {waiting} waiting, {repeated} sent again")
 }
 
-/// Renders the scene as a table.
 pub(super) fn table(scene: &Scene, width: usize, colours: bool) -> String {
     let mut table = plain_table(&["CLUSTER", "OBJECTS", "IN THE HUB", "AT RECEIVER", "NOW"]);
     for row in shown(&scene.rows) {

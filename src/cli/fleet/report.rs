@@ -16,7 +16,6 @@ pub(super) struct FleetReport {
 }
 
 impl FleetReport {
-    /// Renders the tables.
     pub(super) fn text(&self, width: Option<usize>, colours: bool) -> String {
         let tables = self.overview.tables().into_iter().chain(self.sharing.tables());
         let rendered = tables.map(|table| {

@@ -22,7 +22,7 @@ struct DelivererView {
     name: String,
     /// Number of sinks whose lease the deliverer holds.
     sinks: usize,
-    /// Number of sinks whose lease the deliverer would take.
+    /// Number of sinks whose lease the deliverer would take if it were free.
     contends_for: usize,
     /// Whether the deliverer renews its entry in the roster.
     live: bool,
@@ -33,7 +33,7 @@ struct DelivererView {
 #[derive(Debug, Serialize)]
 struct SinkView {
     name: String,
-    /// Holder of the lease, also of one that has expired.
+    /// Holder of the lease, even if the lease has expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliverer: Option<String>,
     /// Whether the holder renews its entry in the roster.

@@ -17,12 +17,12 @@ use informer_hub_types::printable;
 
 /// Interval at which the fleet is observed.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time within which a live collector renews its entry: three intervals.
+/// Time within which a live collector renews its roster entry: three of its intervals.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time within which a live deliverer renews its entry: about three intervals.
+/// Time within which a live deliverer renews its roster entry: about three of its intervals.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
-/// Time within which a collector claims a cluster of its file that has no owner: the lease of the former owner, and its own
-/// delay.
+/// Time within which a collector claims a cluster without an owner: the former owner's lease expires first, then the
+/// collector delays.
 const CLAIM: Duration = Duration::from_secs(15);
 
 /// Fleet that the operator steers.
@@ -40,7 +40,7 @@ impl Fleet {
         Ok(FleetReport { overview, sharing })
     }
 
-    /// Returns the holders of the leases of sinks. If they cannot be read, they are unknown: the rest of the fleet is shown.
+    /// Returns the holder of each sink's lease. If the leases cannot be read, all holders are unknown.
     async fn holders(&self, sinks: BTreeSet<String>) -> BTreeMap<String, LeaseHolder> {
         if sinks.is_empty() {
             return BTreeMap::new();
@@ -58,8 +58,8 @@ impl Fleet {
         Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live))
     }
 
-    /// Reads the roster until every entry with a time of renewal has been renewed, or that time is over. Returns the last
-    /// entries, and the keys of the renewed ones.
+    /// Reads the roster until each entry with a `renewal` time was renewed, or that time is over. Returns the last entries,
+    /// and the keys of those renewed.
     async fn watch(
         &self,
         renewal: impl Fn(&RosterItem) -> Option<Duration>,
@@ -86,7 +86,7 @@ impl Fleet {
         }
     }
 
-    /// Pins a cluster to a collector, and waits until that owns it.
+    /// Pins a cluster to a collector, and waits until that collector owns it.
     pub(super) async fn pin(&self, cluster: &str, collector: &str, timeout: Duration) -> anyhow::Result<()> {
         let mut view = self.observe().await?;
         view.ensure_receives(view.cluster(cluster)?, view.collector(collector)?)?;
@@ -111,7 +111,7 @@ impl Fleet {
         }
     }
 
-    /// Waits until a cluster has an owner: that shows which collectors contend for it.
+    /// Waits until a cluster has an owner, which shows which collectors contend for the cluster.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
@@ -140,7 +140,7 @@ impl Fleet {
         show(&format!("{cluster} is no longer pinned"))
     }
 
-    /// Drains a collector, and waits until it owns no cluster and each of its clusters has an owner.
+    /// Drains a collector. Waits until it owns no cluster and each of its former clusters has an owner.
     pub(super) async fn drain(&self, collector: &str, timeout: Duration) -> anyhow::Result<()> {
         let view = self.observe().await?;
         let from = view.collector(collector)?;
@@ -178,7 +178,7 @@ impl Fleet {
     }
 }
 
-/// End of a wait.
+/// Time at which a wait ends.
 struct Deadline {
     at: Instant,
     problem: String,

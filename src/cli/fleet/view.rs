@@ -1,4 +1,4 @@
-//! A fleet as its roster and its owners show it. Pure.
+//! State of a fleet, computed from its roster and its cluster owners. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(super) struct CollectorView {
     /// Whether the collector renews its entry in the roster.
     pub(super) live: bool,
     pub(super) draining: bool,
-    /// Fingerprint of the names of the clusters that it contends for.
+    /// Hash of the names of the clusters that the collector contends for.
     #[serde(skip)]
     contends_for: u64,
     /// Seconds since its last renewal: the time of the NATS server compared with the clock of this machine.
@@ -119,15 +119,15 @@ impl FleetOverview {
         Self { collectors: members.map(collector).collect(), clusters }
     }
 
-    /// Returns the cluster of a name.
+    /// Returns the cluster with this name; the error suggests a similar name.
     pub(super) fn cluster(&self, name: &str) -> anyhow::Result<&ClusterView> {
         let known: Vec<_> = self.clusters.iter().map(|cluster| cluster.name.as_str()).collect();
         let found = self.clusters.iter().find(|cluster| cluster.name.as_str() == name);
         found.ok_or_else(|| unknown("cluster", name, &known))
     }
 
-    /// Returns the collector of a name, or the only one whose name begins with it. Of several, returns the only live
-    /// one, because the process before a crash may have a name with the same beginning.
+    /// Returns the collector with this name, or the only one whose name begins with it. If several begin with it, returns
+    /// the only live one: the others may be left from before a crash.
     pub(super) fn collector(&self, name: &str) -> anyhow::Result<&CollectorView> {
         if let Some(found) = self.collectors.iter().find(|collector| collector.name == name) {
             return Ok(found);
@@ -151,7 +151,7 @@ impl FleetOverview {
         }
     }
 
-    /// Verifies that a collector can take a cluster over: it is live, does not drain, and contends for the same clusters as
+    /// Verifies that a collector can take over a cluster: it is live, not draining, and contends for the same clusters as
     /// the owner, if there is one.
     pub(super) fn ensure_receives(&self, cluster: &ClusterView, to: &CollectorView) -> anyhow::Result<()> {
         anyhow::ensure!(to.live, "collector {} is not live: it does not renew its entry; choose another one", to.name);
@@ -227,7 +227,7 @@ impl ClusterView {
     }
 }
 
-/// Returns the state of a process that does not renew its entry.
+/// Returns the state to show for a process that does not renew its roster entry.
 pub(super) fn not_seen(last_seen_seconds: u64) -> String {
     format!("not seen for {}", span(last_seen_seconds))
 }

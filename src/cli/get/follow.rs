@@ -1,7 +1,7 @@
 //! `get --watch`: prints the list, then every change.
 //!
-//! A watch that ends goes on from its last version. If the hub does not have the changes since then any more, the list is
-//! printed again.
+//! A watch that ends continues from its last version. If the hub no longer has the changes since then, the list is printed
+//! again.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use informer_hub_apiclient::{Lines, Refusal, WatchEvent};
 
 /// Longest silence of a watch: the hub sends bookmarks at least every minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Longest event: an object has at most 16 MiB, and a row has it too.
+/// Maximum bytes of an event. An object has at most 16 MiB, and a row of a table contains it too.
 const LONGEST: usize = 64 << 20;
 
 /// Prints list and changes until the process ends.

@@ -14,7 +14,6 @@ use informer_hub_apiclient::{ListPage, Resource, parse_deep};
 use informer_hub_screen::{CellKey, Template};
 use informer_hub_types::printable;
 
-/// Prints objects.
 #[derive(Debug)]
 pub(super) struct Items<'a> {
     args: &'a Args,
@@ -23,7 +22,7 @@ pub(super) struct Items<'a> {
     /// Template of one object, if a template prints a list object by object.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
-    /// Objects that are printed at the end, because the output depends on all of them.
+    /// Objects to print at the end, because the output depends on all of them.
     kept: Vec<Value>,
     /// Whether one object is asked for by its name.
     is_one: bool,
@@ -125,7 +124,7 @@ impl Sink for Items<'_> {
         let kept = std::mem::take(&mut self.kept);
         let is_whole = self.is_one && kept.is_empty();
         match (&self.args.output, self.is_one) {
-            // A missing object has its error already.
+            // For a missing object, the error is already printed.
             (Output::Name, _) => Ok(()),
             _ if is_whole => Ok(()),
             (Output::JsonPath(template), is_one) if is_one || self.of_each.is_none() => {

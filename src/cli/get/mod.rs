@@ -113,7 +113,7 @@ async fn run<S: Sink>(args: &Args, client: &Client, sink: &mut S) -> anyhow::Res
     Ok(if is_missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Refuses options that do not fit what is asked for.
+/// Rejects options that contradict each other or the selected resources and names.
 fn check(args: &Args, targets: &[Target<'_>]) -> anyhow::Result<()> {
     let has_names = targets.iter().any(|target| !target.names.is_empty());
     if has_names && (args.selector.is_some() || args.field_selector.is_some()) {
@@ -140,7 +140,7 @@ fn list<'l>(args: &'l Args, target: &Target<'l>, name: Option<&str>) -> List<'l>
     if args.output.is_rows() && matches!(args.sort_by, Some(SortKey::Path(_))) {
         selectors.push(("includeObject", "Object".to_owned()));
     }
-    // A sorted list is cut off after it was sorted.
+    // A list to sort is read completely, and cut off afterwards.
     let limit = args.limit.map(NonZeroUsize::get).filter(|_| args.sort_by.is_none());
     List {
         resource: target.resource,

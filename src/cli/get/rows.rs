@@ -9,7 +9,6 @@ use crate::cli::print::out;
 use informer_hub_apiclient::{Resource, TableColumn, TablePage, TableRow, parse_deep};
 use informer_hub_screen::{CellKey, Column};
 
-/// Prints rows.
 #[derive(Debug)]
 pub(super) struct Rows<'a> {
     args: &'a Args,
@@ -35,7 +34,6 @@ struct Shape {
 }
 
 impl<'a> Rows<'a> {
-    /// Creates the printer.
     pub(super) fn new(args: &'a Args) -> Self {
         Self { args, writer: TableWriter::new(!args.no_headers), shape: None, sorted: Sorted::new(), has_kinds: false }
     }

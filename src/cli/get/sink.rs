@@ -6,13 +6,12 @@ use informer_hub_apiclient::Resource;
 
 /// Prints a list, and the events of a watch.
 pub(super) trait Sink {
-    /// Form in which it takes pages.
+    /// Type of the pages that it prints.
     type Page: Page;
 
     /// Prepares for the resources that will be listed.
     fn prepare(&mut self, targets: &[Target<'_>]);
 
-    /// Prints a page of a list.
     fn page(&mut self, resource: &Resource, page: Self::Page) -> anyhow::Result<()>;
 
     /// Prints the object of a watch event: JSON in the form of [`Self::Page`].
@@ -21,6 +20,5 @@ pub(super) trait Sink {
     /// Ends the list of a resource. Events may follow.
     fn end_of(&mut self, resource: &Resource) -> anyhow::Result<()>;
 
-    /// Finishes the output.
     fn end(&mut self) -> anyhow::Result<()>;
 }

@@ -15,7 +15,7 @@ pub(super) enum SortKey {
     Path(Template),
 }
 
-/// Items with their keys.
+/// Items to sort, with their sort keys.
 #[derive(Debug)]
 pub(super) struct Sorted<T> {
     items: Vec<(CellKey, T)>,
@@ -57,18 +57,16 @@ impl SortKey {
 }
 
 impl<T> Sorted<T> {
-    /// Creates an empty list.
     pub(super) fn new() -> Self {
         Self { items: Vec::new() }
     }
 
-    /// Adds an item.
     pub(super) fn push(&mut self, key: CellKey, item: T) {
         self.items.push((key, item));
     }
 
-    /// Takes the items out in order, at most `limit`. Missing values are last in both directions. Also returns the number
-    /// of items beyond the limit.
+    /// Returns the items in order, at most `limit`, and the number of those left out. Missing values are last in both
+    /// directions.
     pub(super) fn take(&mut self, desc: bool, limit: Option<usize>) -> (Vec<T>, usize) {
         let mut items = std::mem::take(&mut self.items);
         items.sort_by(|(a, _), (b, _)| {

@@ -1,4 +1,4 @@
-//! The words of the command line: which resources, which names.
+//! Parser of the words of the command line: resources and names.
 
 use crate::cli::Misuse;
 use informer_hub_apiclient::{Resource, Resources};
@@ -7,12 +7,12 @@ use informer_hub_apiclient::{Resource, Resources};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Target<'r> {
     pub(super) resource: &'r Resource,
-    /// Empty for all objects.
+    /// Names of objects; empty for all.
     pub(super) names: Vec<String>,
 }
 
 impl Target<'_> {
-    /// Returns the names to list by, `None` for a list of everything.
+    /// Returns the name for each list request; one `None`, for all objects, if no names are given.
     pub(super) fn lookups(&self) -> impl Iterator<Item = Option<&str>> {
         let everything = self.names.is_empty().then_some(None);
         everything.into_iter().chain(self.names.iter().map(|name| Some(name.as_str())))

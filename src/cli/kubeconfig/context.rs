@@ -9,10 +9,9 @@ use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, check_name};
 pub(super) const FLEET: &str = "fleet";
 /// Name of the context of all clusters in which every object has a unique name.
 const UNIQUE: &str = "fleet-unique";
-/// Beginning of the context of a cluster whose name is taken.
+/// Prefix of the context of a cluster whose name another context has.
 const OTHERWISE: &str = "cluster-";
 
-/// A context.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::cli) struct Context {
     pub(super) name: String,
@@ -52,7 +51,7 @@ impl Selection {
         self.selector.matches(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Returns the selector as the hub's paths have it: a text that is not the name of a cluster.
+    /// Returns the selector as the hub's URL paths contain it, in a form that is not the name of a cluster.
     fn segment(&self) -> String {
         let text = self.selector.to_string();
         if ClusterName::new(&text).is_ok() { format!("{text},{text}") } else { text }

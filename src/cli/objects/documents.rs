@@ -50,7 +50,6 @@ impl Documents {
     }
 }
 
-/// Prints a document.
 fn document(value: &Value, is_yaml: bool) -> anyhow::Result<()> {
     out(&if is_yaml { yaml(value)? } else { json(value)? + "\n" })
 }

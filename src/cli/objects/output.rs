@@ -15,11 +15,11 @@ pub(in crate::cli) enum Output {
     /// Columns that fit the terminal.
     #[default]
     Table,
-    /// The same with more columns.
+    /// Like `Table`, with more columns.
     Wide,
     Json,
     Yaml,
-    /// Kind and name, one a line.
+    /// Kind and name, one object per line.
     Name,
     /// All columns, comma-separated.
     Csv,

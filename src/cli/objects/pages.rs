@@ -6,7 +6,7 @@ use super::warnings::Warnings;
 use crate::cli::client::{Client, Refused, Request};
 use informer_hub_apiclient::{ListPage, PageMeta, Resource, TABLE, TablePage};
 
-/// Objects of a page.
+/// Maximum number of objects in a page.
 const PAGE: usize = 500;
 /// Maximum size of a page in bytes.
 const LONGEST: usize = 512 << 20;
@@ -19,13 +19,11 @@ pub(in crate::cli) trait Page: Sized {
     /// Reads a page.
     ///
     /// # Errors
-    /// If the text is no such page.
+    /// If the JSON is not a page of this type.
     fn parse(json: &[u8]) -> Result<Self, serde_json::Error>;
 
-    /// Returns the metadata.
     fn meta(&self) -> &PageMeta;
 
-    /// Returns the number of objects.
     fn len(&self) -> usize;
 }
 
@@ -69,18 +67,18 @@ pub(in crate::cli) struct List<'l> {
     pub(in crate::cli) namespace: Option<&'l str>,
     /// Parameters that select objects.
     pub(in crate::cli) selectors: Vec<(&'l str, String)>,
-    /// Greatest number of objects.
+    /// Maximum number of objects; `None` for all.
     pub(in crate::cli) limit: Option<usize>,
 }
 
-/// End of a list.
+/// Result of reading a list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(in crate::cli) struct Ended {
     /// Number of objects that were read.
     pub(in crate::cli) count: usize,
     /// Whether the limit has cut off objects.
     pub(in crate::cli) is_cut: bool,
-    /// Number of the objects that it has cut off, if the hub knows it.
+    /// Number of objects beyond the limit, if the hub knows it.
     pub(in crate::cli) remaining: Option<u64>,
     /// Version of the list, from which a watch may start.
     pub(in crate::cli) version: String,
@@ -93,7 +91,7 @@ impl<'l> List<'l> {
         Request { path, query: self.selectors.clone(), accept, ..Request::default() }
     }
 
-    /// Reads all pages and hands over each.
+    /// Reads all pages and passes each to `take`.
     ///
     /// # Errors
     /// If the hub does not answer or refuses, or `take` fails.
@@ -133,7 +131,7 @@ impl<'l> List<'l> {
     }
 }
 
-/// Explains the error of a continued list whose version is not known any more.
+/// Explains the error of a list that cannot continue, because the hub no longer has its version.
 fn explained(error: anyhow::Error, ended: &Ended) -> anyhow::Error {
     let is_gone = error.downcast_ref::<Refused>().is_some_and(|refused| refused.refusal.code == 410);
     if !is_gone || ended.count == 0 {

@@ -24,7 +24,7 @@ impl PlaceArgs {
         ["clusters", &self.clusters]
     }
 
-    /// Whether the clusters are given by the name of one.
+    /// Returns whether one cluster is selected by its name.
     pub(in crate::cli) fn clusters_are_one(&self) -> bool {
         ClusterName::new(&self.clusters).is_ok()
     }

@@ -7,7 +7,7 @@ use crate::cli::client::{Client, Refused, Request};
 use informer_hub_apiclient::{DISCOVERY, Resources};
 use informer_hub_types::{ClusterName, first_names, nearest_name};
 
-/// Longest document of discovery.
+/// Maximum bytes of a discovery document.
 const LONGEST: usize = 32 << 20;
 
 /// Asks for the resources below a root.

@@ -8,7 +8,7 @@ use informer_hub_types::{exponential_backoff, printable, rng};
 
 /// Wait before the first repetition, doubled for each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait.
+/// Longest wait between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Backoff of a watch.
@@ -18,14 +18,14 @@ pub(in crate::cli) struct Retry {
 }
 
 impl Retry {
-    /// Waits before the watch goes on after it ended as it should. The hub may close watches at once, for example while
-    /// it shuts down.
+    /// Waits after a watch has ended normally, before it continues. The hub may end watches at once, for example while it
+    /// shuts down.
     pub(in crate::cli) async fn ended(&mut self) {
         self.failures = 0;
         self.wait().await;
     }
 
-    /// Waits before the watch goes on after an error. The first of several is printed on standard error.
+    /// Waits after an error, before the watch continues. The first of several errors is printed on standard error.
     ///
     /// # Errors
     /// The error itself, if repeating the request would not help.

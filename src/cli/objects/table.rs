@@ -7,7 +7,7 @@ use crate::cli::print::{colours, out, width};
 use informer_hub_screen::{Column, Layout, csv_record};
 use informer_hub_types::printable;
 
-/// Rows that decide which columns fit.
+/// Number of first rows that decide which columns fit.
 const MEASURED: usize = 500;
 
 /// Writer of tables. The first rows of each table decide its layout.
@@ -26,7 +26,7 @@ pub(in crate::cli) struct TableWriter {
 }
 
 impl TableWriter {
-    /// Creates a writer for the terminal, or without a limit if standard output is none.
+    /// Creates a writer for the width of the terminal, or without a limit if standard output is not a terminal.
     pub(in crate::cli) fn new(has_header: bool) -> Self {
         Self {
             width: width(),
@@ -60,7 +60,7 @@ impl TableWriter {
         if self.waiting.len() < MEASURED { Ok(()) } else { self.flush() }
     }
 
-    /// Prints the rows that wait.
+    /// Prints the rows that were added and not printed yet.
     ///
     /// # Errors
     /// As [`out`].

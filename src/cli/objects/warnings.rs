@@ -11,7 +11,7 @@ pub(in crate::cli) struct Warnings {
 }
 
 impl Warnings {
-    /// Prints those that are new.
+    /// Prints the warnings that were not printed before.
     pub(in crate::cli) fn print(&mut self, texts: Vec<String>) {
         for text in texts {
             if !self.seen.contains(&text) {

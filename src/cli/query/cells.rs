@@ -11,7 +11,7 @@ use informer_hub_query as query;
 use informer_hub_screen::Column;
 use informer_hub_types::clock;
 
-/// An answer as cells.
+/// Answer to a query, as the cells of a table.
 #[derive(Debug)]
 pub(super) struct Cells<'a> {
     answer: &'a QueryAnswer<'a>,
@@ -42,7 +42,7 @@ struct Name {
 }
 
 impl<'a> Cells<'a> {
-    /// Prepares an answer to `text`.
+    /// Prepares the cells of an answer to the query `text`.
     ///
     /// # Errors
     /// If the text is not a query.

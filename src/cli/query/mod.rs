@@ -21,7 +21,7 @@ use informer_hub_apiclient::{QueryAnswer, Resource, parse_deep};
 use informer_hub_config::HumanDuration;
 use informer_hub_types::{printable, printable_lines};
 
-/// Longest answer. The hub's own bound is lower.
+/// Maximum bytes of an answer. The hub's own limit is lower.
 const LONGEST: usize = 512 << 20;
 
 /// Arguments of `query`.

@@ -9,7 +9,7 @@ pub(super) struct NamedResource {
     pub(super) group: String,
     pub(super) plural: String,
     pub(super) namespaced: bool,
-    /// Whether the name comes from the configuration and was not looked up.
+    /// Whether the name is as written in the configuration, not looked up in a cluster.
     pub(super) is_unchecked: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<Named
     Some(NamedResource { group, plural, namespaced: has_namespaces, is_unchecked: true })
 }
 
-/// Whether the rights for a resource are unknown without asking a cluster.
+/// Returns whether the rights for a resource are unknown without asking a cluster.
 pub(super) fn needs_discovery(resource: &ResourceConfig) -> bool {
     match &resource.resource {
         Selected::One(written) => named(written, !resource.namespaces.is_empty()).is_none(),

@@ -12,10 +12,10 @@ const VERBS: [&str; 2] = ["list", "watch"];
 
 const API: &str = "rbac.authorization.k8s.io";
 
-/// Plurals by group.
+/// Plural names of resources, by API group.
 type Rules = BTreeMap<String, BTreeSet<String>>;
 
-/// Subjects of the bindings, and names of the objects.
+/// Subjects that get the rights, and names of the printed objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Grantee {
     /// Service account, which is printed as an object too.
@@ -28,7 +28,6 @@ pub(super) struct Grantee {
     pub(super) role: String,
 }
 
-/// A service account.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Account {
     pub(super) name: String,
@@ -77,7 +76,7 @@ fn labels() -> Value {
 pub(super) struct Grants {
     everywhere: Rules,
     by_namespace: BTreeMap<String, Rules>,
-    /// Resources to create; none of them has namespaces.
+    /// Reviews to create: resources without namespaces.
     created: Rules,
     /// Namespace and name of the Lease.
     lease: Option<(String, String)>,
@@ -114,7 +113,7 @@ impl Grants {
             return Vec::new();
         };
         let (group, plural) = ("coordination.k8s.io", "leases");
-        // A request to create an object has no name to compare.
+        // A request to create an object has no name that RBAC could compare.
         vec![
             json!({ "apiGroups": [group], "resources": [plural], "verbs": ["create"] }),
             json!({ "apiGroups": [group], "resources": [plural], "resourceNames": [name], "verbs": ["get", "update"] }),

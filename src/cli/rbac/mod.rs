@@ -26,7 +26,7 @@ use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, Con
 use informer_hub_source::{self as source, DiscoveryError};
 use informer_hub_types::{ClusterName, Groups, ResourcePattern, Selected, is_built_in, printable_lines};
 
-/// All resources of a group, in a rule.
+/// Name for all resources of a group, in RBAC rules.
 const ALL: &str = "*";
 
 /// Arguments of `rbac`.
@@ -319,7 +319,7 @@ fn add_discovery_resources(grants: &mut Grants) {
     }
 }
 
-/// Returns the names, for rules, of the resources that an entry configures.
+/// Returns the names that RBAC rules need for the resources of an entry.
 async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Result<Vec<NamedResource>> {
     let written = match &resource.resource {
         Selected::One(written) => written,
@@ -347,10 +347,10 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
     Ok(vec![NamedResource { group, plural, namespaced: found.namespaced, is_unchecked: false }])
 }
 
-/// Returns the names, for rules, of the resources of a pattern.
+/// Returns the names that RBAC rules need for the resources of a pattern.
 ///
-/// A pattern of one group is the whole group, and needs no cluster. A pattern of many groups is each matching group of
-/// the cluster as a whole, but only the matching resources of groups that are built into Kubernetes.
+/// For a pattern of one group, the whole group, without asking a cluster. For a pattern of many groups, each matching group
+/// of the cluster as a whole, but of groups built into Kubernetes only the matching resources.
 async fn pattern_resources(
     resource: &ResourceConfig,
     pattern: &ResourcePattern,

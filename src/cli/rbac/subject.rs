@@ -49,7 +49,6 @@ impl AccountArg {
     }
 }
 
-/// Parses a service account.
 pub(super) fn account(text: &str) -> Result<AccountArg, String> {
     let (namespace, text) = match text.split_once('/') {
         Some((namespace, text)) => (Some(name(namespace)?), text),
@@ -58,7 +57,6 @@ pub(super) fn account(text: &str) -> Result<AccountArg, String> {
     Ok(AccountArg { namespace, name: name(text)? })
 }
 
-/// Parses the name of an object.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -86,7 +84,7 @@ pub(super) fn role(account: Option<&Account>) -> String {
     }
 }
 
-/// Returns the `kubectl` command for a cluster.
+/// Returns the `kubectl` command for a cluster, with the options for its kubeconfig and context.
 pub(in crate::cli) fn kubectl(access: &ClusterAccess) -> String {
     let ClusterAccess::Kubeconfig { path, context, .. } = access else { return "kubectl".to_owned() };
     let mut command = "kubectl".to_owned();

@@ -1,11 +1,11 @@
-//! The process in its fleet: a line of the totals, and its problems.
+//! State of a process in its fleet: a line for the totals, and its problems.
 
 use serde_json::Value;
 
 use super::values::{line, list, number, text};
 use informer_hub_types::printable;
 
-/// Age of the oldest change that the log has not stored, in seconds, from which on it is a problem.
+/// Seconds after which a change that is not stored in the fleet's log is a problem.
 const BEHIND: f64 = 10.0;
 
 /// Returns the line about the process; `None` without a fleet.
@@ -32,7 +32,7 @@ pub(super) fn not_connected(status: &Value) -> Option<String> {
     (fleet["connected"] == false).then(|| line(fleet["lastError"].as_str().unwrap_or("NATS has not answered yet")))
 }
 
-/// Returns that the log stores changes too late; `None` if it does not.
+/// Returns the problem that the log stores changes too late; `None` if it does not.
 pub(super) fn behind(status: &Value) -> Option<String> {
     let is_behind = status["fleet"]["oldestAppendSeconds"].as_f64().is_some_and(|seconds| seconds >= BEHIND);
     is_behind.then(|| format!("a change has waited for more than {BEHIND} s to be stored in the fleet's log"))

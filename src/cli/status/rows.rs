@@ -20,7 +20,7 @@ use informer_hub_types::{first_names, printable};
 pub(super) struct Row {
     /// Name of the cluster, informer, sink or source.
     pub(super) name: String,
-    /// State with its reason: `--watch` prints a line when it changes.
+    /// State with its reason. If it changes, `--watch` prints a line.
     pub(super) state: String,
     pub(super) cells: Vec<String>,
     /// Index of the cell with the state.
@@ -100,7 +100,7 @@ fn fallbacks(cluster: &Value) -> BTreeMap<String, Vec<&str>> {
             _ => continue,
         };
         let resources = found.entry(why).or_default();
-        // An informer per namespace has its own row.
+        // A resource may have an informer per namespace; it is listed once.
         if !resources.contains(&text(informer, "resource")) {
             resources.push(text(informer, "resource"));
         }

@@ -18,7 +18,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`). Those of resources stay, because their names have a
+    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`). Names of resources keep them, because they contain a
     /// cluster too.
     pub(super) fn without_kinds(&self) -> Self {
         let strip =

@@ -59,7 +59,7 @@ struct Watch {
     terminal: fn(Form) -> (Option<usize>, bool),
     /// Area that is redrawn in place; `None` to write lines.
     place: Option<InPlace>,
-    /// Rows of the last written changes.
+    /// Rows of the last answer, to find what changed.
     rows: Option<Vec<Row>>,
     /// Last answer and its time.
     last: Option<(Timestamp, Value)>,

@@ -21,8 +21,8 @@ fn or<'t>(given: Option<String>, explanation: impl Into<std::borrow::Cow<'t, str
     given.unwrap_or_else(|| explanation.into().into_owned())
 }
 
-/// Lists the credentials that are due, worst first; empty if none is. It gives the time of expiry, not the remaining
-/// time, because `--watch` prints every change.
+/// Lists the credentials that have expired or expire soon, worst first; empty if none. Shows when they expire, not the
+/// remaining time, because `--watch` prints every change.
 pub(super) fn expiry(owner: &Value) -> String {
     let due = |one: &Value| {
         let (kind, place, expires) = (text(one, "kind").replace('-', " "), text(one, "place"), text(one, "expires"));
@@ -72,7 +72,7 @@ pub(super) fn of_cluster(cluster: &Value) -> String {
     }
 }
 
-/// Returns the reason of an informer, with its name and state.
+/// Returns name and state of an informer, with the reason of its problem.
 fn named(informer: &Value) -> String {
     format!("{} is {}: {}", informer_name(informer), text(informer, "state"), of_informer(informer))
 }

@@ -44,7 +44,7 @@ pub(super) struct Args {
     hub: HubArgs,
 }
 
-/// Place of an object.
+/// Cluster and namespace of an object.
 #[derive(Debug)]
 struct ObjectPlace {
     cluster: String,
@@ -89,7 +89,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
     let mut documents = Vec::new();
     let mut writer = TableWriter::new(true);
     for place in &places {
-        // A tree shows no events.
+        // Only JSON and YAML show events.
         let has_events = args.output != Format::Text;
         let document = object(client, resource, name, place, has_events).await?;
         if args.output == Format::Text {

@@ -137,7 +137,7 @@ struct Watch<'a> {
     query: Vec<(&'static str, String)>,
     lines: ChangeLines,
     warnings: Warnings,
-    /// Position after the last change.
+    /// Position in the stream after the last printed change.
     position: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use crate::informers::InformerError;
 use informer_hub_types::SharedStr;
 
 impl Inner {
-    /// Records the added indices. Returns those that became complete only after the stop.
+    /// Records added indices, to remove them at the stop. Returns those to remove now, because the informer has stopped.
     fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
         let mut state = self.state.lock();
         if state.phase == Phase::Stopped {
@@ -24,14 +24,15 @@ impl Inner {
 }
 
 impl<K: 'static> SharedInformer<K> {
-    /// Adds computed indices at any time before the stop.
+    /// Adds indices with computed values, at any time before the stop.
     ///
-    /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are
-    /// complete; until then queries do not find them. The store is shared by all that watch the same, and so are its
-    /// indices, until this informer is stopped.
+    /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are complete;
+    /// until then queries do not find them. All informers that watch the same share the indices, until this informer is
+    /// stopped.
     ///
     /// # Errors
-    /// If an index of one of the names exists, none is added. If one is removed before it is complete.
+    /// If an index with one of the names exists (then none is added), if an index is removed before it is complete, or after
+    /// the stop.
     pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
         if self.inner.is_stopped() {
             return Err(InformerError::Stopped);
@@ -44,7 +45,7 @@ impl<K: 'static> SharedInformer<K> {
             let added = cache.send(AddIndexers(indexers)).await?;
             let there = match &added {
                 Ok(()) => names,
-                // These were removed; the others are complete.
+                // The indices named by the error were removed; the others are complete.
                 Err(AddIndexersError::Removed { names: removed, .. }) => {
                     names.into_iter().filter(|name| !removed.iter().any(|gone| name == gone)).collect()
                 }

@@ -7,7 +7,7 @@ use super::SharedInformer;
 use crate::informers::WaitError;
 use informer_hub_types::{ClusterName, InformerHealth, ResourceVersion};
 
-/// How often a wait checks whether its informer was replaced or stopped.
+/// How often [`SharedInformer::wait_until`] checks whether the informer of the cluster was replaced or stopped.
 pub(super) const POLL: Duration = Duration::from_millis(100);
 
 impl<K: 'static> SharedInformer<K> {

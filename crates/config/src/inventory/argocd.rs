@@ -13,10 +13,10 @@ use crate::{ClusterAccess, ClusterSourceConfig, Management};
 /// Label selector of Argo CD's cluster Secrets.
 pub const ARGOCD_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 
-/// Prefix of Argo CD's own labels.
+/// Prefix of the label keys that Argo CD sets for its own use.
 const OWN: &str = "argocd.argoproj.io/";
 
-/// Host of a cluster's apiserver inside its pods.
+/// Host name under which pods reach the apiserver of their own cluster.
 const ITSELF: &str = "kubernetes.default.svc";
 
 const KEYS: Keys = Keys {
@@ -50,7 +50,7 @@ struct Tls {
     key_data: Option<String>,
 }
 
-/// Reads the clusters of Argo CD's Secrets, each given as JSON.
+/// Reads the clusters that Argo CD's Secrets describe. Each Secret is given as JSON.
 pub fn report_from_argocd<J: AsRef<[u8]>>(
     source: &ClusterSourceConfig,
     management: &Management,
@@ -80,7 +80,8 @@ fn candidate<'s>(secret: &'s Secret, management: &Management) -> Result<Candidat
     let host = credentials.server.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
     let is_itself = host.is_some_and(|host| host == ITSELF || host.starts_with(&format!("{ITSELF}.")));
     let access = if is_itself && credentials.is_anonymous() {
-        // The host is the management cluster only inside that cluster, so its own connection is used.
+        // Only pods of the management cluster can resolve this host. The hub may run elsewhere, so it uses its own
+        // connection.
         management.access.clone()
     } else {
         ClusterAccess::Inline(credentials.kubeconfig(KEYS, &object)?)

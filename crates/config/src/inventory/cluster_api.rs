@@ -5,16 +5,17 @@ use super::object::{Secret, read};
 use super::source_report::{Candidate, SourceReport};
 use crate::{ClusterAccess, ClusterSourceConfig};
 
-/// Label selector of Secrets of Cluster API's clusters.
+/// Label selector of Cluster API's Secrets. The label's value is the name of the cluster.
 pub const CLUSTER_API_SELECTOR: &str = "cluster.x-k8s.io/cluster-name";
 
 /// Type of Cluster API's Secrets.
 const TYPE: &str = "cluster.x-k8s.io/secret";
 
-/// Domain suffix of Cluster API's own labels.
+/// Domain of the label keys that Cluster API sets for its own use.
 const OWN: &str = "cluster.x-k8s.io";
 
-/// Reads the clusters of Cluster API's Secrets, each given as JSON. Other Secrets of a cluster (CAs, etcd) are ignored.
+/// Reads the clusters that Cluster API's kubeconfig Secrets describe, each given as JSON. Ignores a cluster's Secrets for
+/// CAs and etcd.
 pub fn report_from_cluster_api<J: AsRef<[u8]>>(
     source: &ClusterSourceConfig,
     secrets: impl IntoIterator<Item = J>,

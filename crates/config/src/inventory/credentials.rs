@@ -13,7 +13,7 @@ use crate::{InlineKubeconfig, is_loopback, url};
 #[derive(Clone, Default)]
 pub struct Credentials {
     pub(super) server: String,
-    /// Base64 of PEM.
+    /// CA certificates, as base64 of PEM.
     pub(super) ca_data: Option<String>,
     pub(super) insecure: bool,
     pub(super) tls_server_name: Option<String>,
@@ -22,9 +22,9 @@ pub struct Credentials {
     pub(super) password: Option<(String, String)>,
     /// Certificate and key, base64 of PEM.
     pub(super) certificate: Option<(String, String)>,
-    /// `exec` of a kubeconfig's user.
+    /// Command that returns credentials: `exec` of a kubeconfig's user.
     pub(super) exec: Option<Value>,
-    /// `extensions` of a kubeconfig's cluster.
+    /// Settings for that command: `extensions` of a kubeconfig's cluster.
     pub(super) extensions: Vec<Value>,
 }
 
@@ -34,7 +34,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Names of the keys in their source, for messages.
+/// Names of the keys from which [`Credentials`] were read, for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Keys {
     pub(super) server: &'static str,
@@ -51,7 +51,7 @@ pub(super) fn given(text: Option<&str>) -> Option<String> {
 }
 
 impl Credentials {
-    /// Returns whether there are no credentials of a user.
+    /// Returns whether there is no token, password, certificate or command that identifies a user.
     pub(super) fn is_anonymous(&self) -> bool {
         self.token.is_none() && self.password.is_none() && self.certificate.is_none() && self.exec.is_none()
     }
@@ -93,7 +93,7 @@ impl Credentials {
             return Err(format!("has {} and {}; keep one of them", keys.insecure, keys.ca));
         }
         if let Some(proxy) = &self.proxy_url {
-            // Not quoted: it may contain a password.
+            // The error does not quote the address, which may contain a password.
             proxy.parse::<http::Uri>().map_err(|_| format!("{} is not an address", keys.proxy))?;
         }
         for (key, data) in [

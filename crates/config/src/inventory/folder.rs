@@ -6,7 +6,7 @@ use super::kubeconfig::Kubeconfig;
 use super::source_report::{Candidate, PART, SourceReport};
 use crate::{ClusterAccess, ClusterSourceConfig, Contexts};
 
-/// File endings that are removed from a cluster's name.
+/// File endings that are removed to derive the cluster's name from the file's name.
 const ENDINGS: [&str; 5] = [".yaml", ".yml", ".kubeconfig", ".conf", ".json"];
 
 /// Returns the cluster name of a file; `None` for hidden files and backups, which are ignored.

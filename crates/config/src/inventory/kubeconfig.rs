@@ -1,4 +1,4 @@
-//! Kubeconfigs: untrusted ones, from which only credentials are copied, and the operator's, of which only the contexts are
+//! Parser of kubeconfigs. From untrusted ones only the credentials are copied; from the operator's only the contexts are
 //! read.
 
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::credentials::{Credentials, Keys, given};
 use crate::{InlineKubeconfig, url};
 
-/// Keys of a kubeconfig, for messages.
+/// Names of a kubeconfig's keys, for error messages.
 pub(super) const KEYS: Keys = Keys {
     server: "server",
     ca: "certificate-authority-data",
@@ -128,7 +128,8 @@ impl Kubeconfig {
         Ok((cluster, known.user.as_ref()))
     }
 
-    /// Returns the credentials of the current context. Fails if they have keys that only the operator may set.
+    /// Returns the credentials of the current context. Fails if they have keys that only the operator may set, such as
+    /// `exec`.
     pub(super) fn credentials(&self) -> Result<Credentials, String> {
         let (cluster, user) = self.of_context(None)?;
         let mut credentials = of_cluster(cluster)?;
@@ -166,7 +167,7 @@ pub(super) fn from_data(text: &str, origin: &str) -> Result<InlineKubeconfig, St
     Kubeconfig::read(text)?.credentials()?.kubeconfig(KEYS, origin)
 }
 
-/// Returns the credentials of a cluster entry: its address and CA, but no user.
+/// Returns the address and the CA of a cluster entry, as credentials without a user.
 pub(super) fn of_cluster(cluster: &Cluster) -> Result<Credentials, String> {
     if cluster.certificate_authority.as_ref().is_some_and(|file| !file.is_empty()) {
         let problem = "its cluster has certificate-authority, which is not supported: write certificate-authority-data";

@@ -8,7 +8,7 @@ use super::source_report::FoundCluster;
 use crate::ClusterConfig;
 use informer_hub_types::ClusterName;
 
-/// Table or source that a cluster name belongs to.
+/// Origin of a cluster: the table or the cluster source that has its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Holder {
@@ -24,7 +24,7 @@ pub enum Holder {
 }
 
 impl Holder {
-    /// Describes the origin, for messages.
+    /// Formats the origin for messages, e.g. `[clusters.prod-eu]`.
     #[must_use]
     pub fn of(&self, cluster: &ClusterName) -> String {
         match self {
@@ -44,18 +44,18 @@ pub struct Conflict {
     pub source: String,
     /// Object in which the source found the cluster.
     pub object: String,
-    /// Origin of the cluster in use.
+    /// Origin of the cluster that has the name.
     pub holder: Holder,
 }
 
-/// All clusters with their origins.
+/// All clusters after a merge, with their origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roster {
     /// Clusters, sorted by name.
     pub clusters: Vec<ClusterConfig>,
     /// Origins of the clusters from sources.
     pub sourced: BTreeMap<ClusterName, Holder>,
-    /// Ignored clusters, sorted by source.
+    /// Clusters that are ignored because their names are in use, sorted by source.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -89,7 +89,7 @@ pub fn merge<'s>(tables: &[ClusterConfig], sources: &BTreeMap<String, impl AsRef
 }
 
 impl Roster {
-    /// Returns the number of clusters from a source.
+    /// Returns the number of merged clusters that are from this source.
     #[must_use]
     pub fn count(&self, source: &str) -> usize {
         self.sourced.values().filter(|holder| matches!(holder, Holder::Source { name, .. } if name == source)).count()

@@ -23,14 +23,14 @@ impl Metadata {
         self.labels.as_ref()?.get(key)?.as_deref()
     }
 
-    /// Returns all labels, each with whether it belongs to the tool itself.
+    /// Returns key and value of each label, and whether the tool sets it for its own use (`is_own`).
     pub(super) fn labels(&self, is_own: impl Fn(&str) -> bool) -> Vec<(&str, &str, bool)> {
         let all = self.labels.iter().flatten();
         all.map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or_default(), is_own(key))).collect()
     }
 }
 
-/// Secret.
+/// Kubernetes Secret, with the fields that are read.
 #[derive(Deserialize)]
 pub(super) struct Secret {
     pub(super) metadata: Metadata,
@@ -41,12 +41,12 @@ pub(super) struct Secret {
 }
 
 impl Secret {
-    /// Returns the Secret's name for messages.
+    /// Returns `Secret <namespace>/<name>`, for messages.
     pub(super) fn title(&self) -> String {
         format!("Secret {}/{}", self.metadata.namespace, self.metadata.name)
     }
 
-    /// Decodes the text of a key.
+    /// Decodes the text of a key of `data`; `None` if it is missing or empty.
     pub(super) fn text(&self, key: &str) -> Result<Option<String>, String> {
         let Some(encoded) = self.data.as_ref().and_then(|data| data.get(key)?.as_deref()) else { return Ok(None) };
         let bytes = STANDARD.decode(encoded).map_err(|_| format!("data.{key} is not base64"))?;

@@ -17,15 +17,15 @@ pub const PROFILE_SECRETS_SELECTOR: &str = "x-k8s.io/cluster-profile";
 /// Label with the namespace of a Secret's profile. Without it, the profile is in the Secret's namespace or in `default`.
 const SECRET_NAMESPACE: &str = "x-k8s.io/cluster-profile-namespace";
 
-/// Keys of the kubeconfig; both are in use.
+/// Keys of a Secret that may hold its kubeconfig; both spellings are in use.
 const SECRET_KEYS: [&str; 2] = ["Config", "config"];
 
-/// Prefix of the API's own labels.
+/// Prefix of the label keys that the Cluster Inventory API sets for its own use.
 const OWN: &str = "x-k8s.io/";
 
-/// Extension that is passed to a command as its cluster configuration.
+/// Extension of a kubeconfig's cluster that is passed to the credential command.
 const EXEC: &str = "client.authentication.k8s.io/exec";
-/// Extensions with a profile's arguments and variables for a command.
+/// Extensions by which a profile adds arguments and environment variables to a credential command.
 const MORE_ARGS: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-args";
 const MORE_ENV: &str = "clusterprofiles.multicluster.x-k8s.io/exec/additional-envs";
 
@@ -113,7 +113,7 @@ impl Profile {
         })
     }
 
-    /// Returns a profile's provider with a name. The newer of the two fields has precedence.
+    /// Returns the profile's access provider with this name. `accessProviders` has precedence over its former name.
     fn offer(&self, name: &str) -> Option<&Provider> {
         let status = self.status.as_ref()?;
         let mut all = status.access_providers.iter().flatten().chain(status.credential_providers.iter().flatten());
@@ -184,7 +184,8 @@ impl Profile {
     }
 }
 
-/// Builds `exec` of a user from the hub's configuration, with the additions of a profile that it allows.
+/// Builds `exec` of a kubeconfig's user from the configured command. Adds a profile's arguments and variables only if
+/// configured.
 fn exec(config: &ProviderConfig, extensions: &[Extension]) -> Result<Value, String> {
     let (mut args, mut env) = (config.args.clone(), config.env.clone());
     for extension in extensions {

@@ -1,4 +1,4 @@
-//! Cluster Secrets of each format: which ones are read, and how.
+//! Formats of cluster Secrets: which Secrets are read, and which of their fields.
 
 use super::argocd::{ARGOCD_SELECTOR, report_from_argocd};
 use super::cluster_api::{CLUSTER_API_SELECTOR, report_from_cluster_api};
@@ -15,7 +15,7 @@ impl SecretFormat {
         }
     }
 
-    /// Returns the paths that are read from a Secret, besides its name and namespace.
+    /// Returns the fields that are read from a Secret, besides its name and namespace.
     #[must_use]
     pub fn paths(self) -> &'static [&'static str] {
         match self {
@@ -25,7 +25,7 @@ impl SecretFormat {
     }
 }
 
-/// Reads the clusters of Secrets of a format, each given as JSON.
+/// Reads the clusters that Secrets of this format describe. Each Secret is given as JSON.
 pub fn report_from_secrets<J: AsRef<[u8]>>(
     source: &ClusterSourceConfig,
     management: &Management,

@@ -9,7 +9,7 @@ use super::name::name_for;
 use crate::{ClusterAccess, ClusterConfig, ClusterSourceConfig, LabelPattern};
 use informer_hub_types::{ClusterLabels, ClusterName};
 
-/// Separator between an object and a part of it.
+/// Separator between a kubeconfig file and one of its contexts in [`FoundCluster::object`].
 pub(super) const PART: &str = ", context ";
 
 /// Cluster found by a source.
@@ -37,24 +37,24 @@ pub struct SourceReport {
     pub clusters: Vec<FoundCluster>,
     /// Problems of objects that are not usable.
     pub problems: Vec<Problem>,
-    /// Number of clusters beyond the source's limit.
+    /// Number of clusters that were dropped because of the source's `max_clusters`.
     pub over: usize,
 }
 
-/// Cluster as described by its object.
+/// Cluster as its object describes it, before name and labels are derived by the source's settings.
 pub(super) struct Candidate<'o> {
     /// Object, for messages.
     pub(super) object: String,
     pub(super) name: Cow<'o, str>,
     /// Namespace of the object; empty for a file.
     pub(super) namespace: &'o str,
-    /// Labels of the object, each with whether it belongs to the tool itself.
+    /// Key and value of each label of the object, and whether the tool that manages the object owns the label.
     pub(super) labels: Vec<(&'o str, &'o str, bool)>,
     pub(super) access: ClusterAccess,
 }
 
 impl SourceReport {
-    /// Adds the cluster or the problem of an object.
+    /// Adds the result of reading one object: a cluster, or a problem.
     pub(super) fn note(&mut self, source: &ClusterSourceConfig, object: &str, read: Result<Candidate<'_>, String>) {
         match read.and_then(|candidate| candidate.found(source)) {
             Ok(found) => self.clusters.push(found),
@@ -62,7 +62,7 @@ impl SourceReport {
         }
     }
 
-    /// Keeps the previous clusters of objects that now have a problem.
+    /// Adds the clusters of `before` whose objects now have a problem, so that a mistake removes no cluster.
     #[must_use]
     pub fn keeping(mut self, before: &Self) -> Self {
         let is_wrong = |found: &FoundCluster| {
@@ -77,7 +77,7 @@ impl SourceReport {
         self
     }
 
-    /// Drops clusters beyond the source's limit. Known clusters are kept first, then new ones by name.
+    /// Keeps at most `most` clusters: first those in `before`, then new ones, each by name.
     #[must_use]
     pub fn limited(mut self, most: usize, before: &BTreeSet<ClusterName>) -> Self {
         if self.clusters.len() <= most {
@@ -121,7 +121,7 @@ impl Candidate<'_> {
     }
 }
 
-/// Returns the labels of a cluster whose object has these labels.
+/// Returns the labels of a cluster: those of its object that the source accepts, overridden by the source's own labels.
 fn labels(source: &ClusterSourceConfig, of_object: &[(&str, &str, bool)]) -> ClusterLabels {
     let taken =
         |key: &str, is_own: bool| source.take_labels.iter().any(|pattern: &LabelPattern| pattern.matches(key, is_own));

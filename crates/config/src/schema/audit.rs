@@ -8,7 +8,6 @@ use crate::AuditOutputConfig;
 use crate::audit::{AUDIT_SIZE, LEVELS};
 use crate::transports::KEEP;
 
-/// Schema of `[hub.audit]`.
 pub(super) fn audit() -> Value {
     let mut max_size = size("Size at which the file is rotated.", &AUDIT_SIZE);
     let mut keep = whole("Number of rotated files to keep.", &KEEP);

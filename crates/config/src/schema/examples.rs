@@ -1,9 +1,9 @@
-//! Examples of keys whose default is no example, for editors and the reference.
+//! Examples of keys whose default is not a useful example, for editors and the reference.
 
 use serde_json::{Value, json};
 
-/// Keys and examples in JSON. `*` stands for a user-defined name. An example applies to every type with the key, unless
-/// the type follows the name.
+/// Keys with their examples in JSON. `*` stands for a user-defined name. If a type follows it, as in `sinks.*.nats.url`,
+/// only that type gets the example.
 pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("cluster_sources.*.ca_file", r#""prod-us-ca.pem""#),
     ("cluster_sources.*.context", r#""management""#),
@@ -114,7 +114,7 @@ pub(super) const EXAMPLES: &[(&str, &str)] = &[
     ("sinks.*.webhook.url", r#""https://audit.example.com/k8s""#),
 ];
 
-/// Sets `examples` in the schema.
+/// Adds the examples to the schema, as `examples` of their keys.
 pub(super) fn put_into(schema: &mut Value) {
     for (path, example) in EXAMPLES {
         let steps: Vec<_> = path.split('.').collect();

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::node::{bytes, default, duration, human, labels, list, named, pattern, secret, size, table, text};
 use crate::fleet_config::{NEW_LOG, ROLES, WINDOW_AGE, WINDOW_BYTES};
 
-/// Schema of `[fleet]`.
 pub(super) fn fleet() -> Value {
     let (copies, age, size_of_log) = NEW_LOG;
     let window = table(
@@ -51,7 +50,6 @@ pub(super) fn fleet() -> Value {
     fleet
 }
 
-/// Schema of `[fleet.shards]`.
 fn shards() -> Value {
     let cluster = json!({ "type": "string", "pattern": CLUSTERS });
     let clusters =

@@ -7,7 +7,6 @@ use super::{NAME, NAMESPACE};
 use crate::ha::{LEASE_DURATION, WITHIN_LEASE};
 use crate::{HaConfig, LeaseConfig};
 
-/// Schema of `[ha]`.
 pub(super) fn ha() -> Value {
     let is = HaConfig::new(LeaseConfig::new(""));
     let mut lease = table(

@@ -33,16 +33,16 @@ use super::resources::{LIMIT, LONGEST_RESYNC, SHORTEST_RESYNC};
 use super::{AuthConfig, HubConfig, HumanDuration, Projection, ReadApiConfig, ServiceConfig};
 use informer_hub_types::{Fsync, HttpVersions, ResourcePattern};
 
-/// Name of a cluster or a sink.
+/// Pattern of the name of a cluster or a sink.
 const NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-/// Resource in kubectl's notation, or a pattern.
+/// Pattern of a resource in kubectl's notation, or of a pattern of resources.
 const RESOURCE: &str = "^(\\*|(\\*(\\.\\*)?\\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)$";
 const NAMESPACE: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
-/// Address of http or https, without user.
+/// Pattern of an http or https address without a user.
 const URL: &str = "^https?://[^/?#@\\s]+([/?#]\\S*)?$";
-/// Address to which a token may be sent: https, or http on loopback.
+/// Pattern of an address to which a token may be sent: https, or http on loopback.
 const URL_FOR_TOKENS: &str = "^(https://|http://(localhost|127\\.[0-9.]+|\\[::1\\])([:/?#]|$))";
-/// Paths that identify an object.
+/// Paths that identify an object. `drop` must not contain them.
 const IDENTITY: [&str; 7] = [
     "apiVersion",
     "kind",
@@ -220,7 +220,7 @@ fn encoding() -> Value {
     default(choice(text, &known), "auto")
 }
 
-/// Keys of the connection to a cluster.
+/// Schema of the keys of the connection to a cluster.
 fn access() -> Vec<(&'static str, Value)> {
     vec![
         ("kubeconfig", text("Kubeconfig file.")),
@@ -243,7 +243,7 @@ fn require_one_connection(node: &mut Value) {
     node["dependentSchemas"] = json!({ "token": { "properties": { "server": { "pattern": URL_FOR_TOKENS } } } });
 }
 
-/// Node of the key `clusters` of resources and sinks.
+/// Schema of the key `clusters` of resources and sinks.
 fn selector(description: &str) -> Value {
     let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": NAME } });
     let labels = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "string" } });
@@ -316,7 +316,7 @@ fn resources() -> Value {
     resource["then"] = json!({ "properties": {
         "keep": { "items": inside }, "indexes": { "additionalProperties": inside },
     } });
-    // A key that is not a resource is a name, and then `resource` is required.
+    // An entry whose name is not a resource needs the key `resource`.
     let other = json!({ "required": ["resource"] });
     let names = json!({ "patternProperties": { (RESOURCE): true }, "additionalProperties": other });
     node("Watched resources.", json!({ "type": "object", "additionalProperties": resource, "allOf": [names] }))

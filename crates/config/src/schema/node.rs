@@ -33,13 +33,13 @@ pub(super) fn default(mut node: Value, default: impl Into<Value>) -> Value {
     node
 }
 
-/// Table without other keys. A table with the default `{}` is in effect even if not written.
+/// Table with only the keys in `properties`. With the default `{}`, their defaults apply even if the table is missing.
 pub(super) fn table(description: &str, properties: Vec<(&str, Value)>) -> Value {
     let properties: Map<_, _> = properties.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
     node(description, json!({ "type": "object", "additionalProperties": false, "properties": properties }))
 }
 
-/// Table whose keys are names.
+/// Table with user-defined keys that match the pattern `names`. Each value has the schema `each`.
 pub(super) fn named(description: &str, names: &str, each: &Value) -> Value {
     let names = json!({ "pattern": names });
     node(description, json!({ "type": "object", "propertyNames": names, "additionalProperties": each }))
@@ -75,13 +75,13 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
     node(&description, json!({ "type": "integer", "minimum": low, "maximum": high }))
 }
 
-/// Duration. Its bounds are only in the description.
+/// Duration. JSON Schema cannot compare durations, so the bounds are only in the description.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
     pattern(&format!("{description} {low} to {high}."), DURATION)
 }
 
-/// Size. The bounds of a size with a unit are only in the description.
+/// Size. The bounds of a size with a unit are only in the description; those of a bare number are checked.
 pub(super) fn size(description: &str, bounds: &RangeInclusive<u64>) -> Value {
     let (low, high) = (ByteSize(*bounds.start()), ByteSize(*bounds.end()));
     let units = "(TiB|GiB|MiB|KiB|B|Ti|Gi|Mi|Ki|TB|GB|MB|kB|KB)?";
@@ -106,12 +106,12 @@ pub(super) fn labels(description: &str) -> Value {
     node(description, json!({ "type": "object", "additionalProperties": { "type": "string" } }))
 }
 
-/// Duration in the notation of the configuration.
+/// Formats a duration as in the configuration, such as `1h30m`.
 pub(super) fn human(duration: Duration) -> Value {
     json!(HumanDuration(duration).to_string())
 }
 
-/// Size in the notation of the configuration.
+/// Formats a size as in the configuration, such as `64MiB`.
 pub(super) fn bytes(bytes: u64) -> Value {
     json!(ByteSize(bytes).to_string())
 }

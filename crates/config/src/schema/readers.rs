@@ -11,7 +11,6 @@ use crate::listen::{REQUESTS, WATCHES};
 use crate::readers::{BYTES, IDENTITIES, SCANS};
 use crate::{AccessReviewConfig, OidcConfig, TokenReviewConfig};
 
-/// Schema of `[readers]`.
 pub(super) fn readers() -> Value {
     let mut certificate = table(
         "Client certificate, by one of its names.",
@@ -86,7 +85,6 @@ fn limits() -> Value {
     )
 }
 
-/// Schema of `[oidc]`.
 pub(super) fn oidc() -> Value {
     let is = OidcConfig::new("", "");
     let claim = "Claim with the user's";
@@ -106,7 +104,6 @@ pub(super) fn oidc() -> Value {
     oidc
 }
 
-/// Schema of `[hub.authorization]`.
 pub(super) fn authorization() -> Value {
     let (access, token) = (AccessReviewConfig::default(), TokenReviewConfig::new(Vec::new()));
     let modes = MODES.map(|(mode, ())| mode);

@@ -33,9 +33,9 @@ names the key until then.
 /// When a changed value takes effect in a running hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// At once, without a new list.
+    /// At once, without a new list from the apiserver.
     AtOnce,
-    /// At once, with restarted informers.
+    /// At once, but the informers restart and list their objects again.
     ListsAgain,
     /// At the next start.
     NextStart,
@@ -66,12 +66,12 @@ const EFFECTS: &[(&str, Effect)] = &[
     ("ha", Effect::NextStart),
 ];
 
-/// Key of the reference.
+/// Configuration key, as the reference describes it.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// Path from the top; `*` stands for a user-defined name.
     pub path: String,
-    /// Accepted values, in words; empty for a schema form without a description.
+    /// Kind of the accepted values, in words; empty if it has no name.
     pub takes: String,
     bounds: Option<String>,
     required: bool,
@@ -80,21 +80,21 @@ pub struct Key {
     /// Example, in TOML types.
     pub example: Option<Value>,
     what: String,
-    /// When a change takes effect; `None` if not classified.
+    /// When a change takes effect; `None` if no entry of `EFFECTS` matches.
     pub effect: Option<Effect>,
 }
 
-/// Section of the page: a table, or the keys of some types of a table with types.
+/// Section of the reference: a table, or those of its keys that belong to some values of its `type`.
 struct Section {
     header: String,
-    /// The types; empty if the keys belong to all of them.
+    /// Values of `type` that have the keys; empty if all types have them.
     of: Vec<String>,
     about: String,
     keys: Vec<Key>,
 }
 
 impl Section {
-    /// Returns whether a change of any key takes effect at the next start only.
+    /// Returns whether the section has several keys, and all take effect only at the next start.
     fn needs_restart(&self) -> bool {
         self.keys.len() > 1 && self.keys.iter().all(|key| key.effect == Some(Effect::NextStart))
     }
@@ -123,7 +123,7 @@ pub fn reference() -> String {
     page + "\n"
 }
 
-/// Returns all keys. A key of only some types is listed for each of these types.
+/// Returns all keys, each with its `type`; `None` if all types have it. A key of several types is repeated.
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn keys() -> Vec<(Key, Option<String>)> {
@@ -150,7 +150,7 @@ fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
     let names = &node["additionalProperties"];
     if names.is_object() {
         let (path, header) = (format!("{path}.*"), format!("{header}.<name>"));
-        // Prefers the description of the members to that of the table.
+        // The description of the table's members is preferred to its own.
         let about = describe(names).to_owned();
         let about = if about.is_empty() { describe(node).to_owned() } else { about };
         return shapes(found, &path, &header, names, &about);
@@ -163,7 +163,7 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
     if shapes.is_empty() {
         return table(found, (path, header, &[]), about, node, |_| true);
     }
-    // A section for each set of types that share keys: for all types, for several, for one. The key `type` is in the last.
+    // One section for each set of types that share keys: for all types, for several, for one.
     let mut sections: Vec<(&Value, Vec<&str>)> = Vec::new();
     for shape in &shapes {
         for (key, _) in properties(shape) {
@@ -186,7 +186,7 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
     }
 }
 
-/// Returns the types that have a key of `shape` in the same form.
+/// Returns the types that have this key in the same form as the type `shape`.
 fn owners<'a>(shapes: &[&'a Value], shape: &Value, key: &str) -> Vec<&'a str> {
     let form = |shape: &Value| {
         let node = shape["properties"].get(key)?.clone();
@@ -200,7 +200,7 @@ fn is_required(table: &Value, key: &str) -> bool {
     table["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
 }
 
-/// Adds a section with the selected keys of a table, for some types if `of` is not empty.
+/// Adds a section with the selected keys of a table. `of` are the types that have the keys; empty for all types.
 fn table(
     found: &mut Vec<Section>,
     (path, header, of): (&str, &str, &[&str]),
@@ -256,7 +256,7 @@ impl Key {
         let code = |value: &Value| format!("`{}`", toml(value).replace('|', "\\|"));
         let without = if self.required { "required" } else { "–" };
         let default = self.default.as_ref().map_or(without.to_owned(), code);
-        // The kind of other values says how they are written.
+        // Only these kinds need an example that shows how a value is written.
         let is_helpful =
             !key.ends_with("_file") && ["text", "list", "table"].iter().any(|kind| self.takes.starts_with(kind));
         let default = match &self.example {
@@ -272,7 +272,7 @@ impl Key {
             Some(Effect::ListsAgain) => " *Lists again.*",
             Some(Effect::NextStart) => " *Next start.*",
         };
-        // The head of the page explains secrets.
+        // The top of the page explains secrets, so each key omits that sentence.
         let what = self.what.trim_end_matches(SECRET).trim_end();
         format!("| `{key}` | {takes} | {default} | {what}{mark} |\n")
     }
@@ -309,7 +309,7 @@ fn takes(node: &Value) -> String {
     }
 }
 
-/// Splits a description into text and bounds, which are its last sentence.
+/// Splits a description into its text and its last sentence, if that has the bounds of a number, duration or size.
 fn bounds(node: &Value) -> (String, Option<String>) {
     let about = describe(node).trim();
     let has_bounds = matches!(takes(node).as_str(), "whole number" | "duration" | "size");

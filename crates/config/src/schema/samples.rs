@@ -30,7 +30,7 @@ const FILES: [&str; 15] = [
 ];
 const VARIABLES: [&str; 5] = ["API_TOKEN", "AUDIT_API_KEY", "AUDIT_SECRET", "NATS_PASSWORD", "NATS_TOKEN"];
 
-/// Further lines that a key requires, besides the required keys of its table.
+/// Further lines that a sample needs for a key, besides the required keys of its table.
 const BESIDE: [(&str, &str); 28] = [
     ("ha.lease.cluster", "namespace = \"hub\""),
     ("ha.lease.name", "namespace = \"hub\""),
@@ -68,7 +68,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let (parent, name) = key.path.rsplit_once('.').expect("every key is in a table");
     let beside = BESIDE.iter().find(|(path, _)| *path == key.path).map_or("", |(_, lines)| lines);
     let mut lines = value.map_or(String::new(), |value| format!("{name} = {}\n", toml(value)));
-    // Dependent keys would be mistakes without the key.
+    // Without the key, the lines that depend on it would be mistakes.
     if value.is_some() {
         lines += beside;
     }
@@ -116,7 +116,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
         String::new()
     };
     let fleet = if top == "fleet" || of_agent { at("fleet", &fleet(name, value)) } else { String::new() };
-    // A fleet has no sinks.
+    // A fleet without the role `deliver` must not have sinks.
     let sinks =
         if top == "fleet" || of_agent { String::new() } else { at("sinks.a", &format!("type = \"{kind}\"\n{needs}")) };
     let ha = match (parent, value) {
@@ -137,7 +137,7 @@ pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
         + &sinks
 }
 
-/// Returns the required lines of a cluster source of this type, without the key.
+/// Returns the lines that a cluster source of this type requires, except the line of the tested key.
 fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
     let kind = of.unwrap_or("folder");
     let is_there = |key: &str| value.is_some() && name == key;
@@ -152,7 +152,7 @@ fn source(of: Option<&str>, name: &str, value: Option<&Value>) -> String {
     line("type", &format!("\"{kind}\"")) + &needs
 }
 
-/// Returns the lines of `[hub]` on which the identity of a reader depends, or a table that a key needs.
+/// Returns the lines of `[hub]` that an identity of a reader, or a key of `token_review`, depends on.
 fn beside_readers(path: &str, value: Option<&Value>) -> &'static str {
     const TLS: &str =
         "tls = { cert_file = \"hub-cert.pem\", key_file = \"hub-key.pem\", client_ca_file = \"operators-ca.pem\" }\n";
@@ -165,13 +165,13 @@ fn beside_readers(path: &str, value: Option<&Value>) -> &'static str {
     }
 }
 
-/// Returns the required lines of `[oidc]`, without the key.
+/// Returns the lines that `[oidc]` requires, except the line of the tested key.
 fn oidc(name: &str, value: Option<&Value>) -> String {
     let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
     line("issuer", "issuer = \"https://login\"\n") + &line("audience", "audience = \"hub\"\n")
 }
 
-/// Returns the required lines of `[fleet]`, without the key.
+/// Returns the lines that `[fleet]` requires, except the line of the tested key.
 fn fleet(name: &str, value: Option<&Value>) -> String {
     let line = |key: &str, text: &str| if value.is_some() && name == key { "" } else { text }.to_owned();
     let beside = match (name, value) {
@@ -185,7 +185,7 @@ fn fleet(name: &str, value: Option<&Value>) -> String {
         + beside
 }
 
-/// Returns the required lines of a reader, without the key.
+/// Returns the identity that a reader requires; empty if the tested key sets one.
 fn reader(path: &str, value: Option<&Value>) -> String {
     let token = "token = { env = \"API_TOKEN\" }\n".to_owned();
     let is_identity = ["token", "certificate.", "oidc_", "service_account."]
@@ -214,7 +214,8 @@ pub fn load(text: &str) -> Config {
     read(text).unwrap_or_else(|mistakes| panic!("{mistakes}\n{text}"))
 }
 
-/// Returns a value that differs from the default: the example, or the default with a greater number.
+/// Returns a value that differs from the default: the example, or the default with a greater number. `None` if neither
+/// exists.
 #[must_use]
 pub fn another(key: &Key) -> Option<Value> {
     let example = key.example.clone().filter(|example| Some(example) != key.default.as_ref());

@@ -13,14 +13,14 @@ use crate::transports::{CONCURRENCY, FILE_SIZE, KEEP, SECRET_WORDS, TIMEOUT};
 use crate::{BatchConfig, RetryConfig, WebhookConfig};
 use informer_hub_types::StoreLimits;
 
-/// Comma-separated addresses of NATS servers, without user.
+/// Pattern of comma-separated addresses of NATS servers, without a user.
 const NATS_URLS: &str = "^\\s*(nats|tls)://[^/?#@,\\s]+/?\\s*(,\\s*(nats|tls)://[^/?#@,\\s]+/?\\s*)*$";
 
 pub(super) fn sink() -> Value {
     node("Receiver of changes.", json!({ "oneOf": [webhook(), nats(), file(), stdout()] }))
 }
 
-/// Builds the form of a type: the common keys and its own.
+/// Builds the schema of one type of sink: the keys of all sinks and its own.
 fn shape(name: &str, description: &str, required: &[&str], own: Vec<(&str, Value)>) -> Value {
     let kind = node("Type of the sink.", json!({ "const": name }));
     let mut shape = table(description, [vec![("type", kind)], common(), own].concat());

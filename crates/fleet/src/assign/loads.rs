@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::rendezvous::{name_hash, score};
 use super::{Balance, Collector, ShardLoad};
 
-/// Units of a relative load in one share: 1,000,000 is a balanced collector.
+/// Relative load of a collector that has exactly its share.
 const SHARE: u64 = 1_000_000;
 
 /// Assignment with the loads that follow from it. Shards and collectors are indices.
@@ -14,24 +14,23 @@ pub(super) struct Loads<'a> {
     collectors: &'a [Collector],
     hashes: Vec<u64>,
     assigned: Vec<Option<usize>>,
-    /// Shards of each collector that may move, by weight.
+    /// Movable shards of each collector, by weight.
     owned: Vec<BTreeSet<(u64, usize)>>,
     sums: Vec<u128>,
-    /// Live collectors that are not draining, by relative load.
+    /// Collectors that are not draining, by relative load.
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
-    /// Bounds of relative loads. A load below `low` or above `high` is corrected, to between `target_low` and
-    /// `target_high`.
+    /// A relative load below `low` or above `high` causes moves, which aim at a load from `target_low` to `target_high`.
     low: u64,
     high: u64,
     target_low: u64,
     target_high: u64,
-    /// Percent by which a move must lower the higher of two loads.
+    /// Percent by which the receiver's load after a move must stay below the giver's load before it.
     gain: u64,
 }
 
-/// Returns the sum of numbers, of which zero counts as one. Positive even without numbers.
+/// Returns the sum of numbers, each at least 1. The sum of no numbers is 1.
 fn total(numbers: impl Iterator<Item = u64>) -> f64 {
     let sum = numbers.map(|number| u128::from(number.max(1))).sum::<u128>().max(1);
     #[expect(clippy::cast_precision_loss, reason = "loads are compared by parts in a million")]
@@ -60,7 +59,7 @@ impl<'a> Loads<'a> {
             by_load: live.iter().map(|at| (0, *at)).collect(),
             total_weight: total(shards.iter().map(|load| load.weight)),
             total_capacity: total(live.iter().map(|at| collectors[*at].capacity)),
-            // Slightly within, so that rounding does not exceed the tolerance.
+            // Slightly less than the tolerance, so that rounding does not exceed it.
             low: SHARE - slack(0.98),
             high: SHARE + slack(0.98),
             target_low: SHARE - slack(0.5),
@@ -77,13 +76,12 @@ impl<'a> Loads<'a> {
         self.assigned[shard]
     }
 
-    /// Assigns a shard that never moves.
+    /// Assigns a shard that the operator has pinned, so that it never moves.
     pub(super) fn pin(&mut self, shard: usize, collector: usize) {
         self.assigned[shard] = Some(collector);
         self.set_load(collector, self.sums[collector] + u128::from(self.weight(shard)));
     }
 
-    /// Assigns a shard, or moves it.
     pub(super) fn add(&mut self, shard: usize, collector: usize) {
         let weight = self.weight(shard);
         if let Some(from) = self.assigned[shard].replace(collector) {
@@ -94,7 +92,8 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with the highest score that has room, at best in the preferred zone.
+    /// Assigns a shard to the collector with room and the highest score, preferably in the shard's zone. Without room
+    /// anywhere, to the least loaded.
     pub(super) fn place(&mut self, shard: usize) {
         let (weight, hash) = (self.weight(shard), name_hash(&self.shards[shard].shard.to_string()));
         let mut best: Option<(bool, f64, usize)> = None;
@@ -113,16 +112,17 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Moves shards while a collector is out of balance and a move helps.
+    /// Moves shards until all collectors are in balance or no move helps.
     pub(super) fn rebalance(&mut self) {
-        // Each move lowers a higher load below it, so this ends; the bound guards against a mistake in that.
+        // Each move lowers the higher of two loads, so this ends. The bound guards against errors in that reasoning.
         for _ in 0..self.shards.len().saturating_mul(16) {
             let Some((shard, to)) = self.relief().or_else(|| self.supply()) else { return };
             self.add(shard, to);
         }
     }
 
-    /// Returns a move from an overloaded collector, within preferred zones if one does.
+    /// Returns a shard to move from an overloaded collector, and its receiver. Leaves a preferred zone only if no other
+    /// move helps.
     fn relief(&self) -> Option<(usize, usize)> {
         let overloaded = self.by_load.iter().rev().take_while(|(load, _)| *load > self.high);
         overloaded.map(|(_, from)| *from).find_map(|from| {
@@ -133,7 +133,7 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns a move to a collector with too little load, never out of a preferred zone.
+    /// Returns a shard to move to an underloaded collector, and that collector. Never leaves a preferred zone.
     fn supply(&self) -> Option<(usize, usize)> {
         let underloaded = self.by_load.iter().take_while(|(load, _)| *load < self.low);
         underloaded.map(|(_, to)| *to).find_map(|to| {
@@ -142,7 +142,8 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns the best shard to move between two collectors: into its zone, then as heavy as both can use.
+    /// Returns the best shard to move between two collectors: one that enters its zone, then the heaviest that fits both
+    /// loads.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;
@@ -169,7 +170,7 @@ impl<'a> Loads<'a> {
         self.shards[shard].zone.as_ref().is_some_and(|zone| self.collectors[collector].zone.as_ref() == Some(zone))
     }
 
-    /// Returns a load in relation to the collector's share.
+    /// Returns a load in relation to the collector's share; [`SHARE`] means exactly the share.
     fn relative(&self, collector: usize, load: u128) -> u64 {
         let capacity = self.collectors[collector].capacity.max(1);
         #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]

@@ -32,11 +32,12 @@ use loads::Loads;
 pub struct ShardLoad {
     /// Name of the shard.
     pub shard: Shard,
-    /// Cost of the shard, of its objects and events. Zero counts as one.
+    /// Cost of watching the shard, from its numbers of objects and events. Zero counts as one.
     pub weight: u64,
-    /// Preferred zone of its collector.
+    /// Zone in which its collector should be; `None` for any.
     pub zone: Option<String>,
-    /// Name of the collector that the operator has chosen. Without effect if it is not alive, or drains.
+    /// Name of the collector that the operator has chosen; `None` for any. Ignored if that collector is not alive or is
+    /// draining.
     pub pinned: Option<String>,
 }
 
@@ -45,9 +46,9 @@ pub struct ShardLoad {
 pub struct Collector {
     /// Name, unique in the fleet.
     pub name: String,
-    /// Its share of the load in relation to other collectors. Zero counts as one.
+    /// Its share of the load relative to other collectors: 2 gets twice as much as 1. Zero counts as one.
     pub capacity: u64,
-    /// Its zone.
+    /// Its zone; `None` if it has none.
     pub zone: Option<String>,
     /// Whether its shards must move to other collectors.
     pub draining: bool,
@@ -56,8 +57,8 @@ pub struct Collector {
 /// Permitted imbalance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
-    /// Permitted deviation of a load from its collector's share, as a part of the share. A larger deviation, above or
-    /// below, is corrected. Default: 0.15.
+    /// Permitted deviation of a collector's load from its share, as a fraction of the share. Larger deviations cause
+    /// moves. Default: 0.15.
     pub tolerance: f64,
     /// Minimum gain of a move for balance, in percent: the receiver's load after the move must be this much below the
     /// giver's present load. So small changes of weights move nothing. Default: 10.
@@ -70,10 +71,10 @@ impl Default for Balance {
     }
 }
 
-/// Reason of a [`Move`]. The order is that of urgency.
+/// Reason of a [`Move`], the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveReason {
-    /// No live collector has the shard: move it at once, together with the others.
+    /// No live collector has the shard: make all such moves at once.
     Orphaned,
     /// Its collector is draining.
     Drain,

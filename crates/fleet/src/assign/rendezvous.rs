@@ -2,16 +2,16 @@
 //!
 //! A collector's share of wins is its capacity's share. If it is removed, only its own shards change.
 
-/// Returns a hash of a name that is equal in every process and version.
+/// Returns a hash of a name that is the same in every process and program version.
 pub(super) fn name_hash(name: &str) -> u64 {
-    // FNV-1a, then mixed: names often differ in their last character only.
+    // FNV-1a, then mixed, because names often differ in their last character only.
     let hash = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     mix(hash)
 }
 
-/// Returns the score of a pair, given the hashes of both names.
+/// Returns the score of a pair from the hashes of both names and the collector's capacity.
 pub(super) fn score(shard: u64, collector: u64, capacity: u64) -> f64 {
     // 53 bits, so that the number is exact and lies within (0, 1).
     let bits = mix(shard ^ collector.rotate_left(32)) >> 11;
@@ -20,7 +20,7 @@ pub(super) fn score(shard: u64, collector: u64, capacity: u64) -> f64 {
     -capacity / unit.ln()
 }
 
-/// Finaliser of splitmix64.
+/// Mixes the bits of a number: the finaliser of splitmix64.
 fn mix(mut value: u64) -> u64 {
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

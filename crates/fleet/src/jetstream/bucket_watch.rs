@@ -11,18 +11,16 @@ use crate::partition::Subjects;
 /// Watch of all entries of a bucket. After a lost connection it continues; entries may repeat then.
 pub(super) struct BucketWatch {
     changes: Watch,
-    /// Noun for the entries, for errors.
+    /// Name of the bucket's contents, for error messages.
     contents: &'static str,
     /// Last revision when the watch began.
     begin: u64,
-    /// Whether all entries that existed when the watch began were delivered, and whether the caller was notified of
-    /// that.
+    /// Whether all entries that existed when the watch began were delivered, and whether [`BucketChange::Complete`] was.
     complete: (bool, bool),
 }
 
-/// Item of a [`BucketWatch`].
 pub(super) enum BucketChange {
-    /// Change of an entry.
+    /// An entry was written or removed.
     Entry(Entry),
     /// All entries that existed when the watch began are delivered, up to this revision.
     Complete(u64),
@@ -55,7 +53,7 @@ impl BucketWatch {
 /// Changes of a bucket whose entries concern clusters.
 pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
-/// Follows the entries of all clusters. An entry with a foreign key only advances the revision.
+/// Follows the entries of all clusters. An entry whose key names no shard only advances the revision.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,

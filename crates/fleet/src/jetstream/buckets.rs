@@ -12,14 +12,14 @@ use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 1;
 
-/// Buckets and object store that all processes of a fleet need. [`RosterBucket`](super::RosterBucket) and
-/// [`Leases`](super::Leases) create their own buckets.
+/// Buckets and object store that all processes of a fleet need: owners, documents, checkpoints.
+/// [`RosterBucket`](super::RosterBucket) and [`Leases`](super::Leases) create their own buckets.
 #[derive(Debug)]
 pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
-    /// Buckets of the roster and the leases, which their own types create.
+    /// Buckets of the roster and the leases. Only their number of copies is changed here.
     others: [String; 2],
     replicas: usize,
 }
@@ -34,7 +34,7 @@ impl Buckets {
         Self { context: context(client, timeout, IN_FLIGHT), names, objects, others, replicas }
     }
 
-    /// Sets the number of copies of the existing buckets and of the object store.
+    /// Sets the number of copies of all existing buckets, and of the object store, to the configured one.
     pub async fn fix_replicas(&self) -> Result<(), NatsError> {
         let buckets = self.names.iter().chain(&self.others).map(|name| bucket_stream(name));
         for name in buckets.chain([object_stream(&self.objects)]) {

@@ -1,5 +1,5 @@
-//! Object store of checkpoints, with a bucket that names those of each partition: the newest, and the [older
-//! ones](crate::kept) below another key.
+//! Object store of checkpoints. A bucket names those of each partition: the newest, and below another key the [older
+//! ones](crate::kept).
 //!
 //! An object is stored under a new name, then the bucket's entry is changed by compare-and-set: a late writer cannot replace
 //! a newer checkpoint, and a reader never sees half of one.
@@ -32,7 +32,7 @@ pub struct Checkpoints {
     objects: ObjectStore,
     bucket: Store,
     subjects: Subjects,
-    /// Deadline of a request, and of each part of an object.
+    /// Deadline of a request, and maximum wait for each part of an object.
     timeout: Duration,
 }
 
@@ -56,8 +56,8 @@ impl Checkpoints {
         Ok(Self { context, objects, bucket, subjects, timeout })
     }
 
-    /// Returns when the bucket or the object store was created, whichever is later, in microseconds since 1970. Another time
-    /// than before means that checkpoints are lost.
+    /// Returns when the bucket or the object store was created, whichever is later, in microseconds since 1970. If it
+    /// differs from before, checkpoints are lost.
     pub async fn created(&self) -> Result<u64, NatsError> {
         let action = || "read the age of the checkpoints";
         let entries = self.bucket.stream.get_info().await.map_err(NatsError::request(action()))?.created;
@@ -67,8 +67,9 @@ impl Checkpoints {
         Ok(u64::try_from(created).unwrap_or(0))
     }
 
-    /// Stores a checkpoint up to a sequence, and deletes those before that are not [kept](crate::kept). `writer` makes the
-    /// object's name unique. Returns its name; `None` if there is a checkpoint that is as new.
+    /// Stores a checkpoint that contains all entries up to `sequence`, and deletes older ones that are not
+    /// [kept](crate::kept). `writer` makes the object's name unique. Returns the name; `None` if another checkpoint is
+    /// as new.
     pub async fn save(
         &self,
         partition: &Partition,
@@ -95,15 +96,15 @@ impl Checkpoints {
             self.delete(object).await;
             return Ok(None);
         }
-        // A lost checkpoint that is stored again has the same name, so it is not an older one.
+        // A lost checkpoint that is stored again has the same name. It must not be retired.
         if let Some(before) = before.filter(|before| before.at != object) {
             self.retire(partition, before, log).await?;
         }
         Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence, of at most `limit` bytes. A
-    /// checkpoint that the object store has lost is skipped.
+    /// Returns the newest checkpoint of a partition, or the newest one before a sequence. Fails if it exceeds `limit`
+    /// bytes. A checkpoint that the object store has lost is skipped.
     pub async fn load(
         &self,
         partition: &Partition,
@@ -136,7 +137,7 @@ impl Checkpoints {
         }
         let mut bytes = Vec::with_capacity(size.min(FIRST_ALLOCATION));
         loop {
-            // The client waits for ever for contents that are missing.
+            // The client library waits for ever for contents that are missing.
             match tokio::time::timeout(self.timeout, stored.read_buf(&mut bytes)).await {
                 Ok(Ok(0)) => return Ok(Some(bytes)),
                 Ok(read) => _ = read.map_err(NatsError::request(action()))?,
@@ -146,7 +147,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns whether the object store has contents of an object with this identifier.
+    /// Returns whether the object store has the contents of an object. An operator may have deleted them alone.
     async fn has_contents(&self, object: &str, id: &str) -> Result<bool, NatsError> {
         let (name, action) = (bucket(&self.subjects), || format!("look for the contents of {object}"));
         let stream = self.context.get_stream_no_info(object_stream(&name)).await;
@@ -157,7 +158,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns the place of the newest checkpoint, or of the newest one before a sequence.
+    /// Finds the newest checkpoint in the bucket, or the newest one before a sequence; `None` if there is none.
     async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
         let (_, newest) = self.newest(partition).await?;
         match before {
@@ -168,7 +169,7 @@ impl Checkpoints {
         }
     }
 
-    /// Adds a checkpoint that was replaced to the older ones, and deletes those that are no longer kept.
+    /// Adds a replaced checkpoint to the list of older ones, and deletes those that need not be kept.
     async fn retire(&self, partition: &Partition, replaced: Kept<String>, log: Retained) -> Result<(), NatsError> {
         let object = replaced.at.clone();
         let (revision, mut older) = self.older(partition).await?;
@@ -190,7 +191,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns whether the object store has lost a checkpoint.
+    /// Returns whether the object store lacks a checkpoint that the bucket names.
     async fn is_lost(&self, checkpoint: &Kept<String>) -> Result<bool, NatsError> {
         match self.objects.info(&checkpoint.at).await {
             Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(true),
@@ -201,12 +202,12 @@ impl Checkpoints {
         }
     }
 
-    /// Deletes an object. A failure leaves an object that no entry names.
+    /// Deletes an object. Failures are ignored: they leave an object that no entry names.
     async fn delete(&self, object: String) {
         let _ = self.objects.delete(object).await;
     }
 
-    /// Returns the revision of the newest checkpoint's entry, and the checkpoint, whose time is that of the entry.
+    /// Returns the entry of the newest checkpoint: its revision, and the checkpoint. Both are `None` without an entry.
     async fn newest(&self, partition: &Partition) -> Result<(Option<u64>, Option<Kept<String>>), NatsError> {
         let key = key_of(&self.subjects.of(partition));
         let Some(entry) = self.read(key, partition).await? else { return Ok((None, None)) };
@@ -215,7 +216,7 @@ impl Checkpoints {
         Ok((Some(entry.revision), places.into_iter().next()))
     }
 
-    /// Returns the revision of the older checkpoints' entry, and the checkpoints.
+    /// Returns the entry of the older checkpoints: its revision, `None` without an entry, and the checkpoints.
     async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
         let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
             return Ok((None, Vec::new()));

@@ -9,13 +9,13 @@ use super::log::find_or_create;
 
 /// Opens a key-value bucket that keeps one revision of each entry, or creates it.
 ///
-/// A new bucket begins at the current time in microseconds. Its revisions exceed those of a deleted bucket with the
-/// same name. So no request with a revision of the deleted bucket succeeds, and a watch of it can continue.
+/// Revisions of a new bucket begin at the current time in microseconds, so they exceed those of a deleted bucket with
+/// the same name. No request with a revision of the deleted bucket succeeds, and a watch of it can continue.
 pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
     if let Ok(store) = context.get_key_value(bucket).await {
         return Ok(store);
     }
-    // The stream of a key-value bucket, as all clients of NATS create it.
+    // Equal to the stream that NATS clients create for a key-value bucket, except for its first sequence.
     let wanted = stream::Config {
         name: bucket_stream(bucket),
         subjects: vec![format!("$KV.{bucket}.>")],
@@ -32,7 +32,6 @@ pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize
     context.get_key_value(bucket).await.map_err(NatsError::request(format!("open bucket {bucket}")))
 }
 
-/// Opens an object store, or creates it.
 pub(super) async fn open_objects(context: &Context, bucket: &str, replicas: usize) -> Result<ObjectStore, NatsError> {
     if let Ok(objects) = context.get_object_store(bucket).await {
         return Ok(objects);
@@ -43,12 +42,10 @@ pub(super) async fn open_objects(context: &Context, bucket: &str, replicas: usiz
     created.map_err(NatsError::request(format!("open object store {bucket}")))
 }
 
-/// Returns the name of the stream of a bucket.
 pub(super) fn bucket_stream(bucket: &str) -> String {
     format!("KV_{bucket}")
 }
 
-/// Returns the name of the stream of an object store.
 pub(super) fn object_stream(bucket: &str) -> String {
     format!("OBJ_{bucket}")
 }

@@ -12,7 +12,7 @@ use crate::cluster_document::ClusterDocument;
 use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 256;
-/// Noun for the entries, for errors.
+/// Name of the bucket's contents, for error messages.
 const CONTENTS: &str = "documents";
 
 /// Reads and writes [`ClusterDocument`]s in a key-value bucket of JetStream.
@@ -34,7 +34,7 @@ impl Documents {
         Ok(Self { store, subjects })
     }
 
-    /// Returns the document about a cluster, and its revision.
+    /// Returns the document about a shard's cluster, with its revision; `None` if there is none.
     pub async fn get(&self, shard: &Shard) -> Result<Option<(u64, ClusterDocument)>, NatsError> {
         let what = format!("collector's document about cluster {shard}");
         let entry = self.store.entry(shard_key(&self.subjects, shard)).await;
@@ -44,7 +44,7 @@ impl Documents {
         Ok(Some((entry.revision, document)))
     }
 
-    /// Follows the documents about all clusters. The stream ends, or fails, if it has to be opened again.
+    /// Follows the documents about all clusters. If the stream ends or fails, open a new one.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }
@@ -54,8 +54,8 @@ impl Documents {
         last_revision(&self.store, CONTENTS).await
     }
 
-    /// Stores the document about a cluster, after the revision that the caller has seen. Returns the new revision, or `None`
-    /// if the document has changed.
+    /// Stores the document about a shard's cluster if its revision is still `seen`; `None` expects no document. Returns
+    /// the new revision, or `None` if the document has changed.
     pub async fn put(
         &self,
         shard: &Shard,

@@ -31,7 +31,7 @@ impl Leases {
         open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects), replicas).await.map(Self)
     }
 
-    /// Opens the bucket if it exists.
+    /// Opens the bucket; `None` if it does not exist.
     pub async fn find(
         client: async_nats::Client,
         subjects: &Subjects,
@@ -41,14 +41,14 @@ impl Leases {
         Ok(store.map(Self))
     }
 
-    /// Executes a request for the lease with a name, which is a key of the bucket.
+    /// Executes a request for the lease with the key `lease`.
     pub async fn execute(&self, lease: &str, request: &Request) -> Result<Answer, NatsError> {
         match request {
             Request::Get => self.get(lease).await,
             Request::Create(record) => self.write(lease, record, None).await,
             Request::Update { record, version } => match version.parse() {
                 Ok(revision) => self.write(lease, record, Some(revision)).await,
-                // Not a version of this store.
+                // This store has never issued such a version.
                 Err(_) => Ok(Answer::Conflict),
             },
         }

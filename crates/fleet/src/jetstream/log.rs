@@ -23,17 +23,17 @@ use crate::kept::Retained;
 use crate::log::{Answer, Log, Request, RequestId};
 use crate::partition::{Partition, Subjects};
 
-/// Lowest first sequence of a stream of this program: microseconds of the year 2001.
+/// A stream with a lower first sequence is not of this program. As microseconds since 1970, it is in the year 2001.
 ///
-/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the
-/// same name, if that stored at most a million messages a second on average.
+/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
+/// name, if that one stored at most a million messages per second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
-/// Window in which the server looks for repeated ids. They are not used, so it is the shortest that servers accept.
+/// Time for which the server remembers message ids. They are not used, so it is the shortest that servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
-/// Appends that may wait for the server at once. A writer's window is smaller.
+/// Maximum number of appends without an answer. A writer's own limit is smaller.
 const IN_FLIGHT: usize = 4096;
 
-/// Limits of [`LogParams`] that are applied to an existing stream. A new stream gets all of them.
+/// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedLimits {
     /// Whether [`LogParams::replicas`] is applied.
@@ -49,13 +49,13 @@ pub struct FixedLimits {
 pub struct LogParams {
     /// NATS subjects of the fleet.
     pub subjects: Subjects,
-    /// Copies of each message, 1, 3 or 5.
+    /// Number of copies of each message: 1, 3 or 5.
     pub replicas: usize,
     /// Age at which entries are removed.
     pub max_age: Duration,
-    /// Size of the stream at which the oldest entries are removed.
+    /// Size of the stream in bytes at which the oldest entries are removed.
     pub max_bytes: u64,
-    /// Limits that are applied to an existing stream.
+    /// Which of these limits are applied to an existing stream.
     pub fixed: FixedLimits,
     /// Time after which a request fails.
     pub timeout: Duration,
@@ -70,12 +70,12 @@ pub struct JetStreamLog {
     runtime: Handle,
     sender: mpsc::Sender<(RequestId, Answer)>,
     receiver: mpsc::Receiver<(RequestId, Answer)>,
-    /// Answers that [`JetStreamLog::answered`] has received.
+    /// Answers that [`JetStreamLog::answered`] has received, and [`Log::receive`] not yet returned.
     received: VecDeque<(RequestId, Answer)>,
 }
 
 impl JetStreamLog {
-    /// Opens the fleet's stream. Creates it, or changes those of its limits that the parameters fix.
+    /// Opens the fleet's stream. Creates it if it is missing, else changes the limits that [`LogParams::fixed`] selects.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -131,8 +131,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Reads all partitions after a sequence, or after the last entry of the log. Also returns the sequence after which
-    /// the tail begins.
+    /// Follows all partitions after a sequence; `None` begins after the log's last entry. Also returns the sequence
+    /// after which the tail begins.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
@@ -141,7 +141,7 @@ impl JetStreamLog {
         Ok((after, self.tail(after, self.params.subjects.all()).await?))
     }
 
-    /// Returns what the log retains.
+    /// Returns which sequences and times the log retains.
     pub async fn retained(&self) -> Result<Retained, NatsError> {
         let Info { state, config, .. } =
             self.stream.get_info().await.map_err(NatsError::request("read the state of the log"))?;
@@ -152,7 +152,7 @@ impl JetStreamLog {
         Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
 
-    /// Reads the log after a sequence: all partitions, or those of one subject filter of [`Subjects`].
+    /// Follows the entries after a sequence whose subjects match `filter`, which [`Subjects`] creates.
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
         Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
     }
@@ -168,7 +168,7 @@ impl JetStreamLog {
         let mut tail = self.tail(after, self.params.subjects.of(partition)).await?;
         let action = || format!("read the entries of {partition}");
         loop {
-            // Retention may have removed the last entry meanwhile, so it may never come.
+            // Limit the wait: retention may have removed the last entry meanwhile.
             let next = tokio::time::timeout(self.params.timeout, tail.next())
                 .await
                 .map_err(NatsError::request(action()))??;
@@ -186,7 +186,7 @@ impl JetStreamLog {
         execute(self.context.clone(), self.stream.clone(), self.params.subjects.clone(), request)
     }
 
-    /// Reads a partition's last entry from the stream's leader.
+    /// Reads a partition's last entry from the stream's leader; `None` if the log retains none.
     pub async fn last(&self, partition: &Partition) -> Result<Option<Entry>, NatsError> {
         last(&self.stream, &self.params.subjects, partition.clone()).await
     }
@@ -242,7 +242,7 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
     }
 }
 
-/// Returns the configuration of a stream, which is created if there is none, and whether it was.
+/// Returns the configuration of the stream named in `wanted`. Creates it if it is missing, and returns whether it did.
 pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result<(bool, Config), NatsError> {
     let name = &wanted.name;
     let action = || format!("open stream {name}");
@@ -260,7 +260,7 @@ pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result
     }
 }
 
-/// Verifies that this program created a stream.
+/// Checks by its first sequence that this program created a stream.
 pub(super) fn check_origin(found: &Config) -> Result<(), NatsError> {
     let is_own = found.first_sequence.is_some_and(|first| first >= LEAST_FIRST_SEQUENCE);
     if is_own { Ok(()) } else { Err(NatsError::ForeignStream(found.name.clone())) }
@@ -270,12 +270,12 @@ pub(super) fn stream_name(subjects: &Subjects) -> String {
     format!("{}-log", subjects.fleet())
 }
 
-/// Copies, age and bytes of a stream.
+/// Returns the limits of a stream: copies, age and bytes.
 fn limits(config: &Config) -> (usize, Duration, i64) {
     (config.num_replicas, config.max_age, config.max_bytes)
 }
 
-/// Returns the configuration of a stream with the fixed limits of another one.
+/// Returns `found` with those limits of `wanted` that `fixed` selects.
 fn with_fixed(found: &Config, wanted: &Config, fixed: FixedLimits) -> Config {
     let of = |fixed: bool| if fixed { wanted } else { found };
     Config {

@@ -45,8 +45,8 @@ pub use tail::Tail;
 use self::create::open_bucket;
 use crate::partition::Subjects;
 
-/// Error of a request to NATS. Every request may be repeated. An error of the configuration stays until the operator
-/// acts.
+/// Error of a request to NATS. Every request may be repeated. Errors of the configuration persist until the operator
+/// fixes it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatsError {
@@ -69,10 +69,10 @@ pub enum NatsError {
     /// The stream was not created by this program: its sequences may repeat, so fencing would not be safe.
     #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
     ForeignStream(String),
-    /// A stored value is not of this program, or of a newer version.
+    /// A stored value cannot be decoded: another program, or a newer version of this one, wrote it.
     #[error("NATS: cannot decode {what}")]
     Decode {
-        /// Name of the value.
+        /// Description of the value.
         what: String,
         /// Cause.
         #[source]
@@ -97,7 +97,7 @@ impl NatsError {
     }
 }
 
-/// Returns a JetStream context whose requests end after `timeout`.
+/// Returns a JetStream context with this request timeout and limit of appends in flight.
 fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> Context {
     ContextBuilder::new()
         .timeout(timeout)
@@ -107,13 +107,12 @@ fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> C
         .build(client)
 }
 
-/// Returns the key of a shard in a bucket.
 fn shard_key(subjects: &Subjects, shard: &Shard) -> String {
     key_of(&subjects.of_shard(shard))
 }
 
-/// Writes an entry of a bucket if its revision is the one that the caller has seen; `None` if there must be no entry.
-/// Returns the new revision, or `None` if the entry has changed.
+/// Writes an entry of a bucket if its revision is `seen`; `None` expects no entry. Returns the new revision; `None` if
+/// the entry has changed.
 async fn write_entry(
     store: &kv::Store,
     key: String,
@@ -133,7 +132,7 @@ async fn write_entry(
     }
 }
 
-/// Opens a key-value bucket if it exists.
+/// Opens a key-value bucket; `None` if it does not exist.
 async fn find_bucket(context: &Context, bucket: &str) -> Result<Option<kv::Store>, NatsError> {
     let action = || format!("open bucket {bucket}");
     match context.get_stream(create::bucket_stream(bucket)).await {
@@ -151,12 +150,12 @@ async fn find_bucket(context: &Context, bucket: &str) -> Result<Option<kv::Store
     context.get_key_value(bucket).await.map(Some).map_err(NatsError::request(action()))
 }
 
-/// Turns a subject into a key or object name, which may not contain `%`.
+/// Converts a subject to a key or an object name, in which `%` is not allowed.
 fn key_of(subject: &str) -> String {
     subject.replace('%', "=")
 }
 
-/// Returns the subject of a key.
+/// Converts a key of [`key_of`] back to its subject.
 fn subject_of(key: &str) -> String {
     key.replace('=', "%")
 }

@@ -19,12 +19,12 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Noun for the entries, for errors.
+/// Name of the bucket's contents, for error messages.
 const CONTENTS: &str = "owners";
 /// Maximum number of entries that are read at the same time.
 const READS: usize = 32;
 
-/// Claims shards of clusters for collectors in a key-value bucket of JetStream.
+/// Key-value bucket of JetStream in which collectors claim, renew and release shards.
 #[derive(Clone, Debug)]
 pub struct Owners {
     store: Store,
@@ -43,7 +43,7 @@ impl Owners {
         Ok(Self { store, subjects })
     }
 
-    /// Opens the bucket if it exists.
+    /// Opens the bucket; `None` if it does not exist.
     pub async fn find(
         client: async_nats::Client,
         subjects: Subjects,
@@ -53,7 +53,7 @@ impl Owners {
         Ok(store.map(|store| Self { store, subjects }))
     }
 
-    /// Returns the entry of a shard.
+    /// Returns the entry of a shard; `None` if it never had an owner.
     pub async fn get(&self, shard: &Shard) -> Result<Option<Ownership>, NatsError> {
         let entry = self.store.entry(shard_key(&self.subjects, shard)).await;
         let entry = entry.map_err(NatsError::request(format!("read the owner of {shard}")))?;
@@ -63,8 +63,8 @@ impl Owners {
         decoded.map(Some)
     }
 
-    /// Makes `collector` the owner of a shard, after the entry that the caller has seen. `newest` is the newest epoch that
-    /// the caller knows from the log. Returns `None` if the entry has changed.
+    /// Makes `collector` the owner of a shard, if the entry is still `seen`. `newest` is the newest epoch that the
+    /// caller knows from the log. Returns `None` if the entry has changed.
     pub async fn claim(
         &self,
         shard: &Shard,
@@ -78,18 +78,19 @@ impl Owners {
         self.write(Ownership { shard, collector, next, epoch, revision: 0, weight }, revision).await
     }
 
-    /// Renews an ownership: same epoch, new revision. Returns `None` if it is lost.
+    /// Renews an ownership: same epoch, new revision. Returns `None` if another process has changed the entry.
     pub async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), Some(own.revision)).await
     }
 
-    /// Writes an ownership again whose entry was deleted: same epoch and weight. Returns `None` if there is an entry.
+    /// Writes an ownership again after its entry was deleted: same epoch and weight. Returns `None` if there is an
+    /// entry.
     pub async fn restore(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), None).await
     }
 
-    /// Gives an ownership up, for its `next` or for any collector. The entry stays, with its epoch. Returns whether it was
-    /// still held.
+    /// Gives an ownership up: only its `next` collector may claim it, or any if that is empty. The entry keeps its
+    /// epoch. Returns whether it was still held.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
         let released = Ownership { collector: String::new(), ..own.clone() };
         self.write(released, Some(own.revision)).await.map(|released| released.is_some())
@@ -108,7 +109,7 @@ impl Owners {
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Follows the entries of all shards. The stream ends, or fails, if it has to be opened again.
+    /// Follows the entries of all shards. If the stream ends or fails, open a new one.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
@@ -147,7 +148,7 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes an entry. Those of earlier versions end after the collector, and those versions ignore the rest.
+/// Decodes an entry. Entries of earlier program versions end after the collector; those versions ignore what follows it.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

@@ -1,4 +1,4 @@
-//! Bucket of the roster. One consumer follows it, so that reading it costs no request.
+//! Bucket of the roster. A watch keeps a copy of it, so that reading costs no request.
 //!
 //! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item
 //! notices that by the revision, and follows the new bucket.
@@ -22,14 +22,13 @@ use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
-/// Largest difference of revisions between two puts of a process in one bucket. A larger difference means that the
-/// bucket was created again. It then begins at the current time in microseconds, or at 1 if an earlier version creates
-/// it.
+/// Largest increase of the revision between two puts of a process. A larger one, or a decrease, means that the bucket
+/// was created again: revisions then begin at the current time in microseconds, or at 1 by an earlier program version.
 const LARGEST_STEP: u64 = 10_000;
 /// Pause before the bucket is followed again after an error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Entries by key; `None` until all are known.
+/// Entries of the roster by key; `None` until the watch has delivered all.
 type Known = Option<Arc<BTreeMap<String, RosterEntry>>>;
 
 /// Roster of a fleet in a key-value bucket of JetStream.
@@ -40,11 +39,11 @@ pub struct RosterBucket {
     known: watch::Receiver<Known>,
     following: JoinHandle<()>,
     timeout: Duration,
-    /// Copies of a bucket that is created again; `None` if this process creates none.
+    /// Number of copies if this process creates the bucket again; `None` if it must not create it.
     replicas: Option<usize>,
     /// Revision of the last put.
     last: AtomicU64,
-    /// Notified if the bucket was created again.
+    /// Notified if the bucket was created again, so that the watch is opened again.
     recreated: Arc<Notify>,
 }
 
@@ -64,7 +63,7 @@ impl RosterBucket {
         Ok(Self::start(context, store, timeout, Some(replicas)))
     }
 
-    /// Opens the bucket if it exists, and follows it.
+    /// Opens the bucket and follows it; `None` if it does not exist.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -85,7 +84,7 @@ impl RosterBucket {
         Self { context, store, known, following, timeout, replicas, last: AtomicU64::new(0), recreated }
     }
 
-    /// Returns all entries, as far as the server has announced their changes.
+    /// Returns all entries, from the watch's copy. Waits until it is complete.
     pub async fn entries(&self) -> Result<Vec<RosterEntry>, NatsError> {
         let mut known = self.known.clone();
         let action = || "read the roster of the fleet";
@@ -94,8 +93,7 @@ impl RosterBucket {
         Ok(known.iter().flat_map(|known| known.values()).cloned().collect())
     }
 
-    /// Writes an item, whatever its entry is. If the bucket was deleted, creates it again. Returns the revision of the
-    /// item.
+    /// Writes an item, and overwrites its entry. If the bucket was deleted, creates it again. Returns the new revision.
     pub async fn put(&self, item: &RosterItem) -> Result<u64, NatsError> {
         let put = async || self.store.put(item.key(), item.encode().into()).await;
         let written = match (put().await, self.replicas) {
@@ -110,7 +108,7 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again. Returns `false` if the bucket exists: its servers are electing a leader.
+    /// Creates the bucket again. Returns `false` if it exists, so that its servers are electing a leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
@@ -121,14 +119,14 @@ impl RosterBucket {
         Ok(true)
     }
 
-    /// Writes an item if its entry has the expected revision, or if there is none. Returns its revision; `None` if the entry
-    /// has changed.
+    /// Writes an item if its entry has the revision `expected`; `None` expects no entry. Returns the new revision;
+    /// `None` if the entry has changed.
     pub async fn replace(&self, item: &RosterItem, expected: Option<u64>) -> Result<Option<u64>, NatsError> {
         let action = format!("write {} of the roster", item.key());
         write_entry(&self.store, item.key(), item.encode().into(), expected, action).await
     }
 
-    /// Removes the entry of an item. The server keeps a mark, which has no value.
+    /// Removes the entry of an item. The server keeps a marker without a value.
     pub async fn remove(&self, item: &RosterItem) -> Result<(), NatsError> {
         let removed = self.store.purge(item.key()).await;
         removed.map_err(NatsError::request(format!("remove {} from the roster", item.key())))
@@ -145,11 +143,11 @@ pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-collectors", subjects.fleet())
 }
 
-/// Follows the bucket until the task is aborted.
+/// Keeps the copy of the bucket up to date until the task is aborted.
 async fn follow(store: Store, sender: watch::Sender<Known>, recreated: Arc<Notify>) {
     loop {
         tokio::select! {
-            // After an error, the entries are as old as the error; a collector that renews nothing then counts as dead.
+            // After an error the copy is outdated. Collectors whose renewals are missing in it then count as dead.
             _ = follow_once(&store, &sender) => tokio::time::sleep(PAUSE).await,
             () = recreated.notified() => {}
         }
@@ -180,7 +178,7 @@ fn has_no_stream(error: &PutError) -> bool {
     publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)
 }
 
-/// Returns an entry; `None` if it is removed, or cannot be read: a later version may write other items.
+/// Decodes an entry; `None` if it was removed, or is of a kind that only later program versions know.
 fn decode(change: &Entry) -> Option<RosterEntry> {
     if change.operation != Operation::Put {
         return None;

@@ -1,4 +1,4 @@
-//! Reading of the stream in order.
+//! Reading of the log's stream in order.
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
@@ -41,8 +41,8 @@ impl Tail {
         Ok(Self { messages, subjects: subjects.clone() })
     }
 
-    /// Returns the next entry; messages with a foreign subject are skipped. `None` means that the consumer has ended: open a
-    /// new tail.
+    /// Returns the next entry; messages whose subject names no partition are skipped. `None` means that the consumer has
+    /// ended: open a new tail.
     ///
     /// # Cancel safety
     /// No entry is lost if the future is dropped.

@@ -3,12 +3,12 @@
 //! Synchronous: the owner moves requests and answers between the writer and a [`Log`], and passes the time.
 //!
 //! # Contract
-//! - Records of a partition are stored in the order of [`Writer::offer`], each once.
+//! - Records of a partition are stored once each, in the order of [`Writer::offer`].
 //! - [`Writer::open`] claims a partition: the first entry of an epoch is [`Record::Owner`]. From then on, no entry of
 //!   an earlier epoch can be stored: every append names the last entry that its writer knows, and the log compares it.
 //!   No clock takes part in this.
 //! - A writer that is no longer the owner stores nothing, drops its queue and reports [`WriterEvent::Fenced`]. The new
-//!   owner resumes from the last [`Record::Progress`], so the dropped records come again from the cluster.
+//!   owner resumes from the last [`Record::Progress`], so its watch of the cluster repeats the dropped changes.
 //! - An append whose answer was lost is repeated. If the first attempt was stored, the log refuses the second one, since
 //!   the partition's last entry has changed. The writer then reads that entry and recognises its own.
 //!
@@ -44,17 +44,17 @@ pub use partition_writer::FenceReason;
 pub struct WriterParams {
     /// Name of the collector in [`Record::Owner`].
     pub collector: String,
-    /// Bytes of queued and unacknowledged records over all partitions, encoded and plain.
+    /// Limit of queued and unacknowledged records over all partitions, in uncompressed bytes. Default 64 MiB.
     pub queue_bytes: usize,
-    /// Requests in flight over all partitions.
+    /// Maximum number of requests in flight over all partitions. Default 256.
     pub window: usize,
-    /// Plain size at which a batch is full.
+    /// Uncompressed size in bytes at which a batch is full. Default 128 KiB.
     pub batch_bytes: usize,
-    /// Largest message of the log. A larger batch, which is a single large object, is divided.
+    /// Largest message of the log in bytes. A larger batch, which is a single large object, is divided. Default 512 KiB.
     pub message_bytes: usize,
-    /// Whether bodies are compressed.
+    /// Whether batches are compressed. Default true.
     pub compress: bool,
-    /// Time after which a request without an answer is repeated.
+    /// Time after which a request without an answer is repeated. Default 5 s.
     pub answer_timeout: Duration,
     /// First delay after a failure; it doubles with each further one, with jitter.
     pub first_delay: Duration,
@@ -81,11 +81,11 @@ impl Default for WriterParams {
 /// Event of a [`Writer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriterEvent {
-    /// The partition is claimed. Before the first offer, verify that the bucket of owners still names this epoch, and read
-    /// the entries up to this one.
+    /// The partition is claimed. Before the first offer, check that the bucket of owners still names this epoch, and
+    /// read the partition up to this entry.
     ///
-    /// The bucket matters if the log has lost all entries of the partition, by retention or deletion: then a late claim
-    /// succeeds although there was a newer one.
+    /// The check matters if retention or deletion has removed all entries of the partition: then a late claim succeeds
+    /// despite a newer one.
     Claimed {
         /// The partition.
         partition: Partition,
@@ -96,7 +96,7 @@ pub enum WriterEvent {
     Stored {
         /// The partition.
         partition: Partition,
-        /// Number of records.
+        /// Number of records stored.
         records: usize,
         /// Sequence of the entry that completes them.
         sequence: Sequence,
@@ -143,9 +143,9 @@ pub struct Writer {
     partitions: HashMap<Partition, PartitionWriter>,
     /// Partitions of the requests in flight.
     requests: HashMap<RequestId, Partition>,
-    /// Partitions with `Pending::Ready`, in the order in which they became so.
+    /// Partitions that can send a request (`Pending::Ready`), first in, first out.
     ready: VecDeque<Partition>,
-    /// Ends of backoffs, and deadlines of requests.
+    /// When each partition's backoff or the deadline of its request ends.
     timers: BTreeSet<(Duration, Partition)>,
     queued_bytes: usize,
     last_id: RequestId,
@@ -179,13 +179,13 @@ impl Writer {
         true
     }
 
-    /// Queues a record.
+    /// Queues a record of an open partition.
     pub fn offer(&mut self, partition: &Partition, record: &Record) -> Result<(), OfferError> {
         let Some(writer) = self.partitions.get_mut(partition).filter(|writer| !writer.closing) else {
             return Err(OfferError::NotOpen);
         };
         let room = self.params.queue_bytes.saturating_sub(self.queued_bytes);
-        // A record larger than the whole queue must be storable too.
+        // An empty queue accepts any record, even one larger than its limit.
         let room = if self.queued_bytes == 0 { MAX_BODY } else { room };
         self.queued_bytes += writer.push(record, self.params.batch_bytes, room)?;
         if writer.pending == Pending::Nothing {
@@ -216,13 +216,13 @@ impl Writer {
         self.queued_bytes
     }
 
-    /// Returns the cause of a partition's last failure, until a request succeeds.
+    /// Returns why a partition's last request failed; `None` if it succeeded.
     #[must_use]
     pub fn problem(&self, partition: &Partition) -> Option<&str> {
         self.partitions.get(partition)?.problem.as_deref()
     }
 
-    /// Returns when [`Self::poll`] has something to do at the latest, if no answer arrives.
+    /// Returns when [`Self::poll`] must be called even if no answer arrives; `None` for never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         if !self.ready.is_empty() && self.requests.len() < self.params.window {
@@ -280,7 +280,7 @@ impl Writer {
         requests
     }
 
-    /// Accepts an answer. Answers to requests that were given up are ignored: the repetition finds the outcome.
+    /// Accepts an answer. Answers after the deadline are ignored: the repeated request finds the outcome.
     pub fn answer(&mut self, id: RequestId, answer: Answer, now: Duration) {
         let Some(partition) = self.requests.remove(&id) else { return };
         let Some(writer) = self.partitions.get_mut(&partition) else { return };
@@ -311,7 +311,7 @@ impl Writer {
         }
     }
 
-    /// Schedules the next request of a partition.
+    /// Puts a partition into the queue for its next request.
     fn resume(&mut self, partition: Partition) {
         if let Some(writer) = self.partitions.get_mut(&partition) {
             writer.pending = Pending::Ready;
@@ -329,7 +329,7 @@ impl Writer {
         self.timers.insert((until, partition));
     }
 
-    /// Reacts to a timer: a backoff has ended, or a request has no answer.
+    /// Handles the timer of a partition: its backoff has ended, or its request got no answer in time.
     fn expire(&mut self, partition: &Partition, now: Duration) {
         let Some(writer) = self.partitions.get_mut(partition) else { return };
         match writer.pending {
@@ -353,7 +353,7 @@ impl Writer {
             Pending::Backoff { until } => {
                 self.timers.remove(&(until, partition.clone()));
             }
-            // It may be opened again before `poll` finds it in the queue.
+            // Otherwise the partition would be queued twice if it is opened again before `poll`.
             Pending::Ready => self.ready.retain(|ready| ready != partition),
             Pending::Nothing => {}
         }

@@ -14,14 +14,14 @@ use crate::wire::DecodeError;
 
 use super::{OfferError, WriterParams};
 
-/// Reason for which a writer may no longer append.
+/// Reason why a writer may no longer append to a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceReason {
-    /// A collector with this epoch, newer or the same, has claimed the partition.
+    /// Another claim under this epoch, the same or a newer one, has taken the partition.
     #[error("another collector watches the resource now")]
     Epoch(u64),
-    /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream was
-    /// deleted or restored, or its retention removed the entry. Claim the partition again.
+    /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream
+    /// was deleted or restored, or its retention removed the entry. The owner may claim the partition again.
     #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
@@ -29,7 +29,7 @@ pub enum FenceReason {
     Unreadable(DecodeError),
 }
 
-/// Position of a partition within the writer's schedule.
+/// State of a partition in the writer's schedule: idle, ready, or waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
     /// Nothing to do.
@@ -42,7 +42,7 @@ pub(super) enum Pending {
     Backoff { until: Duration },
 }
 
-/// Result of an answer.
+/// Effect of the log's answer on a partition.
 pub(super) enum Outcome {
     /// The next request can be sent.
     Continue,
@@ -62,25 +62,25 @@ pub(super) enum Outcome {
 enum Step {
     /// Read the last entry, in order to claim the partition after it.
     Claim,
-    /// Send the outgoing entry, or form the next one.
+    /// Append the outgoing entry, which is formed from the queue if there is none.
     Append,
     /// Read the last entry, to learn why an append was refused.
     Verify,
 }
 
-/// Encoded records of one batch.
+/// Encoded records that become one batch.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
     records: usize,
 }
 
-/// Entry in flight, and the rest of its batch.
+/// Entry that is appended next or in flight, and the rest of its batch.
 struct Outgoing {
     payload: Bytes,
     /// Further parts of a divided body.
     parts: VecDeque<Bytes>,
-    /// Records of the batch, and their plain size in the queue.
+    /// Number of records in the batch.
     records: usize,
     bytes: usize,
 }
@@ -94,7 +94,7 @@ pub(super) struct PartitionWriter {
     pub(super) problem: Option<String>,
     epoch: u64,
     claimed: bool,
-    /// Number of the outgoing entry, or of the next one.
+    /// Number within the epoch of the outgoing entry, or of the next one.
     number: u64,
     step: Step,
     outgoing: Option<Outgoing>,
@@ -127,7 +127,7 @@ impl PartitionWriter {
         }
     }
 
-    /// Queues a record and returns its size.
+    /// Queues a record and returns its encoded size. `room` is the free space of the writer's queue.
     pub(super) fn push(&mut self, record: &Record, batch_bytes: usize, room: usize) -> Result<usize, OfferError> {
         if self.queue.back().is_none_or(|batch| batch.bytes.len() >= batch_bytes) {
             self.queue.push_back(Batch::default());
@@ -189,7 +189,7 @@ impl PartitionWriter {
         outcome
     }
 
-    /// Prepares the entry that claims the partition, after its last entry.
+    /// Prepares the entry that claims the partition, after its `last` entry.
     fn claim(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let position = match last.map(|last| (last.sequence, Header::decode(&last.payload))) {
             None => 0,
@@ -209,7 +209,7 @@ impl PartitionWriter {
         Outcome::Continue
     }
 
-    /// Finds out from the last entry why the outgoing one was refused.
+    /// Decides from the partition's last entry why the outgoing one was refused.
     fn verify(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let Some(last) = last else {
             return if self.claimed {
@@ -223,7 +223,7 @@ impl PartitionWriter {
             Err(error) => return Outcome::Fenced(FenceReason::Unreadable(error)),
         };
         if header.epoch == self.epoch && header.number == self.number {
-            // An attempt without an answer was stored.
+            // An earlier attempt, whose answer was lost, was stored.
             self.step = Step::Append;
             return self.stored(last.sequence);
         }
@@ -254,7 +254,7 @@ impl PartitionWriter {
         }
     }
 
-    /// Continues after the outgoing entry, which is stored.
+    /// Continues with the next part or batch after the outgoing entry was stored under `sequence`.
     fn stored(&mut self, sequence: Sequence) -> Outcome {
         self.position = sequence;
         self.number += 1;

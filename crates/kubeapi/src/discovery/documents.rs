@@ -11,7 +11,7 @@ use crate::encode::json;
 /// Verbs of every resource: the hub only reads.
 const VERBS: [&str; 3] = ["get", "list", "watch"];
 
-/// `kind`, and `apiVersion` where kube-apiserver writes it.
+/// `kind` and `apiVersion` of a document. kube-apiserver omits `apiVersion` in documents of the core group.
 #[derive(Serialize)]
 struct Head {
     kind: &'static str,
@@ -149,7 +149,7 @@ pub(super) fn group(group: &Group<'_>) -> Vec<u8> {
     json(&OneGroup { head: Head { kind: "APIGroup", api_version: "v1" }, group: api_group(group) })
 }
 
-/// Returns `APIResourceList`, the document of a version of a group.
+/// Returns `APIResourceList`, the document of one group and version.
 pub(super) fn resources(group: &str, version: &str, served: &[&Served]) -> Vec<u8> {
     let api_version = if group.is_empty() { "" } else { "v1" };
     json(&ResourceList {
@@ -207,7 +207,7 @@ fn resource(served: &Served) -> Resource<'_> {
 fn aggregated_resource(served: &Served) -> AggregatedResource<'_> {
     let Served { resource, singular, short_names, categories } = served;
     let gvr = &resource.gvr;
-    // kube-apiserver writes group and version for custom resources only; empty means those of the list.
+    // kube-apiserver writes group and version for custom resources only; empty means that they are those of the list.
     let (group, version) = if is_built_in(&gvr.group, &gvr.resource) { ("", "") } else { (&*gvr.group, &*gvr.version) };
     AggregatedResource {
         resource: &gvr.resource,

@@ -58,7 +58,8 @@ fn rank(group: &str) -> usize {
     GROUPS.iter().position(|known| *known == group).unwrap_or(GROUPS.len())
 }
 
-/// Priority of a version, the greatest first: stable, beta, alpha, each by its numbers, then all others by name.
+/// Priority of a version, in ascending order. Stable versions precede beta and alpha ones in documents, higher numbers
+/// first; all others follow by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
     Other,
@@ -72,7 +73,7 @@ impl Priority {
         Self::parse(version).unwrap_or(Self::Other)
     }
 
-    /// Parses `v2`, `v1beta3` and `v1alpha1`.
+    /// Parses versions such as `v2`, `v1beta3` and `v1alpha1`; `None` for any other form.
     fn parse(version: &str) -> Option<Self> {
         let number = |digits: &str| {
             let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());

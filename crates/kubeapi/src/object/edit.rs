@@ -1,21 +1,21 @@
 //! Changes to the metadata of an object, in one pass over its bytes.
 //!
-//! Members are copied until all that change are found; the rest is copied at once. Of duplicate members, which valid
-//! objects do not have, the first changes.
+//! Members are copied one by one until all changes are made; the rest is copied at once. Of duplicate members, which
+//! valid objects do not have, only the first is changed.
 
 use informer_hub_types::ClusterName;
 
 use super::scan::{Malformed, Members};
 use super::{CLUSTER_KEY, Identity};
 
-/// Changes to an object on its way to a reader. The default changes nothing.
+/// Changes that are made to an object before it is sent to a reader. The default changes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Edit<'a> {
-    /// Value of `metadata.resourceVersion`, if it changes.
+    /// New `metadata.resourceVersion`; `None` keeps the object's own.
     pub version: Option<u64>,
-    /// Cluster to name in an annotation and a label of the key [`CLUSTER_KEY`].
+    /// Cluster that an annotation and a label with the key [`CLUSTER_KEY`] name; `None` adds neither.
     pub cluster: Option<&'a ClusterName>,
-    /// Whether the name is `<cluster>:<name>`, if a cluster is given.
+    /// Whether the name becomes `<cluster>:<name>`. Has no effect without a cluster.
     pub is_unique: bool,
     /// Whether `kind` and `apiVersion` are left out.
     pub without_type: bool,
@@ -64,7 +64,7 @@ impl Edit<'_> {
         out.push(b'}');
     }
 
-    /// Returns an upper bound of the bytes that the changes add.
+    /// Returns an upper bound of the bytes that the changes add, to reserve capacity.
     fn growth(&self) -> usize {
         let cluster = self.cluster.map_or(0, |cluster| 100 + 3 * cluster.as_str().len());
         cluster + if self.changes_metadata() { 60 } else { 0 }
@@ -99,7 +99,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Appends the changed metadata. Metadata that is no object is replaced by one.
+    /// Appends the changed metadata. Metadata that is not an object is replaced by an object.
     fn edit_metadata(&self, json: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut members = Members::of_object(json).unwrap_or_else(Members::none);
         let mut object = ObjectWriter::new(out);
@@ -134,7 +134,7 @@ impl Edit<'_> {
     }
 }
 
-/// Returns the metadata of an object, if it has any.
+/// Returns the metadata of an object; `None` if it has none or it is not an object.
 fn metadata_of(json: &[u8]) -> Option<&[u8]> {
     let mut members = Members::of_object(json)?;
     loop {
@@ -151,7 +151,7 @@ fn write_version(version: u64, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends `<cluster>:<name>`. A name that is no string is copied.
+/// Appends `<cluster>:<name>`. A name that is not a string is copied unchanged.
 fn write_name(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) {
     if let Some(name) = json.strip_prefix(b"\"") {
         out.push(b'"');
@@ -163,7 +163,7 @@ fn write_name(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends labels or annotations with the name of the cluster. A value that is no object is replaced by one.
+/// Appends labels or annotations, with the cluster's name added. A value that is not an object is replaced by an object.
 fn edit_map(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut members = Members::of_object(json).unwrap_or_else(Members::none);
     let mut object = ObjectWriter::new(out);
@@ -181,7 +181,7 @@ fn edit_map(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// Writer of an object's members.
+/// Writer of an object's members, with commas and brackets.
 struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,
@@ -200,7 +200,7 @@ impl<'o> ObjectWriter<'o> {
         self.is_empty = false;
     }
 
-    /// Appends a whole member.
+    /// Appends a member as it is written, with its name.
     fn copy(&mut self, text: &[u8]) {
         self.separate();
         self.out.extend_from_slice(text);
@@ -215,7 +215,7 @@ impl<'o> ObjectWriter<'o> {
         self.out
     }
 
-    /// Appends the members that do not change, with the closing bracket.
+    /// Appends the remaining, unchanged members with the closing bracket.
     fn finish(self, rest: &[u8]) {
         match rest.strip_prefix(b",") {
             Some(rest) if self.is_empty => self.out.extend_from_slice(rest),

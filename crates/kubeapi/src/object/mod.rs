@@ -1,4 +1,4 @@
-//! Objects and lists as bytes: rewritten without being decoded.
+//! Rewrites objects and lists as bytes, without decoding them.
 //!
 //! Stored bodies are valid JSON objects. Bytes that are not are copied as they are; nothing here panics.
 
@@ -15,21 +15,21 @@ pub use edit::Edit;
 pub use pretty::{Indenter, pretty};
 pub use yaml::{to_yaml, write_yaml_element};
 
-/// Annotation and label that name the cluster of an object at fleet roots.
+/// Key of the annotation and label that name an object's cluster in answers from several clusters.
 pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";
 
-/// Changes that a fleet root makes to an object.
+/// Changes to an object in an answer from several clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// Cluster to name in the annotation and the label.
+    /// Cluster that the annotation and the label name.
     pub cluster: &'a ClusterName,
-    /// Fleet version, in place of the cluster's own.
+    /// The hub's own version of the object, which replaces the cluster's `resourceVersion`.
     pub version: u64,
-    /// Whether the name is `<cluster>:<name>`.
+    /// Whether the name becomes `<cluster>:<name>`.
     pub is_unique: bool,
 }
 
-/// Members of a list beside its items.
+/// `apiVersion` and `kind` of a list.
 #[derive(Clone, Debug)]
 pub struct ListHead {
     /// `apiVersion`.
@@ -38,13 +38,13 @@ pub struct ListHead {
     pub kind: String,
 }
 
-/// Rewrites an object for a fleet root.
+/// Returns the object as an answer from several clusters holds it.
 #[must_use]
 pub fn rewrite(json: &[u8], identity: Identity<'_>) -> Vec<u8> {
     Edit::from(identity).object(json)
 }
 
-/// Sets `metadata.resourceVersion`.
+/// Returns the object with this `metadata.resourceVersion`.
 #[must_use]
 pub fn set_version(json: &[u8], version: u64) -> Vec<u8> {
     Edit { version: Some(version), ..Edit::default() }.object(json)

@@ -2,7 +2,7 @@
 
 use super::scan::skip_string;
 
-/// Depth up to which lines are indented. The lines of deeper values would be long enough to exhaust memory.
+/// Depth up to which lines are indented. Without this limit, deeply nested JSON would grow until memory is exhausted.
 const DEEPEST: usize = 256;
 
 /// Indents JSON by two spaces a level. Empty objects and arrays have no lines of their own.
@@ -13,7 +13,8 @@ pub fn pretty(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Indents JSON that is written in parts, as [`pretty`] does the whole. A part ends at the end of a token.
+/// Indents JSON that arrives in parts, with the result of [`pretty`] for the whole. A part must end at the end of a
+/// token.
 #[derive(Clone, Debug, Default)]
 pub struct Indenter {
     depth: usize,

@@ -8,7 +8,7 @@ use memchr::memchr2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
-/// Member of an object.
+/// Member of an object, as bytes of the JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'j> {
     /// Name, with its quotes.
@@ -20,7 +20,7 @@ pub(crate) struct Member<'j> {
 }
 
 impl Member<'_> {
-    /// Returns whether this is the name of the member, also if the JSON escapes characters of it.
+    /// Returns whether the member has this name, also if the JSON escapes some of its characters.
     pub(crate) fn is(&self, name: &str) -> bool {
         let inner = &self.key[1..self.key.len() - 1];
         inner == name.as_bytes()
@@ -36,12 +36,12 @@ pub(crate) struct Members<'j> {
 }
 
 impl<'j> Members<'j> {
-    /// Starts at an object. `None` for other values.
+    /// Iterates over the members of an object. `None` if the JSON is not an object.
     pub(crate) fn of_object(json: &'j [u8]) -> Option<Self> {
         Self::behind(json, b'{')
     }
 
-    /// Starts at an array. `None` for other values.
+    /// Iterates over the elements of an array. `None` if the JSON is not an array.
     pub(crate) fn of_array(json: &'j [u8]) -> Option<Self> {
         Self::behind(json, b'[')
     }
@@ -56,7 +56,7 @@ impl<'j> Members<'j> {
         (json.get(at) == Some(&bracket)).then_some(Self { json, at: at + 1 })
     }
 
-    /// Returns the next member of an object.
+    /// Returns the next member of an object; `None` at its end.
     pub(crate) fn member(&mut self) -> Result<Option<Member<'j>>, Malformed> {
         let Some(start) = self.start(b'}')? else { return Ok(None) };
         if self.json.get(start) != Some(&b'"') {
@@ -76,14 +76,14 @@ impl<'j> Members<'j> {
         }))
     }
 
-    /// Returns the next element of an array.
+    /// Returns the next element of an array; `None` at its end.
     pub(crate) fn element(&mut self) -> Result<Option<&'j [u8]>, Malformed> {
         let Some(start) = self.start(b']')? else { return Ok(None) };
         self.at = skip_value(self.json, start)?;
         Ok(Some(&self.json[start..self.at]))
     }
 
-    /// Returns the offset of the next member or element, behind a comma; `None` at the closing bracket.
+    /// Returns the offset of the next member or element, after a comma; `None` at the closing bracket.
     fn start(&mut self, close: u8) -> Result<Option<usize>, Malformed> {
         let at = skip_space(self.json, self.at);
         match self.json.get(at) {
@@ -125,7 +125,7 @@ pub(crate) fn skip_string(json: &[u8], at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns the offset behind the value that starts at `at`. Nesting uses no stack.
+/// Returns the offset behind the value that starts at `at`. Does not recurse, so nesting cannot overflow the stack.
 fn skip_value(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut depth = 0_usize;
     loop {

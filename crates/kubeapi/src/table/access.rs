@@ -101,7 +101,7 @@ struct RoleBinding<'j> {
     subjects: List<Subject<'j>>,
 }
 
-/// A role or a subject.
+/// A role, or a user, group or service account that a binding names.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Subject<'j> {

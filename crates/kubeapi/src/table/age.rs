@@ -59,6 +59,7 @@ impl<'de> Deserialize<'de> for Time {
 }
 
 /// Parses a timestamp of RFC 3339. The start of year 1, Go's zero time, is unset. A fraction of a second is dropped.
+/// `None` if invalid.
 pub(super) fn parse_timestamp(text: &str) -> Option<Time> {
     let (date, rest) = text.split_at_checked(10)?;
     let (clock, mut rest) = rest.strip_prefix('T')?.split_at_checked(8)?;
@@ -91,7 +92,7 @@ pub(super) fn parse_timestamp(text: &str) -> Option<Time> {
     Some(Time((!is_zero).then_some(seconds)))
 }
 
-/// Parses numbers of fixed lengths between separators.
+/// Parses `N` numbers with separators between them. `lengths` has the number of digits of each.
 fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> Option<[i16; N]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; N];

@@ -41,7 +41,7 @@ struct Spec<'j> {
     max_replicas: i64,
     #[serde(borrow)]
     metrics: List<Metric<'j>>,
-    /// The only metric of `autoscaling/v1`.
+    /// Target CPU utilization in percent, the only target of `autoscaling/v1`.
     #[serde(rename = "targetCPUUtilizationPercentage")]
     target_cpu: Option<i64>,
 }
@@ -62,12 +62,12 @@ struct Status<'j> {
     replicas: i64,
     #[serde(borrow, rename = "currentMetrics")]
     metrics: List<Metric<'j>>,
-    /// The only metric of `autoscaling/v1`.
+    /// Current CPU utilization in percent, the only metric of `autoscaling/v1`.
     #[serde(rename = "currentCPUUtilizationPercentage")]
     cpu: Option<i64>,
 }
 
-/// A metric with its target (in the specification) or its present value (in the status).
+/// A metric with its target (in the specification) or its current value (in the status).
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Metric<'j> {
@@ -103,7 +103,7 @@ struct Target {
 }
 
 impl<'j> Metric<'j> {
-    /// Returns the source of a type.
+    /// Returns the field of the metric that belongs to its type; `None` for an unknown type.
     fn source(&self, kind: &str) -> Option<&Source<'j>> {
         match kind {
             "Resource" => self.resource.as_ref(),
@@ -115,7 +115,8 @@ impl<'j> Metric<'j> {
         }
     }
 
-    /// Returns `current/target`, with the name of a resource.
+    /// Returns `current/target` as kubectl shows it, with the name of a resource in front. `status` holds the current
+    /// value.
     fn text(&self, status: Option<&Self>) -> String {
         let kind = &*self.kind;
         let Some(Source { name, target }) = self.source(kind) else { return "<unknown type>".to_owned() };
@@ -155,7 +156,8 @@ fn quantity(value: Option<&Scalar>) -> String {
 }
 
 impl Autoscaler<'_> {
-    /// Returns the metrics, at most two. Of `autoscaling/v1`, metrics in annotations are not considered.
+    /// Returns the first two metrics, as `current/target`. Metrics that `autoscaling/v1` keeps in annotations are
+    /// ignored.
     fn targets(&self) -> String {
         const SHOWN: usize = 2;
         const DEFAULT_CPU: i64 = 80;

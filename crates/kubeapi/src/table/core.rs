@@ -33,14 +33,14 @@ pub(super) const CONFIG_MAPS: Kind = Kind { columns: &[NAME, text("Data", "Numbe
 pub(super) const SECRETS: Kind =
     Kind { columns: &[NAME, text("Type", "Type of the secret"), text("Data", "Number of keys"), AGE], print: secret };
 
-/// Kinds of which kube-apiserver prints the name and the age.
+/// Columns of kinds for which kube-apiserver prints name and age.
 pub(super) const NAME_AND_AGE: Kind = Kind { columns: &[NAME, AGE], print: name_and_age };
 
-/// Kinds for which kube-apiserver has no printer.
+/// Columns of kinds for which kube-apiserver has no printer.
 pub(super) const NAME_AND_CREATION: Kind =
     Kind { columns: &[NAME, date("Created At", "Time when the object was created")], print: name_and_creation };
 
-/// Custom resources without columns of their own, and kinds that are not known.
+/// Columns of custom resources that declare none, and of unknown kinds.
 pub(super) const CUSTOM_DEFAULT: Kind =
     Kind { columns: &[NAME, date("Age", "Time since the object was created")], print: name_and_age };
 
@@ -146,7 +146,7 @@ impl Node<'_> {
         if roles.is_empty() { "<none>".to_owned() } else { join(roles, ",") }
     }
 
-    /// Returns the first address of a type.
+    /// Returns the first address of a type such as `InternalIP`; `<none>` without one.
     fn address(&self, kind: &str) -> &str {
         let address = self.status.addresses.iter().find(|address| *address.kind == *kind);
         address.map_or("<none>", |address| &address.address)

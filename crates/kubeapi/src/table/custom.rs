@@ -8,7 +8,7 @@ use super::jsonpath::Path;
 use super::kind::{NAME, decode};
 use super::{Column, Row};
 
-/// Printer of a version of a custom resource.
+/// Printer of one version of a custom resource.
 #[derive(Debug)]
 pub(super) struct Custom {
     name: Path,
@@ -44,7 +44,7 @@ struct Version<'j> {
     additional_printer_columns: List<Declared<'j>>,
 }
 
-/// Declaration of a column.
+/// A column as the definition declares it.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Declared<'j> {
@@ -75,8 +75,8 @@ impl Declared<'_> {
 }
 
 impl Custom {
-    /// Returns the columns of a version, and the printer of its objects. `None` if the definition declares no columns
-    /// for the version. A column whose path is not valid is left out, and so are those behind it.
+    /// Returns the columns of a version and the printer of its objects. `None` if the definition declares no columns for
+    /// the version. A column with an invalid path is left out with all columns after it.
     pub(super) fn new(definition: &[u8], version: &str) -> Option<(Vec<Column>, Self)> {
         let definition: Definition<'_> = decode(definition).ok()?;
         let version = definition.spec.versions.iter().find(|found| *found.name == *version)?;
@@ -94,7 +94,7 @@ impl Custom {
         Some((columns, custom))
     }
 
-    /// Prints an object.
+    /// Returns the row of an object at time `now`, in seconds since 1970.
     pub(super) fn row(&self, json: &[u8], now: i64) -> Row {
         let name = self.name.first(json).map_or(Value::Null, |name| name.cell("string", now));
         let name = if name.is_string() { name } else { "".into() };

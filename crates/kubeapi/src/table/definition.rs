@@ -1,4 +1,4 @@
-//! Table columns of definitions of custom resources.
+//! Table columns of CustomResourceDefinitions.
 
 use serde::Deserialize;
 

@@ -53,7 +53,7 @@ struct Port {
     port: i64,
 }
 
-/// Returns the addresses with each port of their subset, at most three.
+/// Returns the addresses, each with every port of its subset, at most three.
 fn addresses(subsets: &[Subset<'_>]) -> String {
     if subsets.is_empty() {
         return "<none>".to_owned();
@@ -109,7 +109,7 @@ struct Endpoint<'j> {
 }
 
 impl SlicePort<'_> {
-    /// Returns the number, or else the name, which is empty by default.
+    /// Returns the number of the port, or its name if the number is missing.
     fn text(&self) -> String {
         self.port.map_or_else(|| self.name.to_string(), |port| port.to_string())
     }

@@ -80,7 +80,8 @@ struct Source<'j> {
 }
 
 impl Report<'_> {
-    /// Returns the ages of the first and the last occurrence, and the number of occurrences.
+    /// Returns the ages of the first and the last occurrence, and the number of occurrences. `now` is in seconds since
+    /// 1970.
     fn occurrences(&self, now: i64) -> (String, String, i64) {
         let set = |time: Time, other: Time| if time.0.is_some() { time } else { other };
         let first = set(self.first_timestamp, self.event_time);

@@ -1,4 +1,4 @@
-//! Fields that several kinds share. Null means the default, as Go decodes it.
+//! Fields that several kinds share. `null` and a missing field give the default, as in Go.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::age::Time;
 pub(super) struct Text<'j>(Cow<'j, str>);
 
 impl Text<'_> {
-    /// Returns the text, or another if it is empty.
+    /// Returns the text; `other` if the text is empty.
     pub(super) fn or<'a>(&'a self, other: &'a str) -> &'a str {
         if self.is_empty() { other } else { self }
     }
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// An array.
+/// A JSON array; `null` is an empty one.
 #[derive(Clone, Debug)]
 pub(super) struct List<T>(Vec<T>);
 
@@ -154,7 +154,7 @@ impl AsRef<str> for Text<'_> {
     }
 }
 
-/// The members of an object, in the order in which they are written.
+/// The members of a JSON object, in their written order.
 #[derive(Clone, Debug)]
 pub(super) struct Members<'j, T>(Vec<(Text<'j>, T)>);
 
@@ -176,14 +176,14 @@ impl<'j, T> Deref for Members<'j, T> {
 }
 
 impl<T> Members<'_, T> {
-    /// Returns the value of a key.
+    /// Returns the value of a key; `None` if it is missing.
     pub(super) fn get(&self, key: &str) -> Option<&T> {
         self.iter().find(|(found, _)| **found == *key).map(|(_, value)| value)
     }
 }
 
 impl Labels<'_> {
-    /// Returns `key=value` of all, sorted and separated by commas, or `<none>`.
+    /// Returns all pairs as `key=value`, sorted and separated by commas; `<none>` if there are none.
     pub(super) fn format(&self) -> String {
         let mut pairs: Vec<_> = self.iter().map(|(key, value)| format!("{key}={value}")).collect();
         pairs.sort_unstable();
@@ -219,7 +219,7 @@ impl<'de: 'j, 'j, T: Deserialize<'de>> Deserialize<'de> for Members<'j, T> {
     }
 }
 
-/// Number of members of an object or of elements of an array.
+/// Number of members of an object or elements of an array, which are not decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Count(pub(super) usize);
 
@@ -269,7 +269,7 @@ pub(super) struct Meta<'j> {
     pub(super) deletion_timestamp: Option<Time>,
 }
 
-/// Any object, by its metadata.
+/// Any object, of which only the metadata is decoded.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Object<'j> {
@@ -296,7 +296,7 @@ impl Condition<'_> {
     }
 }
 
-/// Returns whether the first condition of a type is true.
+/// Returns whether the first condition of this type is true; `false` if it is missing.
 pub(super) fn is_true(conditions: &[Condition<'_>], kind: &str) -> bool {
     conditions.iter().find(|condition| *condition.kind == *kind).is_some_and(Condition::is_true)
 }
@@ -395,7 +395,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the selector as Go's protobuf types print themselves.
+    /// Returns the selector in the debug format of Go's protobuf types, as kube-apiserver prints that of a policy binding.
     pub(super) fn debug(&self) -> String {
         let mut labels: Vec<_> = self.match_labels.iter().collect();
         labels.sort_unstable();
@@ -428,7 +428,7 @@ impl Expression<'_> {
     }
 }
 
-/// Joins the first of many texts, and says how many more there are.
+/// Joins the shown texts, and appends `+ <n> more...` if `count` is greater. `<unset>` if the result would be empty.
 pub(super) fn first_of(shown: &[String], count: usize) -> String {
     let joined = shown.join(",");
     if count > shown.len() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Column, Row};
 
-/// Prints an object at a time in seconds since 1970.
+/// Function that prints an object as a row. The time, for ages, is in seconds since 1970.
 pub(super) type Print = fn(&[u8], i64) -> serde_json::Result<Row>;
 
 /// Columns and cells of one kind.
@@ -15,7 +15,7 @@ pub(super) struct Kind {
     pub(super) print: Print,
 }
 
-/// Definition of a column.
+/// Definition of a column, whose type is `kind`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     name: &'static str,
@@ -37,20 +37,20 @@ impl From<&Spec> for Column {
     }
 }
 
-/// Name of the object.
+/// Column of the object's name.
 pub(super) const NAME: Spec =
     Spec { format: "name", ..text("Name", "Name of the object, unique within its namespace") };
 
-/// Time since the object was created.
+/// Column of the time since the object was created.
 pub(super) const AGE: Spec = text("Age", "Time since the object was created");
 
-/// Containers of a pod template.
+/// Column of the containers of a pod template.
 pub(super) const CONTAINERS: Spec = wide("Containers", "Names of the containers of the pod template");
 
-/// Images of a pod template.
+/// Column of the images of a pod template.
 pub(super) const IMAGES: Spec = wide("Images", "Images of the containers of the pod template");
 
-/// Selector of a workload.
+/// Column of the selector of a workload.
 pub(super) const SELECTOR: Spec = wide("Selector", "Label selector of the pods that belong to the object");
 
 /// Column of strings.
@@ -79,7 +79,7 @@ pub(super) const fn date(name: &'static str, description: &'static str) -> Spec 
 }
 
 impl Spec {
-    /// Returns the column with another format.
+    /// Returns the column with this format.
     pub(super) const fn with_format(self, format: &'static str) -> Self {
         Self { format, ..self }
     }
@@ -95,12 +95,12 @@ pub(super) fn decode<'j, T: Deserialize<'j>>(json: &'j [u8]) -> serde_json::Resu
     serde_json::from_slice(json)
 }
 
-/// Returns a row without conditions.
+/// Returns a row without `conditions`.
 pub(super) fn row<const N: usize>(cells: [Value; N]) -> Row {
     Row { cells: cells.into(), conditions: Vec::new() }
 }
 
-/// Makes a row of values that convert to cells.
+/// Makes a row from values that can be converted to JSON.
 macro_rules! cells {
     ($($cell:expr),* $(,)?) => { Ok($crate::table::kind::row([$(serde_json::Value::from($cell)),*])) };
 }

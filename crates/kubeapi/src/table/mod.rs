@@ -1,7 +1,7 @@
 //! `Table`: the columns that kubectl prints.
 //!
-//! Names, types and cells are those of kube-apiserver's printers; the descriptions are our own. Objects are decoded only
-//! as far as their cells need.
+//! Names, types and cells are those of kube-apiserver's printers; the descriptions are the hub's own. Of an object, only
+//! the fields that the cells need are decoded.
 
 mod access;
 mod age;
@@ -35,20 +35,20 @@ pub struct Column {
     pub name: String,
     /// JSON type: `string`, `integer`, `number`, `boolean`, `date`.
     pub kind: String,
-    /// Format: `name` for the name, else usually empty.
+    /// Format: `name` for the column of the name, else usually empty.
     pub format: String,
     /// Description of the column, for clients that show it.
     pub description: String,
-    /// 0 for columns always shown, 1 for those of `-o wide`.
+    /// 0 for a column that is always shown, 1 for one that only `-o wide` shows.
     pub priority: i32,
 }
 
 /// One object as a row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// Values of the columns.
+    /// Values, one per column.
     pub cells: Vec<Value>,
-    /// `conditions`: pods that are completed have one.
+    /// `conditions`: completed pods have one, other objects none.
     pub conditions: Vec<Value>,
 }
 
@@ -61,7 +61,7 @@ pub struct Printer {
     default_class: Option<String>,
 }
 
-/// Source of the cells.
+/// Source of the cells: a built-in printer, or the columns of a definition.
 #[derive(Debug)]
 enum Cells {
     BuiltIn(Print),
@@ -91,16 +91,16 @@ impl Printer {
         &self.columns
     }
 
-    /// Reads all objects of a list, for the cells that depend on more than their object: in lists of storage classes,
-    /// the name of the default class is marked. Objects of other resources are not read.
+    /// Reads all objects of a list, for cells that depend on other objects: the default storage class is marked by its
+    /// name. Objects of other resources are not read.
     pub fn read_list<'o>(&mut self, objects: impl IntoIterator<Item = &'o [u8]>) {
         if self.marks_default {
             self.default_class = storage::default_class(objects);
         }
     }
 
-    /// Prints one object. `now` is in seconds since 1970, for ages. An object that does not fit its kind has its name
-    /// and `<unknown>` in the other columns.
+    /// Returns the row of one object. `now` is in seconds since 1970, for ages. The row of an object that cannot be
+    /// decoded has its name, and `<unknown>` in the other columns.
     #[must_use]
     pub fn row(&self, json: &[u8], now: i64) -> Row {
         let print = match &self.cells {
@@ -116,7 +116,7 @@ impl Printer {
         row
     }
 
-    /// Returns the row of an object that cannot be decoded.
+    /// Returns the row of an object that cannot be decoded: its name, if known, and `<unknown>`.
     fn unknown(&self, json: &[u8]) -> Row {
         let name = kind::decode::<fields::Object<'_>>(json).map(|object| object.metadata.name.to_string());
         let name = name.unwrap_or_default();

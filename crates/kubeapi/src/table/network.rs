@@ -51,7 +51,7 @@ pub(super) const NETWORK_POLICIES: Kind = Kind {
 pub(super) const SERVICE_CIDRS: Kind =
     Kind { columns: &[NAME, text("CIDRs", "Ranges of IP addresses of services"), AGE], print: service_cidr };
 
-/// Rows of IP addresses have a cell more than columns, as kube-apiserver's have.
+/// Columns of IP addresses. Their rows have one cell more than there are columns, as in kube-apiserver.
 pub(super) const IP_ADDRESSES: Kind =
     Kind { columns: &[NAME, text("ParentRef", "Object that uses the IP address")], print: ip_address };
 
@@ -116,7 +116,7 @@ struct IngressPoint<'j> {
 }
 
 impl LoadBalancer<'_> {
-    /// Returns the different addresses, sorted.
+    /// Returns the distinct addresses (IP or host name), sorted.
     fn addresses(&self) -> String {
         let points = self.ingress.iter().map(|point| point.ip.or(&point.hostname));
         let addresses: BTreeSet<_> = points.filter(|address| !address.is_empty()).collect();
@@ -200,8 +200,8 @@ struct IngressRule<'j> {
     host: Text<'j>,
 }
 
-/// Returns the first three hosts of the rules, e.g. `a,b,c + 2 more...`, or `*` without hosts. The number is that of all
-/// rules, also those without a host, minus three.
+/// Returns the first three hosts of the rules, e.g. `a,b,c + 2 more...`; `*` without hosts. The number counts all other
+/// rules, also those without a host.
 fn hosts(rules: &[IngressRule<'_>]) -> String {
     const SHOWN: usize = 3;
     let hosts = rules.iter().enumerate().filter(|(_, rule)| !rule.host.is_empty());

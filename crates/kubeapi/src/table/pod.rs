@@ -133,7 +133,7 @@ struct Terminated<'j> {
 }
 
 impl Terminated<'_> {
-    /// Returns the reason, or else the signal or exit code.
+    /// Returns the reason of the termination, or else its signal or exit code.
     fn reason(&self) -> String {
         match (self.reason.is_empty(), self.signal) {
             (false, _) => self.reason.to_string(),
@@ -144,7 +144,7 @@ impl Terminated<'_> {
 }
 
 impl ContainerStatus<'_> {
-    /// Returns the end of the run before this one.
+    /// Returns when the container's previous run ended; unset if there was none.
     fn last_end(&self) -> Time {
         self.last_state.terminated.as_ref().map_or(Time::default(), |terminated| terminated.finished_at)
     }
@@ -171,7 +171,7 @@ impl Restarts {
     }
 }
 
-/// State of the containers of a pod.
+/// State of a pod that its columns show, collected from its containers.
 struct Summary {
     reason: String,
     ready: usize,
@@ -202,7 +202,7 @@ fn pod(json: &[u8], now: i64) -> serde_json::Result<Row> {
     Ok(row)
 }
 
-/// Returns the conditions of a row: one for pods that have completed.
+/// Returns the `conditions` of a row: one if the pod has completed, else none.
 fn completion(phase: &str) -> Vec<Value> {
     let message = match phase {
         "Succeeded" => "The pod has completed successfully.",
@@ -213,14 +213,14 @@ fn completion(phase: &str) -> Vec<Value> {
 }
 
 impl InitContainer<'_> {
-    /// Returns whether the container keeps running beside the others.
+    /// Returns whether the init container is a sidecar, which keeps running beside the others.
     fn is_sidecar(&self) -> bool {
         *self.restart_policy == *"Always"
     }
 }
 
 impl Pod<'_> {
-    /// Returns whether an init container of this name keeps running. The last of a name counts.
+    /// Returns whether the init container with this name is a sidecar. Of several with the name, the last decides.
     fn is_sidecar(&self, name: &str) -> bool {
         let mut named = self.spec.init_containers.iter().rev().filter(|container| *container.name == *name);
         named.next().is_some_and(InitContainer::is_sidecar)
@@ -241,8 +241,8 @@ impl Pod<'_> {
         summary
     }
 
-    /// Applies the init containers up to the first that has not finished. Returns whether there is one, and the restarts
-    /// of those that keep running.
+    /// Adds the init containers to the summary, up to the first that has not finished. Returns whether there is such a
+    /// container, and the restarts of the sidecars.
     fn init_containers(&self, summary: &mut Summary) -> (bool, Restarts) {
         let mut sidecar_restarts = Restarts::default();
         for (index, container) in self.status.init_container_statuses.iter().enumerate() {
@@ -268,7 +268,7 @@ impl Pod<'_> {
         (false, sidecar_restarts)
     }
 
-    /// Applies the containers, the last first, so that the first decides about the reason.
+    /// Adds the containers to the summary in reverse order, so that the reason of the first one remains.
     fn containers(&self, summary: &mut Summary) {
         let mut has_running = false;
         let mut error = None;
@@ -302,7 +302,7 @@ impl Pod<'_> {
         }
     }
 
-    /// Returns the status: the reason, unless the pod is being deleted.
+    /// Returns the `STATUS` column: `reason`, unless the pod is being deleted.
     fn status(&self, reason: String) -> String {
         let is_terminal = matches!(&*self.status.phase, "Succeeded" | "Failed");
         match self.metadata.deletion_timestamp {

@@ -3,8 +3,7 @@
 use super::kind::Kind;
 use super::{access, autoscaler, batch, control, core, definition, endpoint, event, network, pod, storage, workload};
 
-/// Returns the columns and cells of a resource. Resources that are not known are printed as custom resources without
-/// columns of their own.
+/// Returns the columns and cells of a resource. An unknown resource has those of a custom resource that declares none.
 pub(super) fn kind(group: &str, resource: &str) -> Kind {
     match group {
         "" => core_group(resource),

@@ -99,18 +99,18 @@ struct AnnotatedMeta<'j> {
 }
 
 impl AnnotatedMeta<'_> {
-    /// Returns the storage class of the annotation that preceded the field, or of the field.
+    /// Returns the storage class: from the beta annotation that preceded the field, or else from the field.
     fn storage_class<'a>(&'a self, field: &'a Text<'_>) -> &'a str {
         self.annotations.get("volume.beta.kubernetes.io/storage-class").map_or(field, |class| class)
     }
 
-    /// Returns the phase, unless the object is being deleted.
+    /// Returns the phase; `Terminating` while the object is being deleted.
     fn phase<'a>(&self, phase: &'a Text<'_>) -> &'a str {
         if self.deletion_timestamp.is_some() { "Terminating" } else { phase.or("Pending") }
     }
 }
 
-/// Returns the short names of access modes, in the order of growing rights.
+/// Returns the short names of access modes, in a fixed order.
 fn access_modes(modes: &[Text<'_>]) -> String {
     const NAMES: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
@@ -118,7 +118,7 @@ fn access_modes(modes: &[Text<'_>]) -> String {
     join(names.map(|(_, short)| short), ",")
 }
 
-/// Returns the storage of a list of resources.
+/// Returns the amount of `storage` in a list of resources; `0` if missing.
 fn storage(resources: &Members<'_, Scalar>) -> String {
     resources.get("storage").map_or_else(|| "0".to_owned(), ToString::to_string)
 }
@@ -151,7 +151,7 @@ struct VolumeSpec<'j> {
     volume_attributes_class_name: Option<Text<'j>>,
     #[serde(borrow)]
     volume_mode: Text<'j>,
-    /// Volume of a claim.
+    /// Name of the volume that is bound to the claim.
     #[serde(borrow)]
     volume_name: Text<'j>,
 }
@@ -253,7 +253,7 @@ struct Class<'j> {
 }
 
 impl Class<'_> {
-    /// Returns whether an annotation makes the class a default.
+    /// Returns whether an annotation marks the class as a default.
     fn is_default(&self) -> bool {
         const KEYS: [&str; 2] =
             ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
@@ -261,8 +261,8 @@ impl Class<'_> {
     }
 }
 
-/// Returns the name of the storage class that applies to claims without one: the newest of the default classes, and the
-/// first by name of those of the same time.
+/// Returns the name of the storage class for claims without one: the newest default class, or the first by name if
+/// several are equally new. `None` without a default class.
 pub(super) fn default_class<'o>(classes: impl IntoIterator<Item = &'o [u8]>) -> Option<String> {
     let defaults = classes.into_iter().filter_map(|json| decode::<Class<'_>>(json).ok()).filter(Class::is_default);
     let best = defaults.reduce(|best, class| {

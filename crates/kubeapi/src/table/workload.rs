@@ -1,4 +1,4 @@
-//! Table columns of the controllers of pods.
+//! Table columns of workloads: the controllers that create pods.
 
 use serde::Deserialize;
 
@@ -255,7 +255,7 @@ struct Owner<'j> {
 }
 
 impl Owner<'_> {
-    /// Returns `kind.group/name` in lower case.
+    /// Returns the referenced object as `kind.group/name`, with the kind and group in lower case.
     fn reference(&self) -> String {
         let group = self.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let dot = if group.is_empty() { "" } else { "." };

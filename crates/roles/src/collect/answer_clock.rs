@@ -1,16 +1,17 @@
-//! Clock by which a collector judges that others show no sign of life. Pure.
+//! Clock by which a collector decides that another collector no longer renews its entries. Pure.
 
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Clock that stands still while the services do not answer: a collector cannot renew then, so its silence means nothing.
+/// Clock that stops while the services do not answer. Collectors cannot renew their entries in that time, so it must not
+/// count.
 #[derive(Debug)]
 pub(super) struct AnswerClock {
-    /// Time between two answers that is usual.
+    /// Normal time between two answers; only a longer wait stops the clock.
     usual: Duration,
     last: Option<Instant>,
-    /// Time in which no answer came.
+    /// Total time for which the clock stood still.
     silent: Duration,
 }
 
@@ -19,7 +20,7 @@ impl AnswerClock {
         Self { usual, last: None, silent: Duration::ZERO }
     }
 
-    /// Returns the time of an answer that arrives now.
+    /// Returns the time on this clock when an answer arrives at `now`.
     pub(super) fn answered(&mut self, now: Instant) -> Instant {
         let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now.duration_since(last));
         self.silent += passed.saturating_sub(self.usual);

@@ -17,11 +17,11 @@ use super::Shared;
 use super::session::{OpenPartition, Session};
 use crate::restore::{self, RestoreError};
 
-/// Interval of looks for partitions that need a checkpoint.
+/// Interval at which partitions are checked for a due checkpoint.
 const LOOK: Duration = Duration::from_secs(1);
-/// Interval of looks at the log and the store of checkpoints.
+/// Interval at which the log's limits and the age of the store of checkpoints are read.
 const LOOK_AT_STORE: Duration = Duration::from_secs(3);
-/// Least time between two checkpoints of a partition.
+/// Minimum time between two checkpoints of a partition when the log may soon remove entries.
 const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Writes checkpoints until it is aborted.
@@ -44,7 +44,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Store of checkpoints, and log, as this process knows them.
+/// Last known state of the store of checkpoints and of the log.
 struct Store {
     created: Option<u64>,
     retained: Option<Retained>,
@@ -52,7 +52,8 @@ struct Store {
 }
 
 impl Store {
-    /// Looks at the log and the store. Returns whether the store was deleted since the last look, and created again.
+    /// Reads the state of the log and the store, at most every 3 s. Returns whether the store was deleted and created
+    /// again since the last time.
     async fn look(&mut self, shared: &Shared) -> bool {
         if self.looked.elapsed() < LOOK_AT_STORE {
             return false;
@@ -73,7 +74,7 @@ fn is_due(open: &OpenPartition, every: Duration, log: Option<Retained>) -> bool 
     let (sequence, at) = open.checkpoint;
     let Some(at) = at else { return open.stored > sequence };
     let may_be_lost = log.is_some_and(|log| log.may_soon_pass(sequence.max(open.claimed)));
-    // Zero is no limit. Another collector may have changed it.
+    // Zero means no limit. Another collector may have changed it.
     let by_age = log.map(|log| log.max_age / 4).filter(|age| !age.is_zero()).unwrap_or(every);
     let pause = if may_be_lost { every.min(LEAST_PAUSE) } else { every.min(by_age) };
     open.has_begun && open.stored > sequence && at.elapsed() >= pause

@@ -1,4 +1,4 @@
-//! Connector that writes what its informers read to the log.
+//! Connector whose informers write all objects and events that they read to the fleet's log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::session::Session;
 use super::source::CollectingSource;
 use crate::log_partition;
 
-/// Wraps the connector of a cluster. Each informer writes under the session of its shard.
+/// Wraps the connector of a cluster. Each informer writes under the session of its shard, in which this collector owns
+/// it.
 pub(super) struct CollectingConnector {
     pub(super) inner: Arc<dyn Connector>,
     pub(super) shared: Arc<Shared>,
@@ -61,7 +62,7 @@ impl OwnedCluster {
         self.shared.sessions.lock().get(&self.shard_of(resource, scope)).cloned()
     }
 
-    /// Notes a fact about the cluster for each of its shards.
+    /// Records a fact about the cluster in the documents of all its shards that this collector owns.
     fn note(&self, note: impl Fn(&Knowledge)) {
         let sessions = self.shared.sessions.lock();
         let of_cluster = sessions.iter().filter(|(shard, _)| shard.cluster == self.cluster);
@@ -125,11 +126,11 @@ impl Connection for CollectingConnection {
     ) -> Arc<dyn ListerWatcher> {
         let inner = self.inner.lister_watcher(resource, scope, options);
         if matches!(scope.view, View::Private(_)) {
-            // The result of a subscriber's own transform, under a name that no other process knows.
+            // A subscriber's own transform has made these objects, so no other process can use them.
             return inner;
         }
         let Some(session) = self.owned.session_of(resource, scope) else {
-            // For the discovery of resources, which each collector of the cluster needs.
+            // Not an owned shard: this watch serves discovery, which each collector of the cluster needs.
             return inner;
         };
         let partition = log_partition::partition(&self.owned.cluster, resource, scope, options);

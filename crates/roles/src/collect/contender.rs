@@ -16,9 +16,9 @@ use super::directory::Known;
 use super::session::Session;
 use super::{Host, Shared};
 
-/// Delay of a claim for each shard that the collector owns already, so that collectors with few shards claim first.
+/// Delay of a claim per shard that the collector owns already, so that collectors with few shards claim first.
 const DELAY_PER_SHARD: Duration = Duration::from_millis(50);
-/// Longest such delay, and the random part of it.
+/// Maximum of that delay, without [`JITTER`].
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
@@ -31,20 +31,20 @@ pub(super) struct Contender {
     host: Arc<dyn Host>,
     shard: Shard,
     end: CancellationToken,
-    /// Newest epoch that is known.
+    /// Newest known epoch of the shard. A claim uses a higher one.
     newest: u64,
-    /// Epoch of the last session. A session never uses it again.
+    /// Epoch of this collector's last session, which it must not use again.
     used: u64,
-    /// When the log of the shard was found to be of a later version of the program.
+    /// When this collector found that a later version of the program wrote the shard's log; `None` if it can read it.
     unreadable: Option<Instant>,
 }
 
-/// End of a session.
+/// Why the session of a shard ended.
 #[derive(PartialEq, Eq)]
 enum Held {
     /// The collector no longer owns the shard.
     Lost,
-    /// The collector gives the shard up.
+    /// The cluster was removed, or the process shuts down.
     Ended,
     /// The shard is handed over to another collector.
     Moved(String),
@@ -52,17 +52,17 @@ enum Held {
     Unreadable,
 }
 
-/// Ownership of another collector, or none, since it was seen first.
+/// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which all changes were known then. The entry has changed later.
+    /// Time up to which all changes were known when the entry was first seen. The entry was written later.
     before: Instant,
-    /// First later time, by the clock of answers.
+    /// When, by the [`AnswerClock`], changes after `before` were first known; `None` until then.
     at: Option<Instant>,
 }
 
 impl Seen {
-    /// Returns the least time for which the entry has not changed.
+    /// Returns for how long, at least, the entry has not changed.
     fn age(&mut self, current: Instant, now: Instant) -> Duration {
         if current <= self.before {
             return Duration::ZERO;
@@ -110,7 +110,7 @@ impl Contender {
     fn begin_session(&self, epoch: u64) -> Arc<Session> {
         let session = Arc::new(Session::new(Arc::clone(&self.shared), self.shard.clone(), epoch));
         let mut sessions = self.shared.sessions.lock();
-        // The connection to the cluster may be open for another shard.
+        // If another shard of the cluster is open already, its discovery is not repeated.
         if let Some((_, other)) = sessions.iter().find(|(shard, _)| shard.cluster == self.shard.cluster) {
             session.knowledge.adopt(&other.knowledge);
         }
@@ -118,8 +118,8 @@ impl Contender {
         session
     }
 
-    /// Releases the shard for another collector. Changes that the log does not store in time are dropped: the watch of
-    /// the successor repeats them.
+    /// Releases the shard for another collector. Changes that the log does not store within the lease are dropped: the
+    /// successor's watch repeats them.
     async fn hand_over(&self, own: Ownership, next: String, session: &Session) {
         if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;
@@ -129,8 +129,8 @@ impl Contender {
         self.shared.ownerships.note_moved(&self.shard);
     }
 
-    /// Releases the shard for collectors of the version that has written its log. This collector gives its other shards
-    /// away too.
+    /// Releases the shard for collectors of the later version that wrote its log. Drains this collector, so that its
+    /// other shards move too.
     async fn leave_to_later(&mut self, own: &Ownership, session: &Session) {
         tracing::error!(
             cluster = %self.shard,
@@ -151,10 +151,10 @@ impl Contender {
         }
     }
 
-    /// Releases the shard. An ownership that cannot be released expires.
+    /// Releases the shard. If that fails three times, the ownership expires after the lease.
     async fn release(&self, own: &Ownership) {
         for attempt in 1..=RELEASES {
-            // If the answer to the attempt before was lost, the ownership has changed, which is no error.
+            // `Ok(false)` is no error: the previous attempt succeeded, but its answer was lost.
             let Err(error) = self.shared.backend.release(own).await else { return };
             if attempt == RELEASES {
                 tracing::warn!(
@@ -186,7 +186,8 @@ impl Contender {
                         seen = Some(Seen { own: found.clone(), before: current, at: None });
                     }
                     let expired = seen.as_mut().is_some_and(|seen| seen.age(current, now) >= self.shared.params.lease);
-                    // If the entry is gone, it was deleted: its collector writes it again within its lease.
+                    // A missing entry was deleted. Its collector, if alive, writes it again, so the last one counts
+                    // until the lease is over.
                     let last = found.as_ref().or(seen.as_ref().map(|seen| &seen.own));
                     let free = last.is_none_or(|last| self.is_free(last));
                     // Collectors that can read the log claim first.
@@ -276,13 +277,13 @@ impl Contender {
                     );
                     return (own, Held::Lost);
                 }
-                // Without an answer, the shard is collected until the log refuses an entry.
+                // Without an answer, the collector keeps watching the shard until the log refuses an entry.
                 Err(error) => self.note_failure(&error),
             }
         }
     }
 
-    /// Has the hub watch the shard.
+    /// Makes the hub watch the shard with informers that write to the log.
     async fn start(&self, epoch: u64) -> Result<(), String> {
         let (shared, cluster) = (Arc::clone(&self.shared), self.shard.cluster.clone());
         let wrap = move |inner| Arc::new(CollectingConnector { inner, shared, cluster }) as Arc<dyn Connector>;
@@ -303,8 +304,8 @@ impl Contender {
         }
     }
 
-    /// Returns whether any collector may claim the shard, or this one. A shard that is released for another collector
-    /// is not free before its entry expires.
+    /// Returns whether this collector may claim the shard at once. A shard released for another collector is free only
+    /// after the lease.
     fn is_free(&self, found: &Ownership) -> bool {
         let is_released = found.collector.is_empty() && (found.next.is_empty() || self.is_next(found));
         is_released || self.is_own(found)

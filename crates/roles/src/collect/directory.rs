@@ -1,7 +1,7 @@
 //! Owners and documents of all clusters as a collector knows them, by one [watch](crate::cluster_watch) of their buckets.
 //!
-//! It decides when a collector claims a shard or reads a document again. It decides nothing that must not be outdated: a
-//! claim compares the revision of the entry.
+//! Collectors use it to decide when to claim a shard or read a document again. It may be outdated: a claim compares the
+//! revision of the entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,12 +22,11 @@ pub(super) struct Directory {
     watch: ClusterWatch,
 }
 
-/// Entry of a bucket at a time.
+/// Last known entry of a bucket, and how current it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known<T> {
-    /// The entry, if there is one.
     pub(super) entry: Option<T>,
-    /// Time up to which all changes are known.
+    /// Time up to which all changes of the bucket are known.
     pub(super) current: Instant,
 }
 
@@ -37,14 +36,13 @@ struct Entries(Mutex<Buckets>);
 #[derive(Default)]
 struct Buckets {
     owners: Bucket<Result<Ownership, String>>,
-    /// Revisions of the documents.
+    /// Revision of each shard's document.
     documents: Bucket<u64>,
 }
 
-/// Entries of a bucket by shard.
 struct Bucket<T> {
     entries: BTreeMap<Shard, T>,
-    /// Shards with an entry in the watch that begins; `None` once it has delivered all.
+    /// Shards that a new watch has delivered so far; `None` once it has delivered all entries.
     begun: Option<BTreeSet<Shard>>,
 }
 
@@ -69,7 +67,7 @@ impl<T> Bucket<T> {
         }
     }
 
-    /// Drops the entries that the watch has not delivered.
+    /// Drops the entries that the new watch has not delivered, because they were removed.
     fn complete(&mut self) {
         if let Some(begun) = self.begun.take() {
             self.entries.retain(|shard, _| begun.contains(shard));
@@ -85,7 +83,7 @@ impl Directory {
         Self { entries, watch }
     }
 
-    /// Returns the owner of a shard; `None` before all are known.
+    /// Returns the owner of a shard; `None` until the owners of all shards are known.
     ///
     /// # Errors
     /// The services do not answer, or the entry cannot be decoded.
@@ -93,13 +91,13 @@ impl Directory {
         if let Some(error) = self.watch.error() {
             return Err(BackendError(error));
         }
-        // Before the entry: a change in between is a part of it.
+        // Read before the entry: a change in between makes the entry newer than `current`, which is safe.
         let Some(current) = self.watch.current() else { return Ok(None) };
         let entry = self.entries.0.lock().owners.entries.get(shard).cloned().transpose().map_err(BackendError)?;
         Ok(Some(Known { entry, current }))
     }
 
-    /// Returns the revision of the document of a shard; `None` before all are known.
+    /// Returns the revision of a shard's document; `None` until those of all shards are known.
     pub(super) fn document(&self, shard: &Shard) -> Option<Known<u64>> {
         let current = self.watch.current()?;
         Some(Known { entry: self.entries.0.lock().documents.entries.get(shard).copied(), current })

@@ -9,7 +9,7 @@ use super::Shared;
 use super::knowledge;
 use super::session::Session;
 
-/// Interval in which changed documents are stored.
+/// Interval at which changed documents are stored.
 const EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of documents that are stored at the same time.
 const AT_ONCE: usize = 16;

@@ -16,11 +16,10 @@ use parking_lot::Mutex;
 use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
-/// Time after which a failure becomes a part of the document. So a watch that is cut off and opened again is not
-/// reported as a failure.
+/// How long a failure must last to be included in the document. A watch that is cut off and reopened at once is not.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Contents of the document of one session.
+/// Facts that a session has found out about its cluster, for the document.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<State>);
 
@@ -30,11 +29,10 @@ struct State {
     resolved: BTreeMap<ResourceRef, Option<ApiResource>>,
     catalogue: Option<Arc<Catalogue>>,
     failures: BTreeMap<Partition, (Instant, SourceFailure)>,
-    /// Stored document; `None` if it is not known.
+    /// Document as it is stored; `None` if it must be read first.
     stored: Option<Stored>,
 }
 
-/// Document as it is stored.
 #[derive(Clone, Debug)]
 struct Stored {
     revision: Option<u64>,
@@ -61,7 +59,7 @@ impl Knowledge {
         self.0.lock().catalogue = Some(Arc::clone(catalogue));
     }
 
-    /// Adopts what another shard of the cluster has found out about it.
+    /// Copies the server and resources that the session of another shard of the cluster has found.
     pub(super) fn adopt(&self, other: &Self) {
         let (server, resolved, catalogue) = {
             let other = other.0.lock();
@@ -71,7 +69,7 @@ impl Knowledge {
         (state.server, state.resolved, state.catalogue) = (server, resolved, catalogue);
     }
 
-    /// Notes the result of a request of an informer.
+    /// Records the result of an informer's last request to the apiserver; `None` is a success.
     pub(super) fn note_request(&self, partition: &Partition, failure: Option<&SourceError>) {
         let mut state = self.0.lock();
         let failure = failure.and_then(|error| Some((kind(error.class)?, error)));
@@ -85,20 +83,20 @@ impl Knowledge {
             .failures
             .entry(partition.clone())
             .or_insert_with(|| (clock::now(), SourceFailure { kind, since, message: message.clone() }));
-        // Another message of the same kind is no reason to store the document again.
+        // The first message of a kind stays, so that changing messages do not store the document again.
         if known.kind != kind {
             (known.kind, known.message) = (kind, message);
         }
     }
 
-    /// Forgets an informer that has ended.
+    /// Forgets the failure of an informer that has ended.
     pub(super) fn forget(&self, partition: &Partition) {
         self.0.lock().failures.remove(partition);
     }
 }
 
 impl State {
-    /// Returns the document that continues a stored one.
+    /// Returns the document to store: the stored one, updated by the facts of this session.
     fn document(&self, stored: &ClusterDocument, epoch: u64, now: Instant) -> ClusterDocument {
         let mut document = ClusterDocument { epoch, failures: BTreeMap::new(), ..stored.clone() };
         if let Some(server) = &self.server {
@@ -113,7 +111,8 @@ impl State {
         }
         match &self.catalogue {
             Some(catalogue) => document.catalogue = Some(Arc::clone(catalogue)),
-            // The catalogue of an earlier owner may be outdated, and this owner does not discover.
+            // This owner has not discovered the resources. Keep the earlier owner's catalogue unless it contradicts
+            // known facts.
             None => document.catalogue = document.catalogue.filter(|catalogue| self.agrees(catalogue)),
         }
         let settled = self.failures.iter().filter(|(_, (at, _))| now.duration_since(*at) >= SETTLED);
@@ -144,14 +143,14 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 }
 
 impl Stored {
-    /// Returns whether the document is still this one, as far as the `latest` revision is known.
+    /// Returns whether no other process has changed the document since. `latest` is its last known revision.
     fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
         latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
     }
 }
 
 /// Stores the document if it has changed or was deleted, unless an owner with a newer epoch has stored one. Returns the
-/// newest epoch. `latest` is the revision of the stored document, as far as it is known.
+/// newest known epoch of the shard. `latest` is the last known revision of the stored document.
 pub(super) async fn save_changes(
     backend: &dyn Backend,
     shard: &Shard,

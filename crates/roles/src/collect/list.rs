@@ -1,4 +1,4 @@
-//! Lists of the apiserver, recorded.
+//! Lists that a collector answers from the log, or passes on from the apiserver.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::recording;
 use crate::listed;
 use crate::restore::Restored;
 
-/// Passes a restored state on as a list, and counts its objects.
+/// Returns the state restored from the log as a list, and counts its objects for the shard's weight.
 pub(super) fn restored(log: Arc<SourceLog>, restored: Restored) -> ListStream {
     let list = listed::page(Arc::clone(&log), restored);
     let counted = list.inspect(move |chunk| {
@@ -22,7 +22,7 @@ pub(super) fn restored(log: Arc<SourceLog>, restored: Restored) -> ListStream {
     counted.boxed()
 }
 
-/// Passes a list of the apiserver on as the log stores it.
+/// Passes each part of an apiserver's list on once the log has stored it.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: ListStream) -> ListStream {
     let recorded = stream::try_unfold((log, stream), |(log, mut stream)| async move {
         let Some(chunk) = stream.next().await else { return Ok(None) };

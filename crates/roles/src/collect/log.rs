@@ -1,4 +1,4 @@
-//! Partition of a source: opens it, restores it, and appends records.
+//! The log's partition of one informer: opens it, restores its state, and appends records.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::appender::AppendError;
 use crate::listed::LogSource;
 use crate::restore::{Restored, restore};
 
-/// Number of entries read in a takeover from which it requests a new checkpoint.
+/// A takeover that reads this many entries, or more, requests a new checkpoint.
 const LONG_TAIL: usize = 500;
 
-/// Partition of a source.
+/// The log's partition of one informer, under the session of its shard.
 pub(super) struct SourceLog {
     session: Arc<Session>,
     pub(super) partition: Partition,
@@ -29,12 +29,13 @@ pub(super) struct SourceLog {
 
 #[derive(Default)]
 struct State {
-    /// Epoch under which the partition is open.
+    /// Epoch under which the partition is open; `None` if it is closed.
     open: Option<u64>,
     recording: Recording,
-    /// Whether the last watch of the apiserver has failed, or sent nothing. Then a list asks the apiserver.
+    /// Whether the last watch of the apiserver failed or sent nothing. If so, the next list goes to the apiserver
+    /// instead of the log.
     suspect: bool,
-    /// Version of the first page of the list in progress.
+    /// Version of the first page of the list in progress; `None` before it.
     listed: Option<ResourceVersion>,
 }
 
@@ -45,8 +46,8 @@ impl SourceLog {
         Self { session, partition, decoder: Mutex::new(decoder), state }
     }
 
-    /// Opens the partition if it is not open. Returns the state of the log, if it can answer a list, and is not ahead of
-    /// `current`, the cluster's version.
+    /// Opens the partition if it is closed. Returns the state in the log; `None` if it cannot answer a list of
+    /// `version`, or is ahead of `current`, the cluster's version.
     pub(super) async fn begin(
         &self,
         version: &VersionMatch,
@@ -132,8 +133,8 @@ impl SourceLog {
         Ok(result)
     }
 
-    /// Waits until the records of earlier watches are stored: a watch that was given up has left them behind, and its events
-    /// are not recorded again.
+    /// Waits until all appended records are stored. A cancelled watch may leave records in flight, whose events are not
+    /// recorded again.
     pub(super) async fn flush(&self) -> Result<(), SourceError> {
         let open = self.state.lock().open;
         let Some(epoch) = open else { return Ok(()) };
@@ -143,19 +144,19 @@ impl SourceLog {
         }
     }
 
-    /// Closes the partition after records were not stored.
+    /// Marks the partition as closed after an append failed. Returns the error for the informer.
     fn fail(&self, epoch: u64, error: &AppendError) -> SourceError {
         self.session.note_fence(error);
         self.state.lock().open.take_if(|open| *open == epoch);
         self.refused(error)
     }
 
-    /// Notes the result of a request to the apiserver, for the document about the cluster.
+    /// Records the result of a request to the apiserver for the document about the cluster; `None` is a success.
     pub(super) fn note_request(&self, failure: Option<&SourceError>) {
         self.session.knowledge.note_request(&self.partition, failure);
     }
 
-    /// Performs a request to the apiserver, and notes its result. A request that is dropped has no answer.
+    /// Performs a request to the apiserver and records its result. Dropping the future is recorded as a missing answer.
     pub(super) async fn asked<T>(
         &self,
         request: impl Future<Output = Result<T, SourceError>>,
@@ -167,7 +168,7 @@ impl SourceLog {
         answer
     }
 
-    /// Begins a list of the apiserver in the log. If the log does not answer, the apiserver is not asked.
+    /// Records in the log that a list of the apiserver begins. The caller lists only if this succeeds.
     pub(super) async fn reset(&self) -> Result<(), SourceError> {
         self.state.lock().listed = None;
         self.session.load.lock().begin(&self.partition);
@@ -176,17 +177,18 @@ impl SourceLog {
         Ok(())
     }
 
-    /// Returns the version of the first page of a list. A watch from an older version loses nothing.
+    /// Returns the version of a list's first page, given the version of any page. A watch can start from it without
+    /// loss.
     pub(super) fn list_version(&self, page: &ResourceVersion) -> ResourceVersion {
         self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
     }
 
-    /// Counts objects of a list.
+    /// Counts objects of a list for the shard's weight.
     pub(super) fn note_listed(&self, objects: usize) {
         self.session.load.lock().note_listed(&self.partition, objects);
     }
 
-    /// Counts events of a watch, of which the initial ones are a list.
+    /// Counts events of a watch for the shard's weight. If `initial`, they count as objects of a list.
     pub(super) fn note_read(&self, items: &[WatchItem], initial: bool) {
         let count = |of: fn(&WatchItem) -> bool| items.iter().filter(|item| of(item)).count();
         let (added, deleted) =
@@ -219,7 +221,7 @@ impl SourceLog {
     }
 }
 
-/// Request without an answer.
+/// Guard that records a missing answer if the request's future is dropped.
 struct Unanswered<'a>(Option<&'a SourceLog>);
 
 impl Drop for Unanswered<'_> {
@@ -237,14 +239,14 @@ impl LogSource for SourceLog {
     }
 
     fn unreadable(&self, error: &CheckpointError) -> SourceError {
-        // The apiserver has to be asked instead.
+        // The next list goes to the apiserver instead of the log.
         self.set_suspect(true);
         self.refused(error)
     }
 }
 
-/// Returns whether the state at a version answers a list. The most recent state counts as any: a reflector that has not read
-/// anything yet requests it too, and after a failure the apiserver is asked.
+/// Returns whether the log's state at version `at` answers a list. A request for the most recent state accepts any,
+/// since a new reflector sends it; after a failure, lists go to the apiserver anyway.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
     match requested {
         VersionMatch::MostRecent | VersionMatch::Any => true,

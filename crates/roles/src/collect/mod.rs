@@ -3,8 +3,8 @@
 //! # Contract
 //! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one
 //!   shard. The owner renews its ownership. If an ownership has not changed for [`CollectorParams::lease`], another
-//!   collector takes the shard over. It measures the time by its own clock, which stands still while the services do
-//!   not answer.
+//!   collector takes the shard over. It measures the time by its own clock, which stops while the services do not
+//!   answer.
 //! - No clock decides what the log stores: each append is fenced by an epoch.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
@@ -57,22 +57,22 @@ pub use status::{CollectorStatus, ShardOwner};
 /// Parameters of a [`Collector`].
 #[derive(Clone, Debug)]
 pub struct CollectorParams {
-    /// Name of the collector. It must be unique to the process: a successor in the same place is another collector.
+    /// Name of the collector, unique to the process: a restarted process must have another name.
     pub name: String,
     /// Time without a renewal after which a cluster is taken over.
     pub lease: Duration,
-    /// Interval of renewals, of looks at the ownerships of other collectors, and of requests that verify that these are
+    /// Interval at which the collector renews its ownerships, checks those of others, and verifies that they are
     /// current.
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
-    /// Interval in which the version of a partition without changes is stored, so that the log keeps one.
+    /// Interval at which the version of an unchanged partition is stored again, before the log removes the last one.
     pub keep_alive: Duration,
-    /// Parameters of the writer. Its collector is `name`.
+    /// Parameters of the writer. Their `collector` must equal `name`.
     pub writer: WriterParams,
-    /// Zone of the collector, for clusters that prefer one.
+    /// Zone of the collector; `None` if it has none. Clusters may prefer a zone by their labels.
     pub zone: Option<Zone>,
-    /// Rules by which clusters are divided, the same in each process of the fleet.
+    /// Rules that divide clusters into shards. All processes of a fleet must have the same.
     pub shards: ShardRules,
 }
 
@@ -129,7 +129,7 @@ pub struct Collector {
     balance: JoinHandle<()>,
 }
 
-/// Parts that all sessions share.
+/// State that the tasks of a collector share.
 pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) params: CollectorParams,
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     /// Sessions of the owned shards.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// Collectors that the assignment gives shards without an owner to.
+    /// Planned collector of each shard without an owner. It claims first.
     orphans: Mutex<BTreeMap<Shard, String>>,
 }
 
@@ -196,7 +196,7 @@ impl Collector {
         }
     }
 
-    /// Returns the owned shards.
+    /// Returns the shards that this collector owns.
     #[must_use]
     pub fn owned(&self) -> Vec<Shard> {
         self.shared.sessions.lock().keys().cloned().collect()
@@ -214,7 +214,7 @@ impl Collector {
         }
     }
 
-    /// Stops watching all clusters, stores what is left, and releases them.
+    /// Stops watching all clusters, stores the remaining changes in the log, and releases the clusters.
     ///
     /// # Cancel safety
     /// If the future is dropped, clusters that are not released yet are given up when their leases expire.
@@ -229,7 +229,7 @@ impl Collector {
     }
 }
 
-/// Tasks that end. Dropping them aborts them.
+/// Tasks that are shutting down. Dropping this aborts them.
 struct Ending(Vec<JoinHandle<()>>);
 
 impl Drop for Ending {

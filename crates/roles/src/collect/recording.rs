@@ -8,21 +8,22 @@ use informer_hub_reflector::WatchItem;
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ResourceVersion, StoredObject};
 
-/// State of a watch.
+/// State of a watch whose events are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchState {
     /// Whether the initial events of a streaming list have not ended yet.
     pub(super) initial: bool,
-    /// Whether ADDED events advance the version: not in the first events of a watch without a version.
+    /// Whether ADDED events advance the version. False for the first events of a watch without a version, which come in
+    /// no order.
     pub(super) ordered: bool,
 }
 
-/// Records of one partition.
+/// Turns the events of one partition into records, and knows which are in the log already.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// Version up to which all changes were recorded.
     position: Option<ResourceVersion>,
-    /// State of the log from which the watch has resumed.
+    /// State of the log from which the watch has resumed, to recognise repeated events.
     restored: PartitionState,
     progressed: Option<Instant>,
     keep_alive: Duration,
@@ -39,18 +40,19 @@ impl Recording {
         self.restored = restored;
     }
 
-    /// Repeats from the state of a log that this process writes to. Records may still be on their way.
+    /// Resumes from the state of a log that this process writes to. `position` stays, since it may be ahead of the
+    /// state.
     pub(super) fn repeat(&mut self, restored: PartitionState) {
         self.restored = restored;
     }
 
-    /// Returns the record before a whole list.
+    /// Returns the record that announces a full list, and forgets the position.
     pub(super) fn reset(&mut self) -> Record {
         (self.position, self.restored) = (None, PartitionState::default());
         Record::Reset { reason: ResetReason::Restart }
     }
 
-    /// Returns the record after all changes up to a version.
+    /// Returns the record that all changes up to `version` are in the log.
     pub(super) fn progress(&mut self, version: ResourceVersion, now: Instant) -> Record {
         self.progressed = Some(now);
         self.position = Some(version.clone());
@@ -111,7 +113,7 @@ impl Recording {
             return WatchItem::Bookmark { version: version.clone(), initial_events_end: false };
         }
         if watch.ordered && self.has(version) {
-            // Recorded before the watch was opened again.
+            // Recorded by an earlier watch.
             return item;
         }
         records.extend(record(&item));
@@ -145,7 +147,7 @@ fn record(item: &WatchItem) -> Option<Record> {
     })
 }
 
-/// Returns the body, which a source has just decoded. Empty if the last state of a deleted object could not be.
+/// Returns the object as JSON; empty if the last state of a deleted object could not be decoded.
 fn body(object: &StoredObject) -> Bytes {
     object.json().map(Bytes::from_owner).unwrap_or_default()
 }

@@ -23,15 +23,14 @@ use crate::appender::AppendError;
 /// opening.
 const OPENINGS: u64 = 1 << 20;
 
-/// Partition that is open in a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenPartition {
     pub(super) epoch: u64,
-    /// Sequence of the claim.
+    /// Sequence of the entry by which this collector claimed the partition.
     pub(super) claimed: Sequence,
     /// Sequence of the last stored entry.
     pub(super) stored: Sequence,
-    /// Whether the log had, or has got under this epoch, the beginning of a complete state.
+    /// Whether the log has a complete state to start from, or a full list has begun under this epoch.
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
@@ -45,16 +44,15 @@ pub(crate) struct Session {
     pub(super) shard: Shard,
     epoch: u64,
     openings: AtomicU64,
-    /// Newest epoch of the shard in the log or its document, if another collector has used a newer one.
+    /// Newest epoch of the shard seen in the log or its document. Above `epoch`, another collector has taken over.
     newest: AtomicU64,
     /// Whether a later version of the program has written the log.
     unreadable: AtomicBool,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
     pub(super) load: Mutex<Load>,
-    /// When the session began.
     pub(super) began: Instant,
-    /// Collector to hand the shard over to.
+    /// Collector to hand the shard over to, once a move begins.
     next: OnceLock<String>,
     moving: CancellationToken,
 }
@@ -67,7 +65,6 @@ impl Session {
         Self { shared, shard: of, epoch, openings, newest, unreadable, open, knowledge, load, began, next, moving }
     }
 
-    /// Returns the epoch of the shard.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -79,7 +76,7 @@ impl Session {
         }
     }
 
-    /// Waits until the shard is to be handed over. Returns the collector that receives it.
+    /// Waits until [`Self::hand_over`] is called. Returns the collector that receives the shard.
     pub(super) async fn handed_over(&self) -> String {
         self.moving.cancelled().await;
         self.next.get().cloned().unwrap_or_default()
@@ -110,7 +107,7 @@ impl Session {
         Ok((epoch, sequence))
     }
 
-    /// Notes that the log has the beginning of a complete state.
+    /// Records that the log has a complete state, or that a full list has begun.
     pub(super) fn note_begun(&self, partition: &Partition) {
         if let Some(open) = self.open.lock().get_mut(partition) {
             open.has_begun = true;
@@ -134,7 +131,7 @@ impl Session {
         self.open.lock().values().filter_map(|open| open.appending).min()
     }
 
-    /// Returns the sequence of the last stored entry of a partition.
+    /// Returns the sequence of the last stored entry of a partition; 0 if it is not open.
     pub(super) fn stored(&self, partition: &Partition) -> Sequence {
         self.open.lock().get(partition).map_or(0, |open| open.stored)
     }
@@ -145,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Requests a checkpoint of a partition soon.
+    /// Makes a checkpoint of a partition due now.
     pub(super) fn need_checkpoint(&self, partition: &Partition) {
         if let Some(open) = self.open.lock().get_mut(partition) {
             open.checkpoint.1 = clock::now().checked_sub(self.shared.params.checkpoint).or(open.checkpoint.1);
@@ -161,7 +158,7 @@ impl Session {
         self.open.lock().iter().map(|(partition, open)| (partition.clone(), *open)).collect()
     }
 
-    /// Records that a partition has been closed by an error.
+    /// Records why a partition was closed: a newer epoch, or a log of a later program version.
     pub(super) fn note_fence(&self, error: &AppendError) {
         match error {
             AppendError::Fenced(FenceReason::Epoch(epoch)) => self.note_epoch(epoch / OPENINGS),
@@ -177,17 +174,16 @@ impl Session {
         self.unreadable.load(SeqCst)
     }
 
-    /// Records an epoch of the shard that was used.
+    /// Records an epoch of the shard that some collector has used.
     pub(super) fn note_epoch(&self, epoch: u64) {
         self.newest.fetch_max(epoch, SeqCst);
     }
 
-    /// Returns a newer epoch of the shard, if one was used.
+    /// Returns the epoch of a collector that has taken the shard over; `None` if there is none.
     pub(super) fn newer_epoch(&self) -> Option<u64> {
         Some(self.newest.load(SeqCst)).filter(|newest| *newest > self.epoch)
     }
 
-    /// Closes a partition that is no longer watched.
     pub(super) fn close(&self, partition: &Partition, epoch: u64) {
         let mut open = self.open.lock();
         if open.get(partition).is_some_and(|open| open.epoch == epoch) {

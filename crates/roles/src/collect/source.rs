@@ -1,7 +1,7 @@
-//! List and watch of one resource that writes to the log what it reads.
+//! List and watch of one resource that writes all it reads to the fleet's log.
 //!
-//! The first list is answered from the log, if that has a version to resume from. So is a list after which the apiserver has
-//! not been asked yet. All other lists go to the apiserver.
+//! A list is answered from the log if that has a version to resume from and the last watch, if any, sent events. All
+//! other lists go to the apiserver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::restore::Restored;
 /// Maximum wait for the cluster's version, when a partition is taken over.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// List and watch that writes to the log what it reads; see the [module documentation](self).
+/// List and watch of one resource for a collector; see the [module documentation](self).
 pub(super) struct CollectingSource {
     inner: Arc<dyn ListerWatcher>,
     log: Arc<SourceLog>,
@@ -92,13 +92,14 @@ impl ListerWatcher for CollectingSource {
     }
 }
 
-/// Returns the state of the log; `None` if the cluster's version is older, because its etcd was restored from a backup.
+/// Returns the state of the log; `None` if it cannot answer the list, or is newer than the cluster, whose etcd was then
+/// restored from a backup.
 async fn begin(
     inner: &dyn ListerWatcher,
     log: &SourceLog,
     version: &VersionMatch,
 ) -> Result<Option<Restored>, SourceError> {
-    // A cluster that does not answer may be served from the log.
+    // If the cluster does not answer, its version is unknown and the log may answer the list.
     let current = async { tokio::time::timeout(CHECK, inner.current_version()).await.ok()?.ok()? };
     log.begin(version, current).await
 }

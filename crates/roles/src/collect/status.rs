@@ -29,7 +29,7 @@ pub struct CollectorStatus {
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
-    /// Time for which the oldest of them has waited.
+    /// How long the oldest change that is not stored has waited; zero if all are stored.
     pub oldest_append: Duration,
 }
 
@@ -38,22 +38,22 @@ pub struct CollectorStatus {
 pub struct ShardOwner {
     /// Name of the owner; empty if there is none.
     pub collector: String,
-    /// Newest epoch.
+    /// Newest epoch, the number of an owner's term.
     pub epoch: u64,
     /// Whether this collector is the owner, and watches the cluster.
     pub is_own: bool,
-    /// Weight of the cluster, as its owner measures it; zero if unknown.
+    /// Cost of the cluster, from its numbers of objects and events, as its owner measures it; zero if unknown.
     pub weight: u64,
 }
 
-/// Owners of the clusters and errors of the services, as the contenders of a collector note them.
+/// Owners of the clusters and errors of the services, as the tasks that contend for clusters report them.
 #[derive(Debug, Default)]
 pub(super) struct Ownerships(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     shards: BTreeMap<Shard, ShardOwner>,
-    /// Errors of the last requests that failed.
+    /// Error of the last request for each shard; none after a success.
     errors: BTreeMap<Shard, String>,
     answered: bool,
     acquired: u64,
@@ -76,7 +76,8 @@ impl Ownerships {
         }
     }
 
-    /// Notes a failed request. Logs the first failure, and the first one of a further cluster only at debug level.
+    /// Records a failed request. Warns if all clusters worked before; logs the first failure of another cluster at debug
+    /// level.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
@@ -90,7 +91,7 @@ impl Ownerships {
         known.errors.insert(shard.clone(), error.to_string());
     }
 
-    /// Notes the owner of a cluster that another collector owns, or none.
+    /// Records the owner of a cluster that this collector does not own; `None` if there is no entry.
     pub(super) fn note_owner(&self, shard: &Shard, found: Option<&Ownership>) {
         let owner = found.map(|found| ShardOwner {
             collector: found.collector.clone(),
@@ -108,14 +109,12 @@ impl Ownerships {
         known.shards.insert(own.shard.clone(), ShardOwner { collector, epoch, is_own: true, weight: own.weight });
     }
 
-    /// Notes the measured weight of an owned cluster.
     pub(super) fn note_weight(&self, own: &Ownership) {
         if let Some(owner) = self.0.lock().shards.get_mut(&own.shard) {
             owner.weight = own.weight;
         }
     }
 
-    /// Notes that an owned cluster has been handed over.
     pub(super) fn note_moved(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.moved += 1;
@@ -144,7 +143,7 @@ impl Ownerships {
         known.errors.remove(shard);
     }
 
-    /// Returns the status, without what only the appender and the sessions know.
+    /// Returns the status, except the queued bytes and the oldest append.
     pub(super) fn status(&self, name: &str) -> CollectorStatus {
         let known = self.0.lock();
         CollectorStatus {

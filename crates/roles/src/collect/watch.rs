@@ -1,4 +1,4 @@
-//! Watches of the apiserver, recorded.
+//! Watches of the apiserver, recorded in the fleet's log.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use informer_hub_types::clock;
 use super::log::SourceLog;
 use super::recording::WatchState;
 
-/// Passes the events of a watch on as the log stores them.
+/// Passes each batch of watch events on once the log has stored it.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchState) -> WatchStream {
     let recorded = stream::try_unfold((log, stream, state), |(log, mut stream, mut state)| async move {
         let batch = match stream.next().await {

@@ -1,4 +1,4 @@
-//! Weight of a cluster: its objects and the rate of its events. Pure.
+//! Weight of a shard: its cost for a collector, from its objects and the rate of its events. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use informer_hub_fleet::Partition;
 use informer_hub_types::clock::Instant;
 
-/// Weight of a cluster without objects, so that empty clusters spread too.
+/// Weight of a shard without objects, so that empty shards are spread too.
 const BASE: u64 = 100;
 /// Number of objects that cost as much as one event a second.
 const OBJECTS_PER_EVENT_RATE: f64 = 50.0;
 /// Time over which the rate of events is averaged.
 const HORIZON: Duration = Duration::from_secs(60);
-/// Inverse of the smallest published change: a change by less than a tenth of the weight is not published.
+/// A weight is published again only after it has changed by at least a tenth: 1 / `STEP`.
 const STEP: u64 = 10;
 
-/// Objects and events that a session has read.
+/// Number of objects, and rate of events, of a session's shard.
 #[derive(Debug)]
 pub(super) struct Load {
     objects: BTreeMap<Partition, u64>,
     /// Events since the last measurement.
     events: u64,
-    /// Events a second.
+    /// Average number of events per second.
     rate: f64,
     began: Instant,
     measured: Instant,
@@ -32,7 +32,7 @@ impl Load {
         Self { objects: BTreeMap::new(), events: 0, rate: 0.0, began: now, measured: now }
     }
 
-    /// Begins a list: the objects of the partition are counted again.
+    /// Resets the object count of a partition, because a list begins.
     pub(super) fn begin(&mut self, partition: &Partition) {
         self.objects.insert(partition.clone(), 0);
     }
@@ -51,8 +51,8 @@ impl Load {
         self.objects.remove(partition);
     }
 
-    /// Returns the weight to publish after `published`. It stays the same while the new weight is nearly equal. Before
-    /// the session has measured the rate and read all objects, it only grows with the objects.
+    /// Returns the weight to publish; `published` itself while the new weight differs by less than a tenth. In the first
+    /// minute it only grows with the objects, because the rate of events is not known yet.
     pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
         let passed = now.duration_since(self.measured).as_secs_f64();
         if passed > 0.0 {
@@ -77,7 +77,7 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns the share of the averaged time that the session has measured.
+    /// Returns the fraction of the average that measured time contributes; the rest is the initial zero.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

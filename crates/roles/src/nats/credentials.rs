@@ -1,7 +1,7 @@
 //! Credentials of NATS in the form of a credentials file (`.creds`): a JWT of a user, and the seed of its key.
 //!
-//! They are read at each attempt to connect. So a process continues after its JWT has expired or was revoked, once there are
-//! new ones.
+//! They are read at each attempt to connect. So after its JWT has expired or was revoked, a process continues as soon as
+//! the file has a new one.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub(super) async fn check(read: Credentials) -> io::Result<()> {
     answer(read, Vec::new()).await.map(drop)
 }
 
-/// Returns options that answer each server with the credentials at that time.
+/// Returns options that read the credentials again for each connection.
 pub(super) fn options(read: Credentials) -> ConnectOptions {
     ConnectOptions::with_auth_callback(move |nonce| {
         let answer = answer(read.clone(), nonce);
@@ -28,12 +28,12 @@ async fn answer(read: Credentials, nonce: Vec<u8>) -> io::Result<Auth> {
     answering.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// Signs the nonce of a server.
+/// Returns the JWT and the signature of a server's nonce, from the text of a credentials file.
 fn sign(text: &str, nonce: &[u8]) -> io::Result<Auth> {
     let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_owned());
     let jwt = block(text, "NATS USER JWT").ok_or_else(|| wrong("there is no block NATS USER JWT"))?;
     let seed = block(text, "USER NKEY SEED").ok_or_else(|| wrong("there is no block USER NKEY SEED"))?;
-    // The causes of nkeys may quote the seed.
+    // The cause is dropped, because errors of `nkeys` may quote the seed.
     let key = KeyPair::from_seed(seed).map_err(|_| wrong("the block USER NKEY SEED is not the seed of a key"))?;
     let mut auth = Auth::new();
     auth.jwt = Some(jwt.to_owned());
@@ -41,7 +41,7 @@ fn sign(text: &str, nonce: &[u8]) -> io::Result<Auth> {
     Ok(auth)
 }
 
-/// Returns the line after `-----BEGIN <name>-----`.
+/// Returns the line after `-----BEGIN <name>-----`; `None` if it is missing or empty.
 fn block<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut lines = text.lines().map(str::trim);
     let begins = |line: &str| line.trim_matches('-').trim().strip_prefix("BEGIN ").is_some_and(|found| found == name);

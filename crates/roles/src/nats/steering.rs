@@ -1,4 +1,4 @@
-//! Roster, owners and leases of a fleet on JetStream, for the operator. Creates no stream and no bucket.
+//! Roster, owners and leases of a fleet on JetStream, for commands of the operator. Creates no stream and no bucket.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,19 +25,19 @@ pub struct FleetRoster {
     timeout: Duration,
 }
 
-/// Holder of a lease, by its record.
+/// Holder of a lease, according to its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseHolder {
     /// The lease is released, or was never held.
     None,
-    /// Name of the process. The lease may have expired since its last renewal.
+    /// Name of the process that renewed the lease last. The lease may have expired since.
     Process(String),
-    /// The record cannot be decoded, for this cause. A later version may have written it.
+    /// The record cannot be decoded, for this reason. A later version of the program may have written it.
     Unknown(String),
 }
 
 impl NatsParams {
-    /// Connects to the roster of the fleet. Returns `None` if no collector has created it yet.
+    /// Connects to the roster of the fleet. Returns `None` if no collector has created it or the bucket of owners yet.
     pub async fn open_roster(&self) -> Result<Option<FleetRoster>, NatsProblem> {
         let subjects = self.subjects()?;
         let client = self.connect(&self.servers).await?;

@@ -18,16 +18,14 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// Time for which a lookup waits for the collector.
+/// How long a lookup waits until the collector's document has the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Connector of one cluster of a replica.
 pub(super) struct ServingConnector {
     served: Served,
     inner: Arc<dyn Connector>,
 }
 
-/// Cluster that a replica serves.
 #[derive(Clone)]
 struct Served {
     shared: Arc<Shared>,
@@ -75,7 +73,7 @@ impl fmt::Debug for ServingConnection {
 }
 
 impl ServingConnection {
-    /// Waits until the document of the cluster has something.
+    /// Waits until `find` finds something in the document of the cluster. `what` names it in the error.
     fn find<T: Send + 'static>(
         &self,
         what: String,
@@ -93,7 +91,7 @@ impl ServingConnection {
     }
 }
 
-/// Returns the resource of a name; `None` if the document does not have the name.
+/// Looks a resource name up in the document; `None` if the document does not decide it.
 fn resolved(document: &ClusterDocument, written: &ResourceRef) -> Option<Result<ApiResource, ResolveError>> {
     match document.catalogue.as_ref().map(|catalogue| (catalogue, catalogue.find(written))) {
         Some((_, ResourceLookup::Resource(resource))) => Some(Ok(resource)),

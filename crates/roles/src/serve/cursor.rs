@@ -1,7 +1,7 @@
-//! Cursor of a process that delivers: the version of a partition up to which all changes have been delivered before.
+//! Cursor of a deliverer: the version of a partition up to which an earlier process has delivered all changes.
 //!
-//! The first list of a partition is the state at its cursor. So the changes since then, deletions too, are read as changes,
-//! and become the same events as in the process that delivered before.
+//! The first list of a partition is the state at its cursor. All later changes, deletions too, are read as changes and
+//! become the same events as in the earlier process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use informer_hub_fleet::Partition;
 
-/// Version of a partition, once it is known; `None` if nothing has been delivered yet. Fails with the cause.
+/// Future with the version of a partition; `None` if nothing was delivered yet. The error is the cause, for operators.
 type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 
 /// Reads the version of each partition at which the first list of a deliverer begins.
@@ -17,7 +17,7 @@ type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 pub struct Cursor(Arc<dyn Fn(&Partition) -> Version + Send + Sync>);
 
 impl Cursor {
-    /// Creates a cursor that reads the versions with a function.
+    /// Creates a cursor that reads the version of a partition by `version`.
     pub fn new(version: impl Fn(&Partition) -> Version + Send + Sync + 'static) -> Self {
         Self(Arc::new(version))
     }

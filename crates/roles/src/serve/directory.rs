@@ -1,6 +1,6 @@
-//! Owners and documents of the clusters of a process, by one [watch](crate::cluster_watch) of their buckets, which is read
-//! anew after clusters were added. A cluster becomes stale by the clock of this process, also while the watch and its
-//! requests fail.
+//! Owners and documents of the clusters of a process, by one [watch](crate::cluster_watch) of their buckets, which is
+//! opened again after clusters were added. A cluster becomes stale by the clock of this process, also while the watch
+//! and its requests fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -15,7 +15,8 @@ use super::feed::Feed;
 use crate::backend::Backend;
 use crate::cluster_watch::{ClusterObserver, ClusterWatch};
 
-/// Owners and documents of the clusters of a process; see the [module documentation](self). Dropping it ends the watch.
+/// Keeps a [`Feed`] for each shard that a replica serves; see the [module documentation](self). Dropping it ends the
+/// watch.
 pub(super) struct Directory {
     feeds: Arc<Feeds>,
     watch: ClusterWatch,
@@ -25,7 +26,7 @@ pub(super) struct Directory {
 #[derive(Default)]
 struct Feeds {
     by_shard: Mutex<BTreeMap<Shard, Weak<Feed>>>,
-    /// Shards with an owner's entry, until all are known.
+    /// Served shards whose owner's entry the current watch has delivered.
     owned: Mutex<BTreeSet<Shard>>,
 }
 
@@ -36,7 +37,7 @@ impl Directory {
         Self { feeds, watch, stale }
     }
 
-    /// Returns the feed of a shard, which is followed until it is dropped.
+    /// Returns the feed of a shard, which is kept up to date until it is dropped.
     pub(super) fn feed(&self, shard: &Shard) -> Arc<Feed> {
         let mut feeds = self.feeds.by_shard.lock();
         if let Some(feed) = feeds.get(shard).and_then(Weak::upgrade) {
@@ -49,7 +50,7 @@ impl Directory {
         feed
     }
 
-    /// Returns the feeds by shard.
+    /// Returns all feeds in use, in order of their shards.
     pub(super) fn feeds(&self) -> Vec<Arc<Feed>> {
         self.feeds.all()
     }
@@ -72,7 +73,6 @@ impl ClusterObserver for Feeds {
         self.owned.lock().clear();
     }
 
-    /// Passes a change to the feed of its shard.
     fn change(&self, change: ClusterChange) {
         match change {
             ClusterChange::Owner { shard, owner, .. } => {

@@ -1,4 +1,4 @@
-//! Owner of a shard of a cluster, document of its collector, and since when it is stale.
+//! State of one shard that a replica serves: its owner, its collector's document, and whether its objects are stale.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 pub struct ServedShard {
     /// Name of the owner; empty if there is none.
     pub collector: String,
-    /// Newest epoch.
+    /// Epoch of the owner: the number of its term; 0 if unknown.
     pub epoch: u64,
     /// Why its objects may be outdated; `None` if they are current.
     pub stale: Option<Stale>,
@@ -25,41 +25,40 @@ pub struct ServedShard {
 /// Reason why the objects of a shard may be outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// Time of the last sign of a collector, by the clock of this process.
+    /// When this process last noticed that a collector watches the shard.
     pub since: Timestamp,
-    /// The reason.
+    /// The reason, for operators.
     pub reason: String,
 }
 
-/// State of a [`Feed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Whether the services have answered.
+    /// Whether the owners of all shards have been read once.
     pub(super) answered: bool,
-    /// Error of the services, or of an entry of the shard.
+    /// Why the services or an entry of the shard cannot be read; `None` if they can.
     pub(super) error: Option<String>,
     pub(super) document: Option<Arc<ClusterDocument>>,
     owner: Option<Ownership>,
     stale: Option<Stale>,
 }
 
-/// Owner and document of a shard, as the watch of the buckets delivers them.
+/// Owner and document of one shard, updated from the watch of their buckets.
 pub(super) struct Feed {
     pub(super) shard: Shard,
-    /// Time without a sign of a collector after which the shard is stale.
+    /// Time without a renewal by a collector after which the shard is stale.
     limit: Duration,
     signs: Mutex<Signs>,
     known: WatchCell<Known>,
 }
 
-/// Facts by which the shard is stale or not.
+/// Facts that decide whether the shard is stale, and why.
 struct Signs {
     alive: Alive,
-    /// Error of the services, of the owner's entry, and of the document.
+    /// Errors of the services, of the owner's entry and of the document, at [`SERVICES`], [`OWNER`] and [`DOCUMENT`].
     errors: [Option<String>; 3],
 }
 
-/// Last sign of a live collector.
+/// Last renewal by the owner of the shard, and when this process noticed it.
 struct Alive {
     revision: Option<u64>,
     at: Instant,
@@ -82,7 +81,7 @@ impl Feed {
         Self { shard, limit, signs: Mutex::new(signs), known: WatchCell::default() }
     }
 
-    /// Accepts the entry of the owner.
+    /// Updates the owner from its entry. A new revision shows that the collector is alive.
     pub(super) fn note_owner(&self, owner: Result<Option<Ownership>, DecodeError>) {
         self.update(|signs, known| {
             let owner = match owner {
@@ -101,7 +100,7 @@ impl Feed {
         });
     }
 
-    /// Accepts the document. A removed document is kept.
+    /// Updates the document. After its entry is removed, the last one stays.
     pub(super) fn note_document(&self, document: &Bytes) {
         self.update(|signs, known| match ClusterDocument::decode(document) {
             Ok(document) => {
@@ -117,7 +116,7 @@ impl Feed {
         });
     }
 
-    /// Notes that the owners of all shards are known. `has_owner` is whether one of this shard is among them.
+    /// Called once the watch has delivered all owners. Without `has_owner`, the shard has none.
     pub(super) fn note_complete(&self, has_owner: bool) {
         if !has_owner {
             self.note_owner(Ok(None));
@@ -125,7 +124,7 @@ impl Feed {
         self.update(|_, known| known.answered = true);
     }
 
-    /// Notes whether the services answer, and whether the shard has become stale.
+    /// Records the error of the services, `None` if they answer, and checks whether the shard has become stale.
     pub(super) fn note_services(&self, error: Option<String>) {
         self.update(|signs, _| signs.errors[SERVICES] = error);
     }
@@ -148,7 +147,7 @@ impl Feed {
         self.known.subscribe()
     }
 
-    /// Waits until `find` finds something, at most for `limit`.
+    /// Waits until `find` returns something, at most for `limit`; `None` after that.
     pub(super) async fn wait<T>(&self, limit: Duration, find: impl Fn(&Known) -> Option<T>) -> Option<T> {
         let mut known = self.known.subscribe();
         let finding = async {
@@ -162,8 +161,8 @@ impl Feed {
         tokio::time::timeout(limit, finding).await.ok().flatten()
     }
 
-    /// Returns an error that says what is missing, and why the shard is stale if it is. A watch that ends with it resumes
-    /// from its version, since the class does not count as a failure of the watch.
+    /// Returns an error that says what is missing, and why the shard is stale if it is. Its class lets a watch that ends
+    /// with it resume from its version instead of listing.
     pub(super) fn missing(&self, what: &str) -> SourceError {
         let stale = self.known.get().stale.as_ref().map(|stale| format!("; {}", stale.reason));
         SourceError { class: ErrorClass::Refused, message: format!("{what}{}", stale.unwrap_or_default()) }
@@ -177,7 +176,7 @@ impl Known {
         ServedShard { collector, epoch, stale: self.stale.clone() }
     }
 
-    /// Returns the failure that the collector reports about a partition.
+    /// Returns the failure that the collector's document reports for a partition; `None` if its informer works.
     pub(super) fn reported(&self, partition: &Partition) -> Option<SourceError> {
         let failures = &self.document.as_ref()?.failures;
         let failure = failures.get(&(partition.resource.clone(), partition.selection))?;
@@ -193,7 +192,7 @@ impl Known {
         Some(SourceError { class, message })
     }
 
-    /// Returns why the objects of a partition may be outdated.
+    /// Returns why the objects of a partition may be outdated: a stale shard, or a failure of its collector.
     pub(super) fn failure(&self, partition: &Partition) -> Option<SourceError> {
         let stale = self.stale.as_ref().map(|stale| stale.reason.clone());
         stale.map(|message| SourceError { class: ErrorClass::Refused, message }).or_else(|| self.reported(partition))
@@ -220,7 +219,7 @@ fn note(shard: &Shard, known: &WatchCell<Known>, next: Known) {
             (Some(_), None) => tracing::info!(cluster = %shard, "the cached objects of the cluster are current again"),
             _ => {}
         }
-        // A renewal alone concerns no informer.
+        // Do not wake informers for a mere renewal of the ownership.
         let renewed = |owner: &Option<Ownership>| owner.as_ref().map(|owner| (owner.collector.clone(), owner.epoch));
         let before = std::mem::replace(known, next);
         let is_owner = renewed(&before.owner) == renewed(&known.owner);

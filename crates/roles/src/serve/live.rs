@@ -25,9 +25,9 @@ use tokio::task::JoinHandle;
 
 use crate::backend::{Backend, BackendError};
 
-/// Entries that wait for one partition.
+/// Maximum number of entries queued for one partition.
 const QUEUE_ENTRIES: usize = 256;
-/// Bytes of the entries that wait for all partitions.
+/// Maximum bytes of the entries queued for all partitions together.
 const QUEUE_BYTES: usize = 64 << 20;
 /// Time without an entry after which the end of the log is compared with the last one read.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -43,13 +43,13 @@ pub(super) struct Live {
 #[derive(Default)]
 struct Queues {
     subscribers: Mutex<HashMap<Partition, Subscriber>>,
-    /// Bytes of the entries that wait.
+    /// Bytes of all queued entries.
     bytes: AtomicUsize,
-    /// Number of the last subscription.
+    /// Number of the next subscription.
     last: AtomicU64,
-    /// Sequence of the last entry of the tail. All up to it are in the queues.
+    /// Sequence of the last entry that the tail has read. It and all earlier ones have been queued.
     position: AtomicU64,
-    /// Whether the tail was opened, and the error of the last attempt.
+    /// Whether the tail was ever opened, and why it is not open now.
     state: WatchCell<TailState>,
 }
 
@@ -64,7 +64,7 @@ struct Subscriber {
     sender: mpsc::Sender<Entry>,
 }
 
-/// Queue of one partition.
+/// Queue of one partition, filled from the tail of the log.
 pub(super) struct Subscription {
     queues: Arc<Queues>,
     partition: Partition,
@@ -79,7 +79,7 @@ impl Live {
         Self { queues, task }
     }
 
-    /// Subscribes to the entries that the log stores from now on, once the tail is open. A later subscription to the same
+    /// Waits until the tail is open, then subscribes to the partition's later entries. A later subscription to the same
     /// partition ends this one.
     pub(super) async fn subscribe(&self, partition: &Partition) -> Subscription {
         self.queues.opened().await;
@@ -89,7 +89,7 @@ impl Live {
         Subscription { queues: Arc::clone(&self.queues), partition: partition.clone(), number, receiver }
     }
 
-    /// Returns the sequence of the last entry of the tail, once it is open.
+    /// Waits until the tail is open. Returns the sequence of the last entry that it has read.
     pub(super) async fn position(&self) -> Sequence {
         self.queues.opened().await;
         self.queues.position.load(SeqCst)
@@ -108,7 +108,8 @@ impl Drop for Live {
 }
 
 impl Subscription {
-    /// Returns the next entry. `None` means that entries are missing from here on.
+    /// Returns the next entry. `None` means that the subscription has ended: read the missed entries and subscribe
+    /// again.
     ///
     /// # Cancel safety
     /// No entry is lost if the future is dropped.
@@ -141,9 +142,9 @@ impl Drop for Subscription {
 }
 
 impl Queues {
-    /// Waits until the tail has been opened.
+    /// Waits until the tail was opened once.
     async fn opened(&self) {
-        // The cell is a part of the queues, so it is not dropped.
+        // Cannot fail: `self` keeps the cell.
         drop(self.state.subscribe().wait_for(|state| state.opened).await);
     }
 
@@ -162,14 +163,14 @@ impl Queues {
         }
     }
 
-    /// Ends all subscriptions: entries between these two are missing.
+    /// Ends all subscriptions, because entries between `last` and `next` are missing.
     fn interrupt(&self, last: Sequence, next: Sequence) {
         tracing::warn!(
             last,
             next,
             "the fleet's log removed entries before this process read them; reading checkpoints and log again"
         );
-        // In an order that does not depend on hashes.
+        // Ends them in a fixed order, so that simulations are deterministic.
         let mut ended: Vec<_> = self.subscribers.lock().drain().map(|(_, subscriber)| subscriber).collect();
         ended.sort_unstable_by_key(|subscriber| subscriber.number);
     }
@@ -213,7 +214,7 @@ async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32)
     }
     queues.position.store(position, SeqCst);
     queues.note(None);
-    // Last entry of the log, retained or not, when it was requested last.
+    // Sequence of the log's last entry, as of the last request.
     let mut end = None;
     loop {
         let entry = tokio::select! {
@@ -223,7 +224,7 @@ async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32)
                 if end > Some(position) {
                     return Err(BackendError("the subscription to the log delivers no entries".to_owned()));
                 }
-                // Whether the services answer is verified elsewhere.
+                // Errors are ignored: the cluster watch checks whether the services answer.
                 end = backend.retained().await.ok().map(|retained| retained.last);
                 continue;
             }

@@ -4,7 +4,8 @@
 //! - A list is answered from checkpoint and log, once they have a complete state. A watch continues behind it.
 //! - One tail of the whole log is distributed to the partitions of the process. Each has a bounded queue. A partition that
 //!   is too slow for its queue reads the log by itself, so it delays no other.
-//! - A list stored anew, a gap, and entries that retention has removed end a watch as expired. The reflector lists again.
+//! - A watch ends as expired if its collector stores a full list, or if retention has removed unread entries. The
+//!   reflector then lists again.
 //! - While no collector is alive, the services do not answer, or the collector reports a failure, watches fail with the
 //!   reason. So the existing status of informers shows which objects are stale. Caches keep them.
 //!
@@ -44,10 +45,10 @@ use live::Live;
 pub use cursor::Cursor;
 pub use feed::{ServedShard, Stale};
 
-/// Restores at once. Each has the changes of a partition since its checkpoint in memory.
+/// Maximum number of partitions restored at once. Each holds the changes since its checkpoint in memory.
 const RESTORES: usize = 16;
-/// Default time without a renewal after which a cluster is stale. After the death of a NATS server the others elect the
-/// leader of a bucket within 4 to 9 s, and then owners and readers repeat the requests that were lost.
+/// Default time without a renewal after which a cluster is stale. After a NATS server dies, the others elect a bucket's
+/// leader within 4 to 9 s; then lost requests are repeated.
 const STALE: Duration = Duration::from_secs(15);
 
 /// Parameters of a [`Replica`].
@@ -55,15 +56,15 @@ const STALE: Duration = Duration::from_secs(15);
 pub struct ReplicaParams {
     /// Name of the process.
     pub name: String,
-    /// Interval in which the replica verifies that the services answer, and that its watch of owners and documents delivers.
+    /// Interval at which the replica checks that the services answer and its watch of owners and documents works.
     pub poll: Duration,
     /// Time without a renewal by a collector, or without an answer, after which a cluster is stale.
     pub stale: Duration,
-    /// Time for which a list waits until the log has a complete state.
+    /// How long a list waits until the log has a complete state. Default 20 s.
     pub patience: Duration,
-    /// Where the process begins to read, if it delivers; `None` begins at the newest state.
+    /// Where a deliverer begins to read each partition; `None` begins at the newest state.
     pub cursor: Option<Cursor>,
-    /// Rules by which clusters are divided, the same in each process of the fleet.
+    /// Rules that divide clusters into shards. All processes of a fleet must have the same.
     pub shards: ShardRules,
 }
 
@@ -83,13 +84,13 @@ impl ReplicaParams {
     }
 }
 
-/// Parts that all clusters share.
+/// State that all clusters of a replica share.
 pub(crate) struct Shared {
     backend: Arc<dyn Backend>,
     params: ReplicaParams,
     live: Live,
     restores: Semaphore,
-    /// Partitions that have been read from their cursor.
+    /// Partitions whose first list is complete; later lists do not begin at the cursor.
     begun: Mutex<HashSet<Partition>>,
     io: Threads,
 }
@@ -109,7 +110,7 @@ pub struct ReplicaStatus {
     pub answered: bool,
     /// Last error of the services; `None` if the last request succeeded, and owners, documents and log are followed.
     pub error: Option<String>,
-    /// Shards of the clusters.
+    /// Served shards, with their owners and staleness.
     pub shards: BTreeMap<Shard, ServedShard>,
 }
 

@@ -25,9 +25,9 @@ use crate::backend::BackendError;
 use crate::listed::{self, LogSource};
 use crate::restore::{RestoreError, Restored, restore, restore_at};
 
-/// First and longest pause between looks at a log without a complete state.
+/// First and longest pause between attempts to list while the log has no complete state.
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
-/// Time for which a watch waits until the cluster is no longer stale.
+/// How long to wait until the cluster is no longer stale, or the tail of the log is open.
 const FRESH: Duration = Duration::from_secs(10);
 
 /// List and watch of one resource from the log; see the [module documentation](self).
@@ -41,11 +41,11 @@ struct Served {
     position: Mutex<Position>,
 }
 
-/// Position in the log up to which the reflector has the objects.
+/// Position in the log up to which the reflector has received all changes.
 #[derive(Default)]
 struct Position {
     reader: Reader,
-    /// Version of the last item that the reflector got; `None` if it has to list.
+    /// Version of the last item passed to the reflector; `None` if it has to list.
     version: Option<ResourceVersion>,
     /// Sequence up to which the reader has all entries of the partition.
     covered: Sequence,
@@ -77,7 +77,7 @@ impl ListerWatcher for ServingSource {
         })
     }
 
-    /// The list of a log may be older than what was read of it.
+    /// `None`: a list from the log may be older than earlier ones, which must not count as a restored backup.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -112,13 +112,12 @@ impl Served {
         self.failed(ErrorClass::Refused, &error.to_string())
     }
 
-    /// Returns the sequence of the last entry read.
     fn last(&self) -> Sequence {
         self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
     }
 
-    /// Returns the state at the cursor, for the first list of the partition. A later one must not be older than what the
-    /// reflector has.
+    /// Returns the state at the cursor for the first list of a partition; `None` without a cursor and for later lists,
+    /// which must not be older.
     async fn at_cursor(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
         let Some(cursor) = &self.shared.params.cursor else { return Ok(None) };
         let has_begun = self.shared.begun.lock().contains(&self.partition);
@@ -184,10 +183,9 @@ impl Served {
         }
     }
 
-    /// Lists the objects of the log.
     async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
         let (restored, covered) = match self.at_cursor(version).await? {
-            // Later entries exist, so none counts as read.
+            // Entries after this state exist, so no later position is covered.
             Some(restored) => (restored, 0),
             None => self.restored(version).await?,
         };
@@ -198,8 +196,7 @@ impl Served {
     /// Follows the log from the position, until `end`.
     async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
         if self.shared.params.cursor.is_some() {
-            // The reflector has the whole first list. After an incomplete list, the next one begins at the cursor
-            // again.
+            // Only now is the first list complete. An incomplete one begins at the cursor again.
             self.shared.begun.lock().insert(self.partition.clone());
         }
         self.fresh().await?;
@@ -208,7 +205,7 @@ impl Served {
         Ok(stream::try_unfold(watch, Watch::next).boxed())
     }
 
-    /// Begins at a restored state, which a list passes to the reflector.
+    /// Sets the position to a restored state, which a list then passes to the reflector.
     fn begin(&self, restored: &Restored, covered: Sequence) {
         let mut position = self.position.lock();
         position.covered = covered.max(restored.state.last);
@@ -217,7 +214,7 @@ impl Served {
         position.reader.restore(self.partition.clone(), restored.state.clone());
     }
 
-    /// Verifies that the reflector has the objects up to the position.
+    /// Checks that a watch begins at the last version passed to the reflector. Otherwise it must list.
     fn begins_at(&self, version: &VersionMatch) -> Result<(), SourceError> {
         let position = self.position.lock();
         match version {
@@ -226,7 +223,7 @@ impl Served {
         }
     }
 
-    /// Waits until the partition is not stale.
+    /// Waits until the objects of the partition are current; fails with the reason if they stay stale.
     async fn fresh(&self) -> Result<(), SourceError> {
         let is_fresh = self.feed.wait(FRESH, |known| known.failure(&self.partition).is_none().then_some(())).await;
         match (is_fresh, self.feed.known().failure(&self.partition)) {
@@ -235,7 +232,7 @@ impl Served {
         }
     }
 
-    /// Subscribes to the partition, and reads the entries from the position up to then.
+    /// Subscribes to the partition and reads the entries since the position, so that none is missed.
     async fn subscribe(&self) -> Result<(Subscription, VecDeque<Entry>), SourceError> {
         let subscribing = tokio::time::timeout(FRESH, self.shared.live.subscribe(&self.partition)).await;
         let subscription = subscribing.map_err(|_| {
@@ -256,8 +253,8 @@ impl Served {
         Ok((subscription, missed.into()))
     }
 
-    /// Verifies that the log has removed no unread entry of a partition of which it retains none. A retained entry
-    /// would show that entries before it are missing.
+    /// Checks, for a partition of which the log retains no entry, that no unread one was removed. A retained entry would
+    /// name its predecessor.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();
@@ -271,7 +268,7 @@ impl Served {
         Err(self.failed(ErrorClass::Expired, &gone))
     }
 
-    /// Reads an entry, and returns the items for the reflector.
+    /// Applies an entry to the position, and returns its changes for the reflector.
     fn read(&self, entry: &Entry) -> Result<Vec<WatchItem>, SourceError> {
         let mut position = self.position.lock();
         let items = match position.reader.read(entry) {
@@ -339,11 +336,10 @@ fn version(item: &WatchItem) -> Option<&ResourceVersion> {
     }
 }
 
-/// Open watch.
 struct Watch {
     served: Arc<Served>,
     subscription: Subscription,
-    /// Entries before those of the subscription.
+    /// Entries to process before those of the subscription.
     entries: VecDeque<Entry>,
     end: Instant,
 }

@@ -14,14 +14,13 @@ use super::{FleetState, RECREATED, SimulatedBackend, SimulatedFleet};
 use crate::backend::{Answered, BackendError};
 use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
 
-/// Interval in which a watch looks for changes.
+/// Interval at which a watch polls for changes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Open watch.
 struct Watch {
     fleet: SimulatedFleet,
     cut_off: Arc<Mutex<bool>>,
-    /// Number of times that open watches had become silent when this one began.
+    /// Value of the fleet's counter `silenced` when the watch began; once it differs, the watch delivers nothing.
     silenced: usize,
     read: ClusterRevisions,
     changes: VecDeque<ClusterChange>,
@@ -31,12 +30,12 @@ struct Watch {
 impl FleetState {
     fn revisions(&self) -> ClusterRevisions {
         let (owners, documents) = (self.owners.lock().1, self.documents.lock().1);
-        // Only buckets that are created again reach such a revision.
+        // Each recreation of a bucket adds `RECREATED` revisions, so this counts them.
         let created = owners / RECREATED + documents / RECREATED;
         ClusterRevisions { owners, documents, created }
     }
 
-    /// Returns the changes after revisions, by revision.
+    /// Returns the changes after the revisions `read`, in order.
     fn changes_after(&self, read: ClusterRevisions) -> Vec<ClusterChange> {
         let owners = self.owners.lock();
         let mut owners: Vec<_> = owners.0.values().filter(|own| own.revision > read.owners).cloned().collect();

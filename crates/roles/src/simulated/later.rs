@@ -3,12 +3,12 @@
 use bytes::{Bytes, BytesMut};
 use informer_hub_fleet::{Answer, Entry, Request};
 
-/// Places of the format's number in entries and documents, and in checkpoints.
+/// Offset of the format number in entries and documents.
 const AT_BEGIN: usize = 0;
 const IN_CHECKPOINT: usize = 4;
 
-/// Number of formats that a process knows besides that of this program. It reads those up to its own, and writes its own.
-/// Apart from their numbers, the formats are equal.
+/// Simulates a process whose format number is this much above that of this program. The formats differ in their numbers
+/// only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Later(pub(crate) u8);
 
@@ -29,7 +29,7 @@ impl Later {
         }
     }
 
-    /// Returns an entry as the process reads it.
+    /// Returns an entry with its format number as this process reads it.
     pub(crate) fn entry(self, entry: Entry) -> Entry {
         Entry { payload: self.read(entry.payload), ..entry }
     }

@@ -9,7 +9,7 @@ use super::SimulatedBackend;
 use crate::backend::Answered;
 use crate::roster_store::RosterStore;
 
-/// Entries by key, and the last revision.
+/// Roster in memory: entries by key, and the last revision.
 #[derive(Default)]
 pub(super) struct Roster {
     entries: BTreeMap<String, RosterEntry>,
@@ -17,7 +17,7 @@ pub(super) struct Roster {
 }
 
 impl Roster {
-    /// Removes what the operator has set.
+    /// Removes the drains and pins that the operator has set.
     pub(super) fn clear(&mut self) {
         self.entries.retain(|_, entry| !matches!(entry.item, RosterItem::Drain(_) | RosterItem::Pin { .. }));
     }

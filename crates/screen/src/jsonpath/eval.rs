@@ -9,7 +9,7 @@ use super::{Comparison, Filter, Node, Operand, Path, Step};
 /// Maximum number of values that one step of a path selects.
 const MOST: usize = 2_000_000;
 
-/// A path selects too many values.
+/// Error of a path that selects too many values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the template selects more than {MOST} values; use a shorter path than ..")]
 pub struct TooManyValues;
@@ -108,7 +108,7 @@ fn children<'v>(value: &'v Value, next: &mut Vec<&'v Value>) {
     }
 }
 
-/// Returns the position of an index, which counts from the end if it is negative.
+/// Converts an index to a position in a list. A negative index counts from the end; `None` if it is before the start.
 fn position(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     usize::try_from(if index < 0 { index.checked_add(length)? } else { index }).ok()

@@ -1,4 +1,4 @@
-//! JSONPath templates as kubectl takes them: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
+//! JSONPath templates as in kubectl: `{range .items[*]}{.metadata.name}{"\n"}{end}`.
 //!
 //! Paths have fields (`.a`, `['a.b']`, `.a\.b`), elements (`[0]`, `[-1]`, `[0,2]`, `[1:3]`), `[*]` and `.*`, descent
 //! (`..a`) and filters (`[?(@.a=="b")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=` or no operator). `$` is the whole
@@ -6,8 +6,8 @@
 //!
 //! # Bounds
 //!
-//! Limits apply to the length of a template, its nesting, and the values that a path selects. So no template takes time
-//! or memory out of proportion.
+//! Limits apply to the length of a template, its nesting, and the number of values that a path selects, so that no template
+//! exhausts time or memory.
 
 mod eval;
 mod parse;
@@ -26,7 +26,7 @@ pub struct Template {
     nodes: Vec<Node>,
 }
 
-/// Error for a text that is not a template; the caller's input is at fault.
+/// Error for a text that is not a valid template.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{problem} at position {at}")]
 pub struct InvalidTemplate {
@@ -89,7 +89,7 @@ enum Comparison {
 }
 
 impl Template {
-    /// Parses one path, with or without braces and leading dot, as `--sort-by` takes it.
+    /// Parses one path, with or without braces and leading dot, as kubectl's `--sort-by` does.
     ///
     /// # Errors
     /// If the text is not a path.
@@ -103,8 +103,8 @@ impl Template {
         }
     }
 
-    /// Returns the body of a template that is `{range .items[*]}…{end}`, for use on each item. Only then can a list be
-    /// printed item by item.
+    /// Returns the body of a template of the form `{range .items[*]}…{end}`, to print a list item by item. `None` for
+    /// another form, or if the body refers to the whole list.
     #[must_use]
     pub fn of_items(&self) -> Option<Self> {
         let [Node::Range(path, body)] = &self.nodes[..] else { return None };
@@ -120,7 +120,7 @@ impl Template {
         eval::render(&self.nodes, document, document, out)
     }
 
-    /// Returns the first value of a template that is one path.
+    /// Returns the first value that a template of one path selects; `None` for other templates, or without a value.
     #[must_use]
     pub fn first<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         let [Node::Path(path)] = &self.nodes[..] else { return None };
@@ -136,7 +136,7 @@ impl FromStr for Template {
     }
 }
 
-/// Returns whether a path of the nodes begins at the document.
+/// Returns whether any path begins at the document (`$`).
 fn uses_root(nodes: &[Node]) -> bool {
     nodes.iter().any(|node| match node {
         Node::Text(_) => false,

@@ -1,4 +1,4 @@
-//! Parser of templates. Recursion is bounded by the limits of nesting.
+//! Parser of templates. The limit of nesting bounds its recursion.
 
 use serde_json::{Number, Value};
 
@@ -14,7 +14,7 @@ type Parsed<T> = Result<T, InvalidTemplate>;
 struct Cursor {
     text: Vec<char>,
     at: usize,
-    /// Nesting of filters.
+    /// Current nesting of filters.
     depth: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn template(text: &str) -> Parsed<Vec<Node>> {
         return cursor.fail("a template has paths in braces, such as {.metadata.name}");
     }
     cursor.text = text.chars().collect();
-    // Open ranges: the position and path of each, and the nodes before it.
+    // Ranges without their `{end}` yet: position and path of each, and the nodes before it.
     let mut open: Vec<(usize, Path, Vec<Node>)> = Vec::new();
     let mut nodes = Vec::new();
     while cursor.at < cursor.text.len() {
@@ -84,7 +84,7 @@ impl Cursor {
         found
     }
 
-    /// Reads a keyword that ends before a blank or a brace.
+    /// Reads a keyword if a blank, a brace or the end follows it. Returns whether it was read.
     fn word(&mut self, word: &str) -> bool {
         let end = self.text.get(self.at + word.len());
         end.is_none_or(|c| c.is_whitespace() || *c == '}') && self.eat(word)
@@ -181,7 +181,7 @@ impl Cursor {
         }
     }
 
-    /// Reads the name of a field. A backslash escapes the next character.
+    /// Reads the name of a field, in which a backslash escapes the next character. `None` if there is no name.
     fn name(&mut self) -> Parsed<Option<String>> {
         let mut name = String::new();
         while let Some(c) = self.peek() {
@@ -200,7 +200,7 @@ impl Cursor {
         Ok((!name.is_empty()).then_some(name))
     }
 
-    /// Reads the rest of `[…]`.
+    /// Reads the rest of `[…]`, after the opening bracket.
     fn bracket(&mut self) -> Parsed<Step> {
         self.blanks();
         let step = match self.peek() {

@@ -5,10 +5,9 @@ use std::ops::Range;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Unit of garbage, in bytes.
+/// Maximum length of the garbage after a crash, in bytes.
 const SECTOR: usize = 512;
 
-/// Content of a simulated file.
 #[derive(Debug, Default)]
 pub(super) struct Inode {
     /// Bytes that the running process reads.

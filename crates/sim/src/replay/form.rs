@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use super::template::{BASE, ItemTemplate, Template};
 
-/// Encoding of objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Json,
@@ -49,7 +48,6 @@ impl Form {
         matches!(self, Self::Json | Self::JsonMetadata)
     }
 
-    /// Returns `apiVersion` and `kind` of one object.
     fn type_meta(self) -> (&'static str, &'static str) {
         match self {
             Self::Json | Self::Protobuf => ("v1", "Pod"),
@@ -57,7 +55,7 @@ impl Form {
         }
     }
 
-    /// Returns a template in this encoding, without [`Self::item_tail`].
+    /// Returns the encoded pod of a template and the part of it that this encoding sends, without [`Self::item_tail`].
     fn part(self, template: &Template) -> (&ItemTemplate, &[u8]) {
         // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
@@ -148,7 +146,6 @@ impl Form {
         }
     }
 
-    /// Returns a bookmark at the given version.
     pub(super) fn bookmark(self, version: u64) -> Vec<u8> {
         let (api_version, kind) = self.type_meta();
         let mut out = Vec::new();
@@ -200,7 +197,7 @@ fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
     out
 }
 
-/// Empty content encoding and content type.
+/// End of an envelope: its empty content encoding and content type.
 const ENVELOPE_TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
 /// Appends a field of bytes. `number` must be below 16.

@@ -85,7 +85,6 @@ struct Plan {
     expired: u64,
 }
 
-/// State shared by all connections.
 #[derive(Debug)]
 struct ReplayState {
     templates: Vec<Template>,

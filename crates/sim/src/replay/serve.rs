@@ -64,11 +64,11 @@ async fn serve_connection(state: Arc<ReplayState>, stream: Either<TcpStream, Tls
         let answer = answer(&state, &request);
         async move { Ok::<_, io::Error>(answer) }
     });
-    // Connection errors are the client's.
+    // Connection errors are ignored: the client sees and reports them.
     let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// Pods that a request covers, at a number of events, in one encoding.
+/// The pods that a request covers, as they are after `events` events, in one encoding.
 struct View {
     state: Arc<ReplayState>,
     shard: Range<usize>,
@@ -81,18 +81,17 @@ impl View {
         &self.state.templates[self.shard.clone()]
     }
 
-    /// Returns the version of the list.
     fn version(&self) -> u64 {
         self.state.version_before(self.events)
     }
 
-    /// Returns this shard's offset within a period. Shards send at different times, like independent clusters.
+    /// Returns how long after the start of each interval this shard sends, so that shards send at different times.
     fn offset(&self, every: Duration) -> Duration {
         let nanos = every.as_nanos() * self.shard.start as u128 / self.state.templates.len().max(1) as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the version of a pod of the shard in the list.
+    /// Returns the version that the shard's pod at index `at` has in the list.
     fn version_of(&self, at: usize) -> u64 {
         let (at, pods) = (at as u64, self.shard.len() as u64);
         match self.events.checked_sub(at + 1) {

@@ -47,7 +47,7 @@ impl Shape {
         Self::Changing,
     ];
 
-    /// Returns the shape with this `Debug` name.
+    /// Returns the shape with this `Debug` name; `None` if there is none.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| format!("{shape:?}") == name)
@@ -95,11 +95,8 @@ impl Shape {
 
 /// Values shared by all objects of a server.
 pub(super) struct Common<'t> {
-    /// Number of objects.
     pub(super) count: usize,
-    /// Nodes over which pods are spread.
     pub(super) nodes: usize,
-    /// Creation time.
     pub(super) time: &'t str,
 }
 
@@ -141,7 +138,6 @@ impl Workloads {
         Self { planned: planned.into_iter(), current: None }
     }
 
-    /// Creates the next pod.
     fn pod(&mut self, rng: &mut StdRng, body: impl FnOnce(&mut StdRng, &ReplicaSet) -> Value) -> Sketch {
         let mut current = self.current.take().filter(|(_, _, ends)| !ends.is_empty()).unwrap_or_else(|| {
             let set = self.planned.next().expect("the plan covers all pods");

@@ -13,11 +13,11 @@ use super::super::world::{World, WorldConfig};
 use super::shape::{Common, Sketch, Workloads};
 use super::{ReplayConfig, SENT};
 
-/// Digits of a slot in a template.
+/// Digits of a slot: a place in an encoded pod where a number is overwritten.
 const DIGITS: usize = 16;
-/// Placeholder of the version, as long as a slot.
+/// Placeholder by which the slot of the version is found.
 const VERSION_SLOT: &str = "1000000000000001";
-/// Placeholder of the send time, as long as a slot.
+/// Placeholder by which the slot of the send time is found.
 const SENT_SLOT: &str = "1000000000000002";
 /// First version, so that every version fills its slot. As a send time it means "never sent".
 pub(super) const BASE: u64 = 1_000_000_000_000_000;
@@ -53,17 +53,15 @@ impl ItemTemplate {
         Ok(Self { bytes: bytes.into(), sent_at, version_at, metadata })
     }
 
-    /// Returns the whole item.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Returns the metadata prefix.
     pub(super) fn metadata(&self) -> &[u8] {
         &self.bytes[..self.metadata]
     }
 
-    /// Writes both numbers into a copy of the item that starts at `start` of `out`.
+    /// Writes the send time and the version into a copy of the item that starts at offset `start` of `out`.
     pub(super) fn stamp(&self, out: &mut [u8], start: usize, sent: u64, version: u64) {
         put(out, start + self.sent_at, sent);
         put(out, start + self.version_at, version);

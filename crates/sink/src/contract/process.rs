@@ -1,6 +1,6 @@
-//! Simulated process of a sink: its machine, its store on a simulated disk, and the transport of a bed.
+//! Simulated process of a sink: its machine, its store on a simulated disk, and the transport of a test bed.
 //!
-//! The machine's clock is virtual and jumps to the next action. Attempts run in real time.
+//! The machine's clock is virtual and jumps to the next action. Attempts to deliver run in real time.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -20,12 +20,11 @@ use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification};
 
-/// Maximum number of events in the lanes.
+/// Maximum number of events in the sink's queues (lanes).
 pub(super) const ROOM: usize = 20;
-/// Duration of a shutdown.
 const FLUSH: Duration = Duration::from_secs(30);
 
-/// Sink from the start of its process to the end.
+/// A sink during one lifetime of its process.
 pub(super) struct Process {
     machine: Machine<u32>,
     store: Store,
@@ -33,17 +32,15 @@ pub(super) struct Process {
     now: Instant,
     attempts: JoinSet<(LaneId, Outcome)>,
     in_flight: Vec<(LaneId, Arc<[Event]>)>,
-    /// Number of messages sent.
     sent: u32,
-    /// Answered messages.
+    /// Numbers of the messages that the sink has answered.
     pub(super) answered: Vec<u32>,
-    /// Events that the receiver has acknowledged.
     pub(super) accepted: Vec<Event>,
     pub(super) health: Arc<SinkHealth>,
 }
 
 impl Process {
-    /// Starts a sink from the journal on the disk, or in memory without one.
+    /// Starts a sink from the journal on `disk`, or in memory without one.
     pub(super) fn start(transport: Arc<dyn Transport>, disk: Option<(&SimDisk, StoreLimits)>) -> Self {
         let (store, durability) = match disk {
             None => (Store::in_memory(), None),
@@ -85,27 +82,25 @@ impl Process {
         self.machine.ingest(notifications, jiff::Timestamp::UNIX_EPOCH, self.sent, self.now);
     }
 
-    /// Begins the shutdown.
     pub(super) fn flush(&mut self) {
         self.machine.flush(self.now + FLUSH, self.now);
     }
 
-    /// The machine's clock.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Returns the undelivered events, and those of them that would be lost if the process ended now.
+    /// Returns the number of undelivered events, and how many of them would be lost if the process ended now.
     pub(super) fn undelivered(&self) -> (u64, u64) {
         (self.machine.undelivered(), self.machine.at_risk())
     }
 
-    /// Events of attempts that have not ended.
+    /// Returns the events of attempts that have not ended.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Event> {
         self.in_flight.iter().flat_map(|(_, batch)| batch.iter())
     }
 
-    /// Performs all actions that are due within `time`, without waiting for attempts.
+    /// Advances the clock by `time` and performs all actions that become due, without waiting for attempts.
     pub(super) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         loop {

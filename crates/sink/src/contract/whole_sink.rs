@@ -12,10 +12,10 @@ use informer_hub_disk::Disk;
 use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::Notification;
 
-/// Time in which a machine performs all actions except retries.
+/// Time of the machine's clock within which it performs all actions except retries.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// Returns versions 1 to `versions` of each of `objects` objects, interleaved.
+/// Returns notifications of versions 1 to `versions` of `objects` objects, ordered by version.
 fn history(prefix: &str, objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version: u64, at: usize| {
         let state = |version: u64| pod(&format!("{prefix}-{at}"), &version.to_string(), "x");
@@ -121,7 +121,7 @@ pub(super) async fn unresponsive_receiver_holds_back_the_senders(bed: &dyn TestB
     all_in_order(bed, "room", 10, 6);
 }
 
-/// As above with a journal, whose limit is the bound.
+/// While the receiver does not answer, a sink accepts events up to the limit of its journal.
 pub(super) async fn full_journal_holds_back_the_senders(bed: &dyn TestBed) {
     bed.set(Fault::Hang);
     let (disk, limits) = (disk(), StoreLimits { journal: 32 << 10, ..StoreLimits::default() });

@@ -20,21 +20,21 @@ pub struct EventData<K> {
     pub namespace: Option<String>,
     /// Name of the object; `None` for `synced`.
     pub name: Option<String>,
-    /// UID of the object.
+    /// UID of the object; `None` for `synced`.
     pub uid: Option<String>,
-    /// resourceVersion of the state.
+    /// resourceVersion of the object's state; `None` for `synced`.
     pub resource_version: Option<String>,
-    /// Whether the object already existed when the sink started.
+    /// Whether the object existed before the sink subscribed or the first list was made.
     pub initial: bool,
-    /// Whether the deletion itself was not observed.
+    /// Whether the deletion itself was not observed, so that states may be missing.
     pub tombstone: bool,
-    /// The object; `None` for `synced`, and if its body is not kept.
+    /// The object; `None` for `synced`, and if memory for its body was short.
     pub object: Option<K>,
-    /// Previous state of an updated object.
+    /// Previous state of an updated object; `None` if left out, or for other events.
     pub old_object: Option<K>,
 }
 
-/// Resource in an event.
+/// Resource of an event's object.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct EventResource {
     /// API group; empty for the core group.

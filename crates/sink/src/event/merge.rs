@@ -1,9 +1,9 @@
 //! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The rules are those of a slow listener in the cache: oldest `oldObject`, newest `object`. A successor under the same
-//! name never merges, and neither does a replayed dead letter, whose state may be older than the events before it. One
-//! rule differs: a deletion after an addition is kept. The addition in the journal may have been delivered by a process
-//! that died before its acknowledgement was on disk.
+//! The merged event has the oldest `oldObject` and the newest `object`, as for a slow listener in the cache. Objects
+//! with the same name but different UIDs never merge. Nor does a replayed dead letter, whose state may be older than
+//! the events before it. Unlike in the cache, a deletion after an addition is kept. The addition in the journal may
+//! have been delivered by a process that died before its acknowledgement was on disk.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{Event, EventType, Parts, hash_of, subject_parts, type_attribute};
 
-/// JSON of an event; its members are kept as raw text.
+/// Members of an event's JSON that a merge replaces, as slices of the JSON's text.
 #[derive(Deserialize)]
 struct Wire<'j> {
     id: &'j str,
@@ -53,12 +53,12 @@ impl Event {
     }
 }
 
-/// Returns the merged event, or both if one of them does not parse.
+/// Returns the merged event; without one, both events.
 fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]> {
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
-/// Returns the newer state as an addition.
+/// Returns an addition with the newer state; `None` if the JSON does not parse.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
     let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;
@@ -77,7 +77,7 @@ fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     Some(Parts { id: id.into(), event_type: EventType::Added, body: body.into(), sequence_at: 0, ..newer.clone() })
 }
 
-/// Returns the newer event with the older one's previous state.
+/// Returns the newer update with the older one's `oldObject`; `None` if the JSON does not parse.
 fn updated(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is) = (read(older)?, read(newer)?);
     let body = replaced(&newer.body, &[(is.data.old_object.get(), was.data.old_object.get())]);
@@ -88,7 +88,7 @@ fn read(parts: &Parts) -> Option<Wire<'_>> {
     serde_json::from_str(&parts.body).ok()
 }
 
-/// Replaces parts of `text`, which must be slices of it and in order.
+/// Returns `text` with parts replaced. Parts must be slices of `text`, in order.
 fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;

@@ -16,7 +16,7 @@ const FORMAT: u8 = 1;
 const REPLAYED: u8 = 0x80;
 const TYPES: [EventType; 4] = [EventType::Added, EventType::Updated, EventType::Deleted, EventType::Synced];
 
-/// Bytes that are not a valid event: damaged, or written by a later version of this program.
+/// Error for bytes that are not a valid event: damaged, or written by a later version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot decode event: {0}")]
 pub struct InvalidRecord(&'static str);
@@ -42,7 +42,7 @@ impl Event {
         out.extend(parts.body.as_bytes());
     }
 
-    /// Decodes the output of [`Self::encode`]; `sequence` is the event's number.
+    /// Decodes the output of [`Self::encode`]; `sequence` is the event's number in the journal.
     ///
     /// # Errors
     /// [`InvalidRecord`] for anything else.

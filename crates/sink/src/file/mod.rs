@@ -1,7 +1,8 @@
 //! Transports that write lines: to a rotated file, or to the standard output.
 //!
 //! A batch is acknowledged once it is written (and, by default, synced). Output of a failed attempt is removed if
-//! possible. An attempt that times out while writing is recorded, so that a batch it did write is not written twice.
+//! possible. If a write succeeds after its attempt has timed out, the batch is remembered, so that the retry does not
+//! write it again.
 
 mod stream;
 
@@ -19,7 +20,7 @@ use super::{Event, Outcome, Shape, Transport};
 use informer_hub_disk::{RotatedFile, RotatedFileParams};
 use stream::Stream;
 
-/// Time limit of one attempt. Disks and pipe readers stall; the limit separates a stall from a failure.
+/// Time limit of one attempt to write a batch. Disks and pipe readers may stall; beyond this time, that is a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Parameters of a file of events.
@@ -37,7 +38,6 @@ pub struct FileParams {
 
 /// Output to which lines are appended, all or none.
 trait Lines: Send + fmt::Debug + 'static {
-    /// Name of the output, for errors.
     fn place(&self) -> String;
     /// Appends lines, each with its line break.
     fn append(&mut self, lines: &[u8]) -> std::io::Result<()>;
@@ -106,7 +106,7 @@ impl Transport for LinesTransport {
         let (out, deadline) = (Arc::clone(&self.out), self.deadline);
         async move {
             let (done, outcome) = oneshot::channel();
-            // The task continues after a timeout and records its result for the next attempt.
+            // The task continues after a timeout, and records a success for the next attempt.
             drop(tokio::task::spawn_blocking(move || write(&out, &batch, &lines, done)));
             let retry = |error| Outcome::Retry { after: None, content: false, error };
             match tokio::time::timeout(deadline, outcome).await {

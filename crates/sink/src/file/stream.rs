@@ -1,11 +1,11 @@
-//! Stream of lines, whose output cannot be removed after an error.
+//! Standard output as a target of lines, which cannot be removed after an error.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use super::Lines;
 
-/// Output stream; `torn` says whether an incomplete line was written.
+/// Output stream; `torn` is set if a failed write may have left an incomplete line.
 pub(super) struct Stream<W> {
     name: &'static str,
     out: W,

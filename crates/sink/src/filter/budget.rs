@@ -1,4 +1,5 @@
-//! Cost budget of a filter evaluation, kept by the expression itself, because the interpreter cannot be interrupted.
+//! Cost budget of a filter evaluation. The expression counts the costs itself, because the interpreter cannot be
+//! interrupted.
 //!
 //! An expression is rewritten before it runs. Each value that an operation reads or copies in full first passes through
 //! `@charge`, which returns it unchanged and subtracts its weight from the budget. The range of a loop passes through
@@ -21,8 +22,8 @@ use regex::{Regex, RegexBuilder};
 const BUDGET: u64 = 2_000_000;
 /// Bytes of text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
-/// Size limits of compiled patterns, and the cost of one searched byte at that size, in 1/64 unit. The slowest regex
-/// engine does work for each state of the pattern.
+/// Size limits of compiled patterns in bytes, each with the cost of one searched byte in 1/64 unit. A larger pattern
+/// costs more, since the slowest regex engine does work for each of its states.
 const PATTERN_SIZES: [(usize, u64); 3] = [(16 << 10, 16), (128 << 10, 64), (1 << 20, 512)];
 
 const CHARGE: &str = "@charge";
@@ -32,7 +33,7 @@ const KEY: &str = "@key";
 const ADD: &str = "@add";
 const MATCHES: &str = "@matches";
 
-/// CEL environment: the standard library and the charging functions.
+/// CEL environment: the standard library and the functions that charge the budget.
 pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     let mut add = |name: &str, arguments, function| {
@@ -47,7 +48,6 @@ pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     Arc::new(env)
 });
 
-/// Compiled pattern of `matches`.
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
@@ -88,7 +88,8 @@ pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T)
     }
 }
 
-/// Subtracts a weight from the budget. `weight` is called with the remaining budget, beyond which it need not count.
+/// Subtracts the result of `weight` from the budget. `weight` receives the remaining budget and may stop counting
+/// beyond it.
 fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
     RUNNING.with_borrow_mut(|running| {
         let Some(running) = running else { return Ok(()) };
@@ -108,7 +109,7 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// Charges the container of `in`: the whole list, or one lookup in a map.
+/// Charges the right operand of `in`: reading a whole list, or one lookup in a map.
 fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     let map = value.downcast_ref::<CelMap<'_>>().is_some();
@@ -132,7 +133,7 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// Checks an index. An invalid list index would make the interpreter copy the list into an error.
+/// Rejects an index with a fraction, for which the interpreter would copy the whole list into an error.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -143,7 +144,8 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
     }
 }
 
-/// Implements `+`, which copies its operands. It charges them itself, so that a long sum needs no deeper stack.
+/// Implements `+`, which copies its operands. It charges them itself: a nested call for each operand would need a
+/// deeper stack.
 #[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;
@@ -171,7 +173,7 @@ fn matches<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Exe
     Ok(CowVal::owned(CelBool::from(pattern.regex.is_match(text))))
 }
 
-/// Weight of reading or copying a value. Counting stops slightly above `limit`.
+/// Returns the cost of reading or copying a value, in units. Counting stops slightly above `limit`.
 fn weigh(value: &dyn Val, limit: u64) -> u64 {
     let mut weight = 0_u64;
     let mut rest = vec![value];
@@ -203,17 +205,18 @@ fn weigh_key(key: &CelMapKey<'_>) -> u64 {
     }
 }
 
-/// Rewriter that weaves charges into an expression.
+/// Rewriter that inserts calls which charge the budget into an expression.
 #[derive(Debug, Default)]
 pub(super) struct ChargeInserter {
     pub(super) patterns: Vec<Pattern>,
-    /// Accumulators of the enclosing loops. They are not wrapped, because the interpreter optimizes their exact shape.
+    /// Accumulator variables of the enclosing loops. They are not wrapped in a charge, because the interpreter
+    /// optimizes only their exact form.
     accumulators: Vec<String>,
 }
 
 impl ChargeInserter {
     /// # Errors
-    /// The node that cannot be bounded, and the reason.
+    /// The ID of the node whose cost cannot be bounded, and the reason.
     pub(super) fn weave(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {
         match &mut node.expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => Ok(()),
@@ -243,7 +246,7 @@ impl ChargeInserter {
     }
 
     fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<(), (u64, String)> {
-        // Includes the charges woven into the body.
+        // Twice the body's operations, which includes the inserted charges.
         let body = 2 * [&it.loop_cond, &it.loop_step].into_iter().map(nodes).sum::<i64>() + 4;
         self.weave(&mut it.iter_range)?;
         let body = IdedExpr { id: it.iter_range.id, expr: Expr::Literal(LiteralValue::Int(body.into())) };
@@ -265,13 +268,13 @@ impl ChargeInserter {
         }
         let constant = |node: &IdedExpr| is_constant(node);
         match (call.func_name.as_str(), call.args.as_mut_slice()) {
-            // These read booleans and return other values unchanged.
+            // Not charged: these read booleans and return other values unchanged.
             (operators::CONDITIONAL | operators::LOGICAL_NOT | operators::NOT_STRICTLY_FALSE, _) => {}
             // A comparison with a constant reads no further than the constant.
             (operators::EQUALS | operators::NOT_EQUALS, args) if args.iter().any(constant) => {}
             ("startsWith" | "endsWith", args) if args.iter().all(constant) => {}
             (operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT, [_, index]) => self.wrap(index, KEY),
-            // The interpreter adds to an accumulator in place.
+            // Not charged: the interpreter adds to an accumulator in place.
             (operators::ADD, [left, _]) if self.is_accumulator(left) => {}
             (operators::ADD, [_, _]) => ADD.clone_into(&mut call.func_name),
             (operators::IN, [_, list]) if is_constant_list(list) => {}
@@ -286,8 +289,8 @@ impl ChargeInserter {
         Ok(())
     }
 
-    /// Compiles the pattern of `matches` now. At run time it would be compiled for each event, and a pattern taken from an
-    /// object could take unbounded time.
+    /// Compiles the pattern of `matches` now. At run time it would be compiled for each event, and a pattern taken from
+    /// an object could take unbounded time.
     fn matches(&mut self, id: u64, call: &mut CallExpr) -> Result<(), (u64, String)> {
         let mut parts: Vec<_> =
             call.target.take().map(|target| *target).into_iter().chain(call.args.drain(..)).collect();
@@ -306,7 +309,7 @@ impl ChargeInserter {
         Ok(())
     }
 
-    /// Wraps a node in a function if its value may be large.
+    /// Wraps a node in a call of `function`, unless its value is small.
     fn wrap(&self, node: &mut IdedExpr, function: &str) {
         let may_be_large = match &node.expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => false,
@@ -325,7 +328,7 @@ impl ChargeInserter {
     }
 }
 
-/// Replaces a node by a call with the node as first argument.
+/// Replaces a node by a call of `function` with the node as first argument.
 fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     let inner = std::mem::take(node);
     let id = inner.id;
@@ -333,7 +336,7 @@ fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     *node = IdedExpr { id, expr: Expr::Call(CallExpr { func_name: function.to_owned(), target: None, args }) };
 }
 
-/// Returns whether an index cannot be a fraction.
+/// Returns whether an index is a literal that is not a fraction.
 fn is_small_index(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::Literal(LiteralValue::String(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)))
 }
@@ -376,7 +379,6 @@ fn is_constant_list(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::List(list) if list.elements.iter().all(is_constant))
 }
 
-/// Returns the children of a node.
 fn parts(node: &IdedExpr) -> Vec<&IdedExpr> {
     fn entry(entry: &EntryExpr) -> Vec<&IdedExpr> {
         match entry {

@@ -23,9 +23,9 @@ mod value;
 
 /// Maximum bytes of an expression.
 const MAX_LENGTH: usize = 4096;
-/// Maximum nesting of brackets, for which the parser's stack is sized.
+/// Maximum nesting of brackets; the parser's stack is large enough for it.
 const MAX_BRACKETS: usize = 24;
-/// Maximum depth of the parsed expression, for an actor's stack of 2 MiB in any build.
+/// Maximum nesting of operations, for which an actor's stack of 2 MiB suffices.
 const MAX_DEPTH: usize = 32;
 /// Maximum nesting of `exists`, `all`, `map` and `filter`.
 const MAX_LOOPS: usize = 2;
@@ -42,13 +42,13 @@ const PARSER_STACK: usize = 32 * 1024 * 1024;
 /// `oldObject` is null except for updates, `object` is null for `synced`. Both are redacted.
 pub struct Filter {
     text: String,
-    /// Expression with budget charges woven in.
+    /// Expression in which each operation charges its cost to the budget.
     expression: IdedExpr,
     patterns: Arc<[budget::Pattern]>,
     wants: NeededObjects,
 }
 
-/// Objects that the expression reads; others are not decoded.
+/// Which of `object` and `oldObject` the expression reads; the other is not decoded.
 #[derive(Clone, Copy, Debug)]
 struct NeededObjects {
     object: bool,
@@ -83,7 +83,7 @@ impl Filter {
         Ok(Self { text: text.to_owned(), expression, patterns: weaver.patterns.into(), wants })
     }
 
-    /// Evaluates the filter for a notification.
+    /// Returns whether the expression is true for a notification.
     ///
     /// Cost: decodes the objects that the expression reads, plus at most the evaluation's budget.
     ///
@@ -97,7 +97,7 @@ impl Filter {
         .unwrap_or_else(|_| Err("the evaluation panicked".to_owned()))
     }
 
-    /// Builds the variables; objects that the expression does not read stay null.
+    /// Builds the values of [`VARIABLES`]; objects that the expression does not read are null.
     fn variables<K>(
         &self,
         notification: &Notification<K>,
@@ -147,7 +147,7 @@ fn decode<K>(object: Option<&Object<K>>, redaction: &Redaction) -> Result<serde_
     Ok(value)
 }
 
-/// Describes an error. Its own `Display` prints values of the object, which do not belong in a log.
+/// Returns a text for an evaluation error. Its own `Display` prints values of the object, which do not belong in a log.
 fn describe(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(_)
@@ -209,7 +209,7 @@ fn check_brackets(text: &str) -> Result<(), InvalidFilter> {
     Ok(())
 }
 
-/// Check for recursion depth, nested loops and unknown names.
+/// Check of a parsed expression for recursion depth, nested loops and unknown names.
 struct Check<'p> {
     program: &'p Program,
     /// Variables of the enclosing loops.
@@ -274,7 +274,7 @@ impl<'p> Check<'p> {
     }
 }
 
-/// Locates an error at a node of the expression.
+/// Returns the error with the line and column of a node.
 fn wrong(program: &Program, node: u64, problem: String) -> InvalidFilter {
     let source = program.source_info();
     let at = source.offset_for(node).map_or(0, |(start, _)| start as usize);

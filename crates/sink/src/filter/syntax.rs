@@ -1,18 +1,19 @@
-//! Readable syntax errors of filters: position, found token, and a suggestion.
+//! Texts for syntax errors in filters: position, found token, and a suggestion.
 //!
 //! The generated parser reports raw token sets (`mismatched input '<EOF>' expecting {'[', '{', …}`). Only its position
 //! and the expected token are used; its text is never shown.
 
 use super::InvalidFilter;
 
-/// Maximum number of quoted characters of the expression.
+/// Maximum number of characters that an error quotes from the expression.
 const QUOTED: usize = 24;
 /// Description of an operand, for messages.
 const VALUE: &str = "a value such as object.metadata.name, 'text' or 3";
 /// Operators of other languages and their CEL equivalents.
 const WORDS: [(&str, &str); 5] = [("and", "&&"), ("or", "||"), ("not", "!"), ("is", "=="), ("eq", "==")];
 
-/// Describes the parser's first error. `line` and `column` count from 1; positions beyond the text mean its end.
+/// Returns the error for the parser's `message`. `line` and `column` count from 1; positions beyond the text mean its
+/// end.
 pub(super) fn explain(text: &str, message: &str, line: usize, column: usize) -> InvalidFilter {
     let source = Source::of(text);
     let at = if text.trim().is_empty() { 0 } else { source.offset(line, column) };
@@ -53,7 +54,7 @@ impl Source {
         self.misspelt(message, at, before).unwrap_or_else(|| self.misplaced(message, at, before))
     }
 
-    /// Describes an operator of another language, or a character that is not part of CEL.
+    /// Describes an operator of another language, or a character that is not part of CEL; `None` for other tokens.
     fn misspelt(&self, message: &str, at: usize, before: Before) -> Option<String> {
         let word = self.word(at);
         if let Some((word, right)) = WORDS.iter().find(|(known, _)| word.eq_ignore_ascii_case(known)) {
@@ -90,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Describes a valid token at the wrong place.
+    /// Describes a valid token at a place where CEL does not allow it.
     fn misplaced(&self, message: &str, at: usize, before: Before) -> String {
         let (found, open) = (self.found(at), self.open(at));
         let closing = |open: char| match open {
@@ -145,7 +146,7 @@ impl Source {
         format!("{shown:?}{more}")
     }
 
-    /// Returns the word that starts at a position.
+    /// Returns the word that starts at a position; empty if there is none.
     fn word(&self, at: usize) -> String {
         self.text.iter().skip(at).take_while(|c| is_of_word(**c)).collect()
     }
@@ -163,7 +164,7 @@ impl Source {
         let last = self.code().take_while(|(place, _)| *place < at).filter(|(_, c)| !c.is_whitespace()).last();
         match last {
             Some((_, '.')) => Before::Dot,
-            // The operator `in` is a word.
+            // The operator `in` is a word, but a value must follow it.
             Some((_, c)) if is_of_word(c) && self.word_before(at) == "in" => Before::Nothing,
             Some((_, c)) if is_of_word(c) => Before::Value,
             Some((_, ')' | ']' | '}' | '"' | '\'' | '`')) => Before::Value,
@@ -171,7 +172,7 @@ impl Source {
         }
     }
 
-    /// Returns the innermost open bracket at a position.
+    /// Returns the innermost bracket that is open at a position; `None` if all are closed.
     fn open(&self, at: usize) -> Option<Open> {
         let mut open = Vec::new();
         for (place, c) in self.code().take_while(|(place, _)| *place < at) {
@@ -208,7 +209,7 @@ impl Source {
         })
     }
 
-    /// Converts a line and a column to a position, at most the end of the text.
+    /// Converts a line and a column to a position in characters, at most the end of the text.
     fn offset(&self, line: usize, column: usize) -> usize {
         let breaks = self.text.iter().enumerate().filter(|(_, c)| **c == '\n').map(|(at, _)| at + 1);
         let start = std::iter::once(0).chain(breaks).nth(line.saturating_sub(1)).unwrap_or(self.text.len());
@@ -224,14 +225,14 @@ impl Source {
     }
 }
 
-/// Token before an error, which decides what may follow.
+/// Kind of the token before an error, which decides what may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// A complete operand.
+    /// The end of an operand: an operator may follow.
     Value,
-    /// The dot of a field.
+    /// The dot before a field's name.
     Dot,
-    /// An operator, an opening bracket, or the start.
+    /// An operator, an opening bracket, or the start of the expression: a value must follow.
     Nothing,
 }
 
@@ -239,7 +240,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Returns whether the parser expects a colon, apart from operators.
+/// Returns whether the parser's message expects a colon and no operand.
 fn expects_colon(message: &str) -> bool {
     message.contains("':'") && !message.contains("'('")
 }

@@ -1,6 +1,6 @@
 //! Bounds of a sink's queue.
 
-/// Bounds of a sink's queue, including events in flight.
+/// Limits of a sink's queue, which includes events in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Maximum number of events. Default 10,000.

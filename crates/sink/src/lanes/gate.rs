@@ -1,8 +1,8 @@
-//! Numbers of lanes, and the lanes that may start an attempt.
+//! Numbers of a sink's lanes, and the lanes that may start an attempt.
 
 use informer_hub_types::clock::Instant;
 
-/// Number of one of a sink's lanes.
+/// Number of a lane, one of a sink's parallel queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneId(pub(super) usize);
 

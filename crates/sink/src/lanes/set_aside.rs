@@ -1,5 +1,5 @@
-//! Events of one lane that were refused or always fail, set aside until their next attempt, with later events of their
-//! objects.
+//! Events of one lane that the receiver refuses or always fails for. They are set aside until their next attempt, with
+//! later events of their objects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use informer_hub_types::clock::Instant;
 /// Failed attempts of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// When the first attempt was made, or was refused.
+    /// When the event was first attempted or, after a refusal, first refused.
     pub since: Instant,
-    /// When the content was refused first. `None` if the last attempt failed for another reason.
+    /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,
     /// When the last attempt failed.
     pub last: Instant,
-    /// Failed attempts.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// The receiver's last answer, without secrets.
     pub error: Arc<str>,
 }
 
-/// Object whose oldest event failed.
+/// An object whose oldest event has failed and is set aside.
 #[derive(Debug, Default)]
 struct Object {
-    /// The failed event and when it is due; `None` while it is the lane's batch.
+    /// The failed event and when its next attempt is due; `None` while it is the lane's batch.
     waiting: Option<(Event, Refusals, Instant)>,
-    /// Whether its content was refused.
+    /// Whether the receiver refused the content of the failed event.
     is_refused: bool,
     /// Later events of the object, in order.
     behind: VecDeque<(Event, Instant)>,
@@ -41,7 +41,7 @@ impl Object {
     }
 }
 
-/// Number and bytes of events: all of them, and those of refused objects.
+/// Number and bytes of events set aside: all of them, and those of objects with a refused event.
 #[derive(Debug, Default)]
 struct Sizes {
     all: (usize, usize),
@@ -64,7 +64,7 @@ impl Sizes {
     }
 }
 
-/// Failed events and the events behind them.
+/// Failed events of a lane, and later events of their objects.
 ///
 /// Invariants: `due` holds exactly the objects with a waiting event. `sizes` counts waiting events and those behind
 /// them, but not one that is the lane's batch. The maps are ordered, so that simulations are reproducible.
@@ -76,12 +76,12 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Returns the number and bytes of the events.
+    /// Returns the number and bytes of all events set aside.
     pub(super) fn size(&self) -> (usize, usize) {
         self.sizes.all
     }
 
-    /// Returns the number and bytes of the events of objects whose content was refused.
+    /// Returns the number and bytes of the events of objects with a refused event.
     pub(super) fn refused_size(&self) -> (usize, usize) {
         self.sizes.refused
     }
@@ -99,7 +99,7 @@ impl SetAside {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Queues an event whose object has a failed one; returns any other event.
+    /// Queues an event behind the failed one of its object. Returns the event if its object is not set aside.
     pub(super) fn follow(&mut self, event: Event, queued: Instant) -> Result<(), Event> {
         let Some(object) = self.objects.get_mut(&event.lane_hash()) else { return Err(event) };
         self.sizes.add((1, event.size()), object.is_refused);
@@ -107,8 +107,8 @@ impl SetAside {
         Ok(())
     }
 
-    /// Sets a failed event aside until `due`. Returns whether its object was not set aside before; the caller then
-    /// moves later events of the same object behind it.
+    /// Sets a failed event aside until `due`. Returns whether its object was not set aside before, so that the caller
+    /// must move later events of the object behind it.
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
         self.due.insert((due, key));
@@ -130,14 +130,14 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Removes an object whose failed event is done. Returns its later events, for the queue.
+    /// Removes an object whose failed event was delivered or given up. Returns its later events, for the lane's queue.
     pub(super) fn release(&mut self, object: u64) -> VecDeque<(Event, Instant)> {
         let object = self.objects.remove(&object).unwrap_or_default();
         self.sizes.remove(object.size(), object.is_refused);
         object.behind
     }
 
-    /// Returns the time of the earliest first refusal, and its object.
+    /// Returns the earliest first refusal of a waiting event, and its object; `None` if no refused event waits.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));
         self.objects.iter().filter_map(since).min()
@@ -152,7 +152,7 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Makes events due now whose last attempt failed no later than `refused_by`.
+    /// Makes those events due now whose last attempt failed no later than `refused_by`.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };

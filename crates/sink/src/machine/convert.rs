@@ -9,10 +9,10 @@ use crate::{Event, EventError, EventOptions, EventType, SelectionResult};
 use informer_hub_types::{Notification, Rewind, TraceParent};
 
 impl<T> Machine<T> {
-    /// Returns the event of a notification that the sink selects.
+    /// Returns the event of a notification; `None` if it is not selected or cannot be converted.
     ///
-    /// After a restore from a backup, a state may be sent a second time on purpose; another id shows that it is no
-    /// repetition.
+    /// After a restore of etcd, a state may be sent a second time on purpose. It then has another id, so that no
+    /// receiver drops it.
     pub(super) fn event_of(
         &self,
         notification: &Notification,
@@ -33,7 +33,8 @@ impl<T> Machine<T> {
         self.as_update(event, notification, &options, seen, parent)
     }
 
-    /// Converts a notification that the sink selects into an event. Any error or panic loses this notification only.
+    /// Converts a notification into an event; `None` if the sink does not select it. An error or panic loses this
+    /// notification only.
     fn convert(
         &self,
         notification: &Notification,
@@ -57,7 +58,7 @@ impl<T> Machine<T> {
         });
         if let SelectionResult::AcceptUnfiltered(error) | SelectionResult::DropUnfiltered(error) = &result {
             let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
-            // Logged with exponentially growing gaps: an unsuitable filter fails for each event.
+            // Logged at the 1st, 2nd, 4th, 8th failure and so on: an unsuitable filter fails for each event.
             if count.is_power_of_two() {
                 let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
                 tracing::warn!(
@@ -84,8 +85,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Turns an `Added` event into `Updated` if the journal has already delivered the object. Its previous state is
-    /// unknown.
+    /// Replaces an `Added` event with `Updated`, without the previous state, if the journal already has the object.
+    /// `None` if the sink does not select updates.
     fn as_update(
         &self,
         event: Event,

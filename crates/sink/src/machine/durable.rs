@@ -1,4 +1,4 @@
-//! Journal side of a machine: what to write and when, and what to read back.
+//! Journal part of a sink's machine: decides which events to write when, and which to read back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,19 +9,20 @@ use crate::work::{Commit, Done, Durability, StoreError, Work};
 use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
-/// Maximum number of unwritten events.
+/// Number of unwritten events at which the sink accepts no more.
 const MAX_UNWRITTEN: usize = 4096;
-/// Maximum bytes of unwritten events; exceeded by at most one event.
+/// Bytes of unwritten events at which the sink accepts no more; exceeded by at most one event.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes or events that are written without waiting for more. The event limit is not above one listener batch: a
-/// listener sends nothing more before it is answered, and would otherwise wait for `fsync` each time.
+/// Bytes and number of waiting events, either of which is written without waiting for more. A listener waits for the
+/// answer to a batch before it sends the next, so the number must not exceed such a batch.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
-/// How long acknowledgements wait to be written if no event arrives. If lost, they cause repeated deliveries.
+/// Maximum time that an acknowledgement waits to be written with the next events. A crash in this time repeats the
+/// delivery.
 const ACK_DELAY: Duration = Duration::from_millis(100);
 /// First and longest pause after a failed write.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// Write queue and read position of a journal.
+/// Queue of events for a sink's journal, and the position in it for reading.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Durable<T> {
@@ -36,7 +37,7 @@ pub(super) struct Durable<T> {
     written: Option<Instant>,
     /// Senders to answer, each with the number of events that must be stored first.
     waiting: VecDeque<(u64, T)>,
-    /// Events accepted since the start.
+    /// Number of events accepted since the start.
     accepted: u64,
     /// Accepted events that are stored.
     stored: u64,
@@ -44,16 +45,16 @@ pub(super) struct Durable<T> {
     acked_since: Option<Instant>,
     /// Whether the store has work in progress.
     working: bool,
-    /// Number of the first event that has not been in the lanes.
+    /// Number of the first stored event that was not yet in the lanes.
     next_read: u64,
     end: u64,
     pending: u64,
-    /// End of the pause after failed writes, and the number of failures.
+    /// After failed writes: when to try again, and the number of failures.
     pause: Option<(Instant, u32)>,
-    /// Whether the recovered events are durable. Until then no sender is answered: some of its events may be skipped as
-    /// repetitions of recovered ones.
+    /// Whether the events found at the start are durable. Until then no sender is answered, since its events may have
+    /// been skipped as repetitions of these.
     is_settled: bool,
-    /// Whether to merge events before the next write.
+    /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
     flushing: bool,
 }
@@ -87,11 +88,11 @@ impl<T> Durable<T> {
         self.unwritten.len() < MAX_UNWRITTEN && self.unwritten_bytes < MAX_UNWRITTEN_BYTES
     }
 
-    /// Returns whether an `Added` event is an update of an object that the journal has already delivered.
+    /// Returns whether an `Added` event must be sent as `Updated`, because the journal already has the object.
     pub(super) fn is_update(&self, event: &Event) -> bool {
         self.last_delivered.is_update(event)
     }
-    /// Returns whether the journal has delivered this state of the event's object or a newer one.
+    /// Returns whether the journal already has this state of the event's object, or a newer one.
     pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
         !self.last_delivered.is_new(event, resync)
     }
@@ -109,7 +110,7 @@ impl<T> Durable<T> {
         self.waiting.push_back((self.accepted, reply));
     }
 
-    /// Returns the senders that can be answered now.
+    /// Removes and returns the senders that can be answered now.
     pub(super) fn answers(&mut self) -> Vec<T> {
         if !self.is_settled {
             return Vec::new();
@@ -136,7 +137,7 @@ impl<T> Durable<T> {
         self.unstored() + self.pending.saturating_sub(self.acked.len() as u64)
     }
 
-    /// Returns the number of events that are accepted and not stored.
+    /// Returns the number of accepted events that are not stored yet.
     pub(super) fn unstored(&self) -> u64 {
         self.accepted - self.stored
     }
@@ -189,7 +190,7 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Returns whether the lanes are to be filled from the journal.
+    /// Returns whether events should be read from the journal into the lanes.
     fn wants_events(&self, lanes: &Lanes) -> bool {
         self.next_read < self.end && lanes.is_low()
     }
@@ -284,7 +285,7 @@ impl<T> Durable<T> {
         commit.acked.append(&mut self.acked);
         commit.letters.append(letters);
         self.unwritten_bytes = commit.events.iter().map(Event::size).sum();
-        // The store may keep some events itself, and needs another commit to retry them.
+        // The store may hold some events whose sync failed, and needs another commit to retry it.
         self.since = (self.accepted > self.stored).then_some(now);
         (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
         let first = self.pause.is_none();

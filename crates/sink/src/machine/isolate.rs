@@ -18,14 +18,14 @@ use crate::lanes::Refusals;
 use crate::{Circuit, LaneId};
 use informer_hub_types::clock::Instant;
 
-/// Failures of a batch after which it counts as their cause, if the receiver accepts others.
+/// Failures of a batch after which it counts as their cause, if the receiver has accepted another batch meanwhile.
 const PROVEN: u32 = 3;
-/// Events of a lane that are set aside although the receiver may be down.
+/// Maximum number of events of a lane that are set aside without proof, although the receiver may be down.
 const ASSUMED: usize = 4;
 
 impl<T> Machine<T> {
-    /// Schedules the next attempt of a failed batch at `due`. Halves it or sets it aside if it is the cause.
-    /// It has failed `attempts` times since its first attempt at `since`.
+    /// Schedules the next attempt of a failed batch at `due`. If the batch counts as the cause, halves it, or sets its
+    /// single event aside. The batch has failed `attempts` times since its first attempt at `since`.
     pub(super) fn retry_failed(
         &mut self,
         lane: LaneId,
@@ -38,7 +38,7 @@ impl<T> Machine<T> {
         let is_assumed = attempts >= Circuit::THRESHOLD && self.lanes.unproven(lane, self.last_accepted) < ASSUMED;
         let was_set_aside = self.lanes.refusals(lane).is_some();
         if self.lanes.batch_len(lane) > 1 && (is_proven || is_assumed) {
-            // Without a proof the backoff goes on, since the receiver may be down.
+            // Without proof the backoff continues, since the receiver may be down.
             self.lanes.halve(lane, if is_proven { 1 } else { attempts });
         } else if was_set_aside || (is_proven || is_assumed) && self.lanes.has_share() {
             let refusals = Refusals { since, refused_since: None, last: now, attempts, error: error.into() };

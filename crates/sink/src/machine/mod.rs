@@ -1,4 +1,4 @@
-//! State machine of a sink: which batch to send and what to store next. It has no I/O, clock or threads.
+//! State machine of a sink: decides which batch to send and what to store next. It has no I/O, clock or threads.
 //!
 //! # Driving it
 //! The driver is an actor or a simulation. It reports events through [`Machine::ingest`], [`Machine::attempted`] and
@@ -6,9 +6,9 @@
 //! [`Machine::wake_at`] at the latest.
 //!
 //! # With a journal
-//! A message is answered once all of its accepted events are on disk. Written events go into the lanes while there is
-//! room, and are read back from the journal later otherwise. Acknowledged numbers and dead letters are written with the
-//! next events, or after a short delay.
+//! A message is answered once all of its accepted events are on disk. Written events enter the lanes while there is
+//! room; otherwise they are read back from the journal later. Acknowledged numbers and dead letters are written with
+//! the next events, or after a short delay.
 
 mod convert;
 mod durable;
@@ -47,13 +47,13 @@ pub struct MachineParams {
     pub selection: Arc<Selection>,
     /// Options of the events.
     pub options: EventOptions,
-    /// Batch limits.
+    /// Limits of a batch.
     pub batch: BatchParams,
     /// Retry delays and limits.
     pub retry: RetryParams,
     /// Queue limits.
     pub bounds: Bounds,
-    /// Maximum attempts in flight, and number of lanes. Default 4.
+    /// Number of lanes (parallel queues), and so of attempts in flight. Default 4.
     pub concurrency: NonZeroUsize,
     /// Rate limit of deliveries; `None` is unlimited.
     pub rate_limit: Option<RateLimit>,
@@ -62,7 +62,7 @@ pub struct MachineParams {
 }
 
 impl MachineParams {
-    /// Notes dead letters that were dropped since their limit is reached.
+    /// Counts and logs dead letters that were dropped because their limit was reached.
     pub fn note_forgotten(&self, count: u64) {
         if count > 0 {
             self.health.dead_letters_forgotten.fetch_add(count, Relaxed);
@@ -74,7 +74,7 @@ impl MachineParams {
 /// Request of a machine to its driver. `T` identifies a sender to answer.
 #[derive(Debug)]
 pub enum Action<T> {
-    /// A message is accepted completely: answer its sender.
+    /// Answer the sender of a message, since all its events are accepted.
     Answer(T),
     /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
@@ -87,12 +87,12 @@ pub enum Action<T> {
     Work(Work),
 }
 
-/// Sink state machine; see the module.
+/// State machine of one sink. `T` identifies a sender to answer.
 pub struct Machine<T> {
     params: MachineParams,
     lanes: Lanes,
     circuit: Circuit,
-    /// Created with the first batch.
+    /// Rate limiter, created with the first batch; `None` without a limit.
     rate: Option<RateLimiter>,
     rng: StdRng,
     /// Messages that wait for room in the queue, oldest first.
@@ -100,15 +100,15 @@ pub struct Machine<T> {
     answers: VecDeque<T>,
     /// Journal state; `None` if events are kept in memory only.
     durable: Option<Durable<T>>,
-    /// Dead letters that are not in a store yet.
+    /// Dead letters that are not yet in the store.
     letters: Vec<DeadLetter>,
-    /// Refusals of content since the receiver last accepted a batch.
+    /// Number of refusals of content since the receiver last accepted a batch.
     refused_in_a_row: u32,
     /// When the receiver last accepted a batch.
     last_accepted: Option<Instant>,
-    /// Middle of the final flush, in which the sink delivers without waiting for full batches.
+    /// Middle of the final flush, when a shutdown delivers the last events; `None` before it begins.
     flush_middle: Option<Instant>,
-    /// Whether batches are sent; otherwise another process delivers.
+    /// Whether batches are sent. If not, the machine is in standby, and another process delivers.
     is_sending: bool,
     rewinds: Rewinds,
     held_deletions: HeldDeletions,
@@ -119,7 +119,7 @@ pub struct Machine<T> {
 pub struct IncomingBatch {
     /// The notifications, in order.
     pub notifications: Vec<Notification>,
-    /// The traced object state among them, and the parent of the spans for its events.
+    /// The traced change among the notifications, and the parent span for its event; `None` if none is traced.
     pub traced: Option<(Traced, TraceParent)>,
 }
 
@@ -129,7 +129,7 @@ impl From<Vec<Notification>> for IncomingBatch {
     }
 }
 
-/// Message, or the rest of one, that waits for room in the queue.
+/// Message that waits for room in the queue; `rest` are its notifications that were not accepted yet.
 #[derive(Debug)]
 struct WaitingMessage<T> {
     rest: std::vec::IntoIter<Notification>,
@@ -163,7 +163,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Shares the resources whose versions have gone back, which reflectors report.
+    /// Sets the shared record of resources whose versions have gone back, which reflectors update.
     pub fn share_rewinds(&mut self, rewinds: Rewinds) {
         self.rewinds = rewinds;
     }
@@ -189,7 +189,7 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Accepts a message. [`Action::Answer`] answers its sender.
+    /// Accepts notifications observed at `seen`. A later [`Action::Answer`] with `reply` answers the sender.
     pub fn ingest(&mut self, intake: impl Into<IncomingBatch>, seen: jiff::Timestamp, reply: T, now: Instant) {
         let IncomingBatch { mut notifications, traced } = intake.into();
         if let Some(partition) = self.params.selection.partition {
@@ -206,7 +206,7 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Returns the next action, if any.
+    /// Returns the next action; `None` if there is none before [`Self::wake_at`].
     pub fn next(&mut self, now: Instant) -> Option<Action<T>> {
         if let Some(reply) = self.answers.pop_front() {
             return Some(Action::Answer(reply));
@@ -236,15 +236,15 @@ impl<T> Machine<T> {
         Some(Action::Attempt { lane, batch })
     }
 
-    /// Returns when the rate limit allows the next batch; `None` if it does not delay it.
+    /// Returns when the rate limit allows the next batch; `None` without a limit or a batch.
     fn rate_at(&self, now: Instant) -> Option<Instant> {
-        // Finding the next batch costs time, so it is skipped without a limit.
+        // Without a limit, the search for the next batch is skipped, as it costs time.
         let rate = self.rate.as_ref()?;
         let next = self.lanes.ready_len(now, self.circuit.gate(now))?;
         Some(rate.ready_at(next, now))
     }
 
-    /// Returns when [`Self::next`] will have another action, as far as known.
+    /// Returns when [`Self::next`] will have another action if nothing is reported before; `None` if never.
     #[must_use]
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due =
@@ -254,7 +254,7 @@ impl<T> Machine<T> {
         attempt.into_iter().chain(work).min()
     }
 
-    /// Applies the result of a [`Work`] of the store.
+    /// Applies the result of a [`Work`] that the store has done.
     pub fn work_done(&mut self, done: Done, now: Instant) {
         let Some(durable) = &mut self.durable else { return };
         durable.work_done(done, &mut self.lanes, &mut self.letters, &self.params, now);
@@ -262,7 +262,7 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Admits waiting messages, oldest first, while there is room.
+    /// Accepts the notifications of waiting messages, oldest first, while there is room.
     fn admit_waiting(&mut self, now: Instant) {
         while let Some(mut waiting) = self.waiting.pop_front() {
             if !self.admit(&mut waiting, now) {
@@ -279,7 +279,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Accepts notifications while there is room. Returns whether the message is accepted whole.
+    /// Accepts the notifications of a message while there is room. Returns whether all are accepted.
     fn admit(&mut self, WaitingMessage { rest, traced, seen, .. }: &mut WaitingMessage<T>, now: Instant) -> bool {
         let seen = *seen;
         while self.has_room() {
@@ -290,7 +290,7 @@ impl<T> Machine<T> {
             let Some(event) = self.event_of(&notification, rewind.as_ref(), seen, parent) else { continue };
             if let Some(durable) = &mut self.durable {
                 let resync = matches!(notification, Notification::Updated { resync: true, .. });
-                // States from before a restore are older than the journaled ones, and right.
+                // After a restore of etcd, states are older than the journaled ones, but must be sent.
                 if rewind.is_none() && durable.is_repeated(&event, resync) {
                     self.params.health.repeated.fetch_add(1, Relaxed);
                 } else {
@@ -317,8 +317,9 @@ impl<T> Machine<T> {
 
     /// Starts the final flush, which ends at `deadline`: from now on batches and commits do not wait to fill up.
     ///
-    /// Without a journal, the receiver's pause ends too: its events would be lost without another attempt. Later pauses
-    /// count in the first half of the flush only, so that each event is attempted in the second half.
+    /// Without a journal, a pause that the receiver asked for ends too: the events would be lost without another
+    /// attempt. Later pauses count in the first half of the flush only, so that each event is attempted in the second
+    /// half.
     pub fn flush(&mut self, deadline: Instant, now: Instant) {
         let middle = now + deadline.saturating_duration_since(now) / 2;
         self.flush_middle = self.flush_middle.max(Some(middle));
@@ -357,23 +358,24 @@ impl<T> Machine<T> {
         self.circuit.is_paused(now)
     }
 
-    /// Returns whether the receiver refused all recent attempts.
+    /// Returns whether the receiver has refused more than [`outcome::PATIENCE`] attempts in a row.
     fn is_refusing_everything(&self) -> bool {
         self.refused_in_a_row > outcome::PATIENCE
     }
 
-    /// Returns whether events, acknowledgements or letters are not written yet. Always `false` without a journal.
+    /// Returns whether events, acknowledgements or dead letters are not written yet. Always `false` without a journal.
     #[must_use]
     pub fn is_unwritten(&self) -> bool {
         self.durable.as_ref().is_some_and(|durable| durable.is_unwritten() || !self.letters.is_empty())
     }
 
-    /// Takes the dead letters since the last call. Empty with a journal, which stores them itself.
+    /// Removes and returns the dead letters since the last call. Empty with a journal, which stores them itself.
     pub fn take_letters(&mut self) -> Vec<DeadLetter> {
         if self.durable.is_some() { Vec::new() } else { std::mem::take(&mut self.letters) }
     }
 
-    /// Puts events of dead letters back into the lanes. Returns those for which there is no room.
+    /// Queues the events of replayed dead letters for delivery, without a journal. Returns those for which there is no
+    /// room.
     pub fn readmit(&mut self, events: Vec<Event>, now: Instant) -> Vec<Event> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }
@@ -388,7 +390,7 @@ impl<T> Machine<T> {
         self.waiting.iter().map(|waiting| waiting.rest.as_slice().len()).sum()
     }
 
-    /// Updates the gauges of [`SinkHealth`].
+    /// Updates the numbers of waiting events in [`SinkHealth`].
     pub fn show(&self) {
         let health = &self.params.health;
         let (events, unwritten) = match &self.durable {

@@ -1,5 +1,5 @@
-//! Reactions to the outcome of an attempt: acknowledge, retry, halve the batch, set an event aside, or give up.
-//! [`crate::retry`] decides the time of a retry.
+//! Reactions to the outcome of an attempt to deliver: acknowledge, retry, halve the batch, set an event aside, or give
+//! up. [`crate::retry`] decides the time of a retry.
 //!
 //! # Refused content
 //! A receiver that refuses content (400, 413, 422) may reject one event, or may have a bug that a new deployment fixes
@@ -9,8 +9,8 @@
 //!
 //! The first [`PATIENCE`] refusals in a row are retried without a pause, so that a single bad event is found fast. More
 //! refusals mean that the receiver refuses everything. From then on each refusal pauses all lanes, for up to
-//! [`LONGEST_PAUSE`], so that few events are set aside before the receiver recovers. Once it accepts a batch, all events
-//! refused before are due.
+//! [`LONGEST_PAUSE`], so that few events are set aside before the receiver recovers. Once it accepts a batch, all
+//! refused events are attempted again at once.
 //!
 //! An event that cannot be encoded (its template fails) is never sent. Waiting does not help: once it is alone, it is
 //! given up.
@@ -29,17 +29,17 @@ use crate::{DeadLetter, Decision, Event, LaneId, Outcome};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{RetryParams, exponential_backoff};
 
-/// Refusals in a row, over all lanes, before the receiver counts as refusing everything. One bad event in the batch of
-/// each of four lanes stays below it.
+/// Refusals in a row, over all lanes, above which the receiver counts as refusing everything. One bad event in the
+/// batch of each of four lanes causes fewer.
 pub(super) const PATIENCE: u32 = 32;
 /// Longest pause between attempts while the receiver refuses everything, unless `retry.max` is shorter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest delay between attempts of a refused event.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// Attempts of a refused event at a shutdown without a journal, which cannot retry it later.
+/// Attempts of a refused event before a shutdown without a journal gives it up, since it cannot be retried later.
 const LAST_TRIES: u32 = 5;
 
-/// Reason for an attempt without an outcome.
+/// Reason why an attempt to deliver ended without an outcome.
 #[derive(Debug)]
 pub enum BrokenAttempt {
     /// The transport panicked.
@@ -92,7 +92,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Acknowledges these events in the journal.
+    /// Acknowledges events in the journal that were delivered or given up.
     fn finished(&mut self, events: &[Event]) {
         if let Some(durable) = &mut self.durable {
             durable.acknowledge(events.iter().filter_map(Event::sequence));
@@ -110,7 +110,7 @@ impl<T> Machine<T> {
             self.circuit.pause(now, after);
         }
         let (health, name) = (Arc::clone(&self.params.health), &self.params.name);
-        // An answer to the content, or with `Retry-After`, means that the receiver is running.
+        // A refusal of the content, or an answer with `Retry-After`, means that the receiver is running.
         if !content && after.is_none() && self.circuit.failed(lane) {
             health.set_circuit_open(true);
             tracing::warn!(
@@ -134,8 +134,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Returns whether a pause ends in the second half of a final flush without a journal. Such a pause is ignored:
-    /// events that have not been attempted would be lost without an attempt. A batch is given up if others wait behind
+    /// Returns whether a pause of this length would end in the second half of a final flush without a journal. Such a
+    /// pause is ignored, since events would be lost without an attempt. A batch is then given up if others wait behind
     /// it.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
@@ -157,7 +157,7 @@ impl<T> Machine<T> {
         (failures, since)
     }
 
-    /// Counts a refusal, and pauses all lanes if the receiver refuses everything.
+    /// Counts a refusal of content, and pauses all lanes if the receiver refuses everything.
     fn note_refusal(&mut self, now: Instant) {
         self.refused_in_a_row = self.refused_in_a_row.saturating_add(1);
         if let Some(over) = self.refused_in_a_row.checked_sub(PATIENCE + 1) {
@@ -185,7 +185,7 @@ impl<T> Machine<T> {
         self.params.health.set_refusal(Some(error));
         let refused_since = Some(refused_since);
         self.lanes.set_aside(lane, Refusals { since, refused_since, last: now, attempts, error: error.into() }, at);
-        // Set-aside events may fill most of the queue only while the receiver refuses all others too.
+        // Refused events may fill three quarters of the queue while the receiver refuses everything, else one quarter.
         let quarters = if self.is_refusing_everything() { 3 } else { 1 };
         while self.lanes.over_share(quarters) {
             let Some((event, refusals)) = self.lanes.give_up_oldest() else { return };
@@ -233,7 +233,7 @@ impl<T> Machine<T> {
     }
 
     /// Disables the sink at the receiver's request (410). Later notifications are discarded and counted. Pending events
-    /// stay in the journal for the next start, or are given up without one.
+    /// stay in the journal for the next start; without a journal they are given up.
     fn disable(&mut self, lane: LaneId, error: &str, now: Instant) {
         tracing::error!(
             sink = %self.params.name, error,

@@ -1,13 +1,13 @@
 //! Standby mode: a machine that holds its events while another process delivers them.
 //!
 //! The delivering process publishes, per cluster and resource, the version up to which its receiver has acknowledged
-//! every change. The machine in standby drops the events that this covers and keeps the others. When it starts to send,
-//! it delivers what it still holds. Some of these events are repetitions, with the same ids.
+//! every change. The machine in standby drops events up to this version and keeps the others. When it starts to send,
+//! it delivers the events that it still holds. Some of these events are repetitions, with the same ids.
 //!
 //! # Deletions
-//! A deletion that a list found carries an older version than that of the deletion. So a deletion is covered only once
-//! the published version has reached a version that this process read *after* it held the deletion. An accepted version
-//! may have been read before it was reported. The second one that differs was read after the first was reported.
+//! If a list found a deletion, the event has an older version than the deletion. So a deletion is dropped only once the
+//! published version has reached a version that this process read *after* it held the deletion. An accepted version may
+//! have been read before it was reported. After its second change, it was read later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,31 +17,33 @@ use crate::event::subject_parts;
 use crate::{Event, EventType};
 use informer_hub_types::clock::Instant;
 
-/// Versions by cluster and by resource, the latter as `plural.group`.
+/// Versions by cluster name, then by resource as `plural.group` ([`resource_key`]).
 pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Progress of deliveries, for a sink in standby.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Versions up to which the receiver has acknowledged every change to the delivering process.
+    /// Versions up to which the delivering process has an acknowledgement of every change.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. Each was read after the one before was reported.
+    /// Versions up to which this sink has accepted every change. Each version was read after its predecessor was
+    /// reported here.
     pub accepted: SourceVersions,
 }
 
-/// Deletions in standby, by event id.
+/// Deletion events that a machine in standby holds, by event id.
 #[derive(Debug, Default)]
 pub(super) struct HeldDeletions(HashMap<Box<str>, HeldDeletion>);
 
 #[derive(Debug)]
 struct HeldDeletion {
-    /// The last reported version that may count.
+    /// The accepted version that was reported last, until it has changed twice.
     accepted: Option<u64>,
-    /// Number of changes of the version since the deletion is held. After two, it is not older than the deletion.
+    /// How often `accepted` has changed since the deletion is held. After two changes, it is not older than the
+    /// deletion.
     changes: u8,
 }
 
-/// Returns the name of a resource in [`SourceVersions`].
+/// Returns the key of a resource in [`SourceVersions`], `plural.group`.
 #[must_use]
 pub fn resource_key(group: &str, plural: &str) -> String {
     format!("{plural}.{group}")
@@ -117,8 +119,8 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Returns the lowest version among undelivered events, by source: zero if it is not a number. `None` if some events
-    /// are only in the journal, and their versions are not known.
+    /// Returns the lowest version among undelivered events, by cluster and resource; zero if one is not a number.
+    /// `None` if some events are only in the journal, so that their versions are not known.
     #[must_use]
     pub fn lowest_pending(&self) -> Option<SourceVersions> {
         if self.durable.as_ref().is_some_and(|durable| !durable.is_read()) {

@@ -1,4 +1,4 @@
-//! Fake NATS server with the part of the protocol that a publisher needs.
+//! Fake NATS server for tests, with the part of the protocol that a publisher needs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Answer to a message for whose subject there is no stream.
+/// Answer to a message if no stream listens to its subject.
 const NO_STREAM: &str = "HMSG REPLY SID 16 16\r\nNATS/1.0 503\r\n\r\n\r\n";
 
-/// Behaviour of the server for published messages.
+/// How the server reacts to published messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Behavior {
-    /// Stores them.
+    /// Stores all messages.
     #[default]
     Store,
-    /// Answers the next one with an error, and stores later ones.
+    /// Answers the next message with an error, and stores later ones.
     RefuseOnce,
-    /// Refuses messages with this text as too large.
+    /// Refuses messages that contain this text, as too large.
     Poison(String),
-    /// Accepts them without an answer.
+    /// Accepts messages without an answer.
     Silent,
-    /// Answers that there is no stream.
+    /// Answers each message that no stream listens to its subject.
     NoStream,
-    /// Answers that there is no stream for subjects with this ending, and stores other messages.
+    /// Answers that no stream listens to subjects with this ending, and stores other messages.
     NoStreamFor(&'static str),
 }
 

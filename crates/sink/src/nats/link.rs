@@ -14,7 +14,7 @@ use super::{IN_FLIGHT, NatsAuth, NatsParams};
 use informer_hub_tls::{Identity, Roots, certificates, client_config};
 use informer_hub_types::{exponential_backoff, rng};
 
-/// Reconnect attempts of the client library; after them the next delivery attempt opens a new connection.
+/// Number of times that the client library tries to reconnect. Then the next delivery attempt opens a new connection.
 const RECONNECTS: usize = 10;
 /// Longest pause between two reconnect attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last problem of the connection. The server sends some errors without relation to a message.
+    /// Last problem of the connection, for error texts: the server sends some errors without relation to a message.
     problem: Arc<Mutex<Option<String>>>,
 }
 
@@ -45,7 +45,7 @@ impl Links {
         Self { params, link: tokio::sync::Mutex::new(None), problem: Arc::default() }
     }
 
-    /// Returns the connection. A lost connection is replaced instead of awaited: its buffered messages are sent again
+    /// Returns the connection, or opens one if there is none. A lost one is not waited for: its messages are sent again
     /// anyway, and credential files may have changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
@@ -61,7 +61,7 @@ impl Links {
         Ok(new)
     }
 
-    /// Returns the last problem of the connection, as a suffix for an error.
+    /// Returns the connection's last problem as a suffix for an error; empty if there is none.
     pub(super) fn last_problem(&self) -> String {
         self.problem.lock().as_ref().map(|problem| format!(" ({problem})")).unwrap_or_default()
     }

@@ -24,7 +24,7 @@ pub use crate::nats_subject::{InvalidSubject, SubjectPattern};
 use super::{Event, Outcome, Shape, Transport};
 use link::{Link, Links};
 
-/// Maximum number of unacknowledged messages.
+/// Maximum number of messages without an acknowledgement.
 const IN_FLIGHT: usize = 256;
 
 /// Parameters of a [`NatsTransport`].
@@ -36,7 +36,7 @@ pub struct NatsParams {
     pub urls: Vec<String>,
     /// Pattern of the subjects.
     pub subject: SubjectPattern,
-    /// Required stream; `None` accepts the stream that listens to the subject.
+    /// Stream that must store the messages; `None` accepts any stream that listens to the subject.
     pub stream: Option<String>,
     /// Credentials; `None` connects without.
     pub auth: Option<NatsAuth>,
@@ -55,7 +55,7 @@ pub struct NatsParams {
 pub enum NatsAuth {
     /// File with JWT and key, as created by `nsc`. Read for each connection.
     CredsFile(PathBuf),
-    /// Token of the hub.
+    /// Token that the servers accept.
     Token(String),
     /// User and password.
     Password {
@@ -86,9 +86,9 @@ pub struct NatsTransport {
     links: Arc<Links>,
 }
 
-/// Event prepared for publishing.
+/// Event in the form of a NATS message.
 struct Message {
-    /// Identifies the object.
+    /// Cluster and subject, which identify the object.
     object: String,
     subject: String,
     id: String,
@@ -136,7 +136,8 @@ fn retry(error: String) -> Outcome {
     Outcome::Retry { after: None, content: false, error }
 }
 
-/// Publishes messages in order, in parts with at most one message per object.
+/// Publishes messages in order, in parts with at most one message per object. A part follows once the previous one is
+/// stored.
 async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Result<(), Outcome> {
     let link = links.link().await.map_err(retry)?;
     for part in split_at_repeats(messages) {
@@ -152,7 +153,7 @@ async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Re
     Ok(())
 }
 
-/// Splits a batch before each repeated object, and at the limit of messages in flight.
+/// Splits messages into parts of at most [`IN_FLIGHT`], each with at most one message per object.
 fn split_at_repeats(mut messages: &[Message]) -> impl Iterator<Item = &[Message]> {
     std::iter::from_fn(move || {
         let mut objects = HashSet::new();

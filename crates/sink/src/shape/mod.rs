@@ -20,13 +20,13 @@ pub enum Shape {
     CloudEvents,
     /// The event's `data`, preceded by `id`, `type` (one word), `time` and, if present, `sequence`.
     Json,
-    /// Output of a template over the same members. One event per message.
+    /// Output of a template, which reads the members of [`Self::Json`]. One event per message.
     Template(Box<Template>),
     /// Chat message. One event per message.
     Preset(Preset),
 }
 
-/// Members of an event that other formats need.
+/// Members of a CloudEvent's JSON for the other formats.
 #[derive(Debug, Deserialize)]
 struct Envelope<'e> {
     #[serde(borrow)]
@@ -44,7 +44,7 @@ impl<'e> Envelope<'e> {
 }
 
 impl Shape {
-    /// Returns whether a message always has a single event.
+    /// Returns whether a message in this format always has a single event.
     #[must_use]
     pub fn is_single(&self) -> bool {
         matches!(self, Self::Template(_) | Self::Preset(_))
@@ -74,7 +74,8 @@ impl Shape {
         }
     }
 
-    /// Encodes a batch as an array, or as the single event if messages are not batched.
+    /// Encodes a batch as an array. If messages are not `batched`, or always have one event, encodes the batch's single
+    /// event.
     ///
     /// # Errors
     /// See [`Self::one`]. Also fails for several events in a single-event format.

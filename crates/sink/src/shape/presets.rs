@@ -9,7 +9,7 @@ use informer_hub_types::{Preset, printable};
 /// Maximum characters of a Slack header (limit 150) and field (limit 2,000; each character may be escaped to five).
 const SLACK_HEADER: usize = 150;
 const SLACK_FIELD: usize = 390;
-/// Maximum characters of one value on a card. A Teams message is limited to 28 KB.
+/// Maximum characters of one value on a Teams card (limit of a message: 28 KB).
 const TEAMS_VALUE: usize = 500;
 /// Maximum characters of a Discord title (limit 256) and field value (limit 1,024). An embed is limited to 6,000.
 const DISCORD_TITLE: usize = 256;
@@ -52,7 +52,7 @@ impl Summary {
     }
 }
 
-/// Renders the message of an event for a chat.
+/// Returns the chat message of an event as JSON.
 pub(super) fn message(preset: Preset, event: &Event) -> Result<String, String> {
     let summary = Summary::of(event)?;
     let message = match preset {
@@ -123,8 +123,8 @@ fn discord(summary: &Summary) -> Value {
     })
 }
 
-/// Cuts a text to so many printable UTF-16 units, the strictest way in which chats count. Never empty, since chats reject
-/// empty texts.
+/// Shortens a text to `limit` printable UTF-16 units, the strictest way in which chats count. Returns `–` instead of an
+/// empty text, which chats reject.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 
-/// Maximum instructions of one rendering.
+/// Maximum number of instructions of the template engine for one message.
 const FUEL: u64 = 200_000;
 /// Maximum bytes of a message.
 const MAX_OUTPUT: usize = 1 << 20;
 /// Maximum bytes of a template.
 const MAX_LENGTH: usize = 256 << 10;
-/// Maximum depth of macro calls.
+/// Maximum depth of nested macro calls.
 const MAX_RECURSION: usize = 32;
 const NAME: &str = "template";
 

@@ -4,9 +4,9 @@ use super::{Letters, Store, StoreError, append_in_parts, sync};
 use crate::{DeadLetter, Event, LetterFilter, LetterSummary};
 use informer_hub_journal::{AppendError, Journal};
 
-/// Letters dropped at a time to make room for new ones, and letters replayed at a time.
+/// Number of dead letters that are replayed, or dropped to make room, in one step.
 const LETTERS_AT_ONCE: usize = 100;
-/// Limits of one read of letters: their number and their bytes.
+/// Maximum number and bytes of dead letters in one read.
 const LETTERS_READ: (usize, usize) = (1000, 16 << 20);
 
 /// Result of replaying dead letters.
@@ -14,14 +14,14 @@ const LETTERS_READ: (usize, usize) = (1000, 16 << 20);
 pub struct Replayed {
     /// Letters moved back into the journal.
     pub count: u64,
-    /// End of the journal after the replay, if any letter was replayed.
+    /// Number of the journal's next event after the replay; `None` if no letter was replayed.
     pub end: Option<u64>,
     /// Error for which the remaining letters were not replayed.
     pub error: Option<StoreError>,
 }
 
 impl Store {
-    /// Keeps letters of a sink whose machine has no journal. The oldest letters are dropped for lack of room.
+    /// Adds dead letters and makes them durable, if the store is on disk. Drops the oldest ones if there is no room.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -34,7 +34,7 @@ impl Store {
                 while let Err(error) = letters.append(new) {
                     match error {
                         AppendError::Full { .. } if letters.pending() > 0 => self.forgotten += forget_oldest(letters)?,
-                        // The letters exceed the whole limit.
+                        // The new letters together exceed the whole limit.
                         AppendError::Full { .. } | AppendError::TooLarge { .. } if new.len() > 1 => {
                             let (first, second) = new.split_at(new.len() / 2);
                             self.push_letters(first)?;
@@ -45,7 +45,7 @@ impl Store {
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }
-                        // Acknowledged letters need not be retained.
+                        // Replayed and purged letters are not needed after a restart.
                         AppendError::Retained => letters.mark_saved(),
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
                     }
@@ -56,12 +56,12 @@ impl Store {
         Ok(())
     }
 
-    /// Returns how many dead letters were dropped for lack of room since the last call.
+    /// Returns how many dead letters were dropped to make room since the last call.
     pub fn take_forgotten(&mut self) -> u64 {
         std::mem::take(&mut self.forgotten)
     }
 
-    /// Passes at most `most` letters that meet `filter`, from number `from` on, to `each`.
+    /// Calls `each` with at most `most` letters that meet `filter`, from number `from` on, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -96,7 +96,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns summaries of the letters that meet the filter, oldest first.
+    /// Returns summaries of at most `most` letters that meet the filter, from number `from` on, oldest first.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -111,7 +111,7 @@ impl Store {
         Ok(list)
     }
 
-    /// Removes the letters that meet the filter. Returns how many there were.
+    /// Removes the letters that meet the filter. Returns their number.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -138,7 +138,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the letter with this number.
+    /// Returns the letter with this number; `None` if there is none.
     ///
     /// # Errors
     /// [`StoreError::Disk`].
@@ -149,7 +149,7 @@ impl Store {
     }
 
     /// Moves the letters that meet the filter back into the journal, oldest first and under their old ids. If the
-    /// journal is full or the disk fails, the rest stay letters, and a few may be in both places.
+    /// journal is full or the disk fails, the rest stay dead letters, and a few may be in both places.
     pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
         let mut replayed = Replayed::default();
         replayed.error = self.try_replay(filter, &mut replayed).err();
@@ -157,7 +157,7 @@ impl Store {
     }
 
     fn try_replay(&mut self, filter: &LetterFilter, replayed: &mut Replayed) -> Result<(), StoreError> {
-        // Letters that are added meanwhile are not replayed by this call.
+        // Number from which the next step searches, so that no letter is replayed twice by this call.
         let mut from = 0;
         loop {
             let (mut numbers, mut events) = (Vec::new(), Vec::new());
@@ -178,8 +178,8 @@ impl Store {
         }
     }
 
-    /// Appends events to the journal and moves the durable ones to `written`. They bypass the machine's commits, since
-    /// no sender waits for them.
+    /// Appends replayed events to the journal and moves the durable ones to `written`. No commit of the machine is
+    /// needed, since no sender waits for these events.
     fn write_again(&mut self, events: &mut Vec<Event>, written: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         let mut appended = Vec::new();
@@ -190,7 +190,7 @@ impl Store {
     }
 }
 
-/// Drops the oldest letters. Returns how many.
+/// Drops the oldest letters to make room. Returns how many.
 fn forget_oldest(letters: &mut Journal<DeadLetter>) -> Result<u64, StoreError> {
     let from = letters.first_pending();
     let read = letters.read(from, LETTERS_AT_ONCE, usize::MAX).map_err(StoreError::Disk)?;

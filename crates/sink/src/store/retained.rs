@@ -1,4 +1,4 @@
-//! Last events per object that a journal had to release before the caches on disk caught up.
+//! Last event of each object that the journal had to release before the caches on disk had its state.
 //!
 //! At its limit a journal releases acknowledged events early. The last event of each object is then kept here, without
 //! its body, in a file beside the journal. [`LastDelivered`](crate::LastDelivered) and
@@ -19,20 +19,20 @@ const NAME: &str = "told";
 const SALT: u32 = 0x746f_6c64;
 const FORMAT: u8 = 1;
 
-/// File of released events; see the module.
+/// File with the last event of each object; see the module.
 #[derive(Debug)]
 pub(super) struct RetainedEvents {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// Upper bound (exclusive) of the numbers in the file; `None` without a file.
+    /// Number after the highest one in the file; `None` without a file.
     end: Option<u64>,
-    /// Whether the file's removal is not durable: it may reappear after a power failure.
+    /// Whether the file's removal is not durable yet, so that it may reappear after a power failure.
     removal_unsynced: bool,
-    /// Events that the journal has released and that are not in the file yet.
+    /// Events that the journal has released before they could be written to the file.
     unsaved: LastEvents,
 }
 
-/// Last event of each object and its number, by identity.
+/// Number and last event of each object, by the hash of the object's identity.
 type LastEvents = HashMap<u64, (u64, Event)>;
 
 impl RetainedEvents {
@@ -54,7 +54,7 @@ impl RetainedEvents {
         Ok(retained)
     }
 
-    /// Saves the events that the journal retains only for a restart, so that the journal can release them.
+    /// Writes the events that the journal keeps only for a restart to the file, so that the journal can release them.
     pub(super) fn save(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let events = self.gather(journal)?;
         if !events.is_empty() {
@@ -64,8 +64,8 @@ impl RetainedEvents {
         Ok(())
     }
 
-    /// Saves the retained events on a full disk: the journal releases them first, to make room. A crash before the write
-    /// loses them.
+    /// Writes the retained events to the file on a full disk. The journal releases them first, to make room; a crash
+    /// before the write loses them.
     pub(super) fn save_on_full_disk(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
         self.unsaved = self.gather(journal)?;
         journal.mark_saved();
@@ -73,7 +73,7 @@ impl RetainedEvents {
         self.save(journal)
     }
 
-    /// Retries a write that failed after the journal had released the events.
+    /// Retries to write events to the file that the journal has already released.
     pub(super) fn save_unsaved(&mut self, journal: &Journal<Event>) {
         if self.unsaved.is_empty() {
             return;
@@ -86,14 +86,14 @@ impl RetainedEvents {
         }
     }
 
-    /// Drops events with lower numbers, once the caches on disk have caught up with them. Returns whether the journal may
-    /// release its own events before this number. It may not while an older event is in the file: that one would count
-    /// as the last one of its object.
+    /// Drops events with numbers below `before`, since the caches on disk have their states. Returns whether the
+    /// journal may release its own events below this number. It may not while the file exists: an older event in it
+    /// would count as the last one of its object.
     pub(super) fn release(&mut self, before: u64) -> bool {
         self.unsaved.retain(|_, (number, _)| *number >= before);
         let is_gone = |removed: io::Result<()>| match removed {
             Ok(()) => true,
-            // Another process has removed it.
+            // Another process has removed the file.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         if self.end.is_some_and(|end| end <= before) && is_gone(self.disk.remove(&self.path)) {
@@ -106,7 +106,7 @@ impl RetainedEvents {
         self.end.is_none() && !self.removal_unsynced
     }
 
-    /// Returns the events of the file merged with the unsaved and retained ones; empty if there are none to add.
+    /// Returns the last events of the file, of the journal and of `unsaved` together; empty if the file lacks none.
     fn gather(&self, journal: &Journal<Event>) -> io::Result<LastEvents> {
         let mut news = self.unsaved.clone();
         journal.visit_retained(&mut |number, event: Event| {
@@ -176,7 +176,7 @@ fn note(events: &mut LastEvents, number: u64, event: Event) {
     }
 }
 
-/// Returns whether an event is newer than the known one of its object, and not a repetition of an earlier one.
+/// Returns whether `event` comes after `before`, another event of the same object, rather than repeating an old state.
 fn follows(before: &Event, event: &Event) -> bool {
     let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
     is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())

@@ -1,4 +1,4 @@
-//! HTTP client of a webhook: over TCP, or over connections dialled by the embedding program.
+//! HTTP client of a webhook: over TCP, or over connections that the embedding program opens (dials).
 //!
 //! Over TCP, the proxy variables of the environment (`HTTP_PROXY`, `NO_PROXY`, …) apply.
 
@@ -17,15 +17,14 @@ use informer_hub_dial::{Dial, causes, server_of};
 use informer_hub_tls::{Roots, http_config};
 use informer_hub_types::with_causes;
 
-/// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// HTTP client. Cloning shares the connection pool.
+/// HTTP client. A clone shares the connection pool.
 #[derive(Clone, Debug)]
 pub(super) enum Caller {
     /// TCP, with TLS and proxies.
     Tcp(Client),
-    /// HTTP/1.1 over dialled connections.
+    /// HTTP/1.1 over connections that the embedding program opens.
     Dialled(Box<HttpClient<Dial, Body>>),
 }
 
@@ -43,8 +42,8 @@ impl Caller {
         }
     }
 
-    /// Sends one request and waits for the response head. Errors name the receiver by its `route`: the rest of the address
-    /// may be secret.
+    /// Sends one request and waits for the response head. Error texts name the receiver by its `route`: the rest of the
+    /// address may be secret.
     pub(super) async fn post(
         &self,
         url: &Url,
@@ -100,7 +99,7 @@ pub(super) fn route(params: &WebhookParams) -> String {
     }
 }
 
-/// Describes an error of the client.
+/// Returns the text for an error of the client.
 fn failed(is_connect: bool, route: &str, error: &(dyn Error + 'static)) -> String {
     let causes = causes(error);
     if is_connect {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Headers set by the transport or by HTTP.
+/// Headers that the hub or the HTTP client sets itself.
 const RESERVED: [&str; 16] = [
     "connection",
     "content-encoding",
@@ -24,20 +24,20 @@ const RESERVED: [&str; 16] = [
     "webhook-timestamp",
 ];
 
-/// Headers added to each request. `Debug` shows their names but no values.
+/// Additional headers of each request. `Debug` shows their names but no values.
 #[derive(Clone, Default)]
 pub struct ExtraHeaders(HeaderMap);
 
-/// Header that cannot be sent. The value is not shown, since it may be secret.
+/// Error for a header that cannot be sent. Its value is not shown, since it may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidHeader {
-    /// The name is not valid.
+    /// The header's name is not valid.
     #[error("{0:?} is not a valid header name; use letters, digits and -")]
     Name(String),
     /// The hub sets this header itself.
     #[error("{0} is set by the hub; remove it")]
     Reserved(String),
-    /// The value is not valid.
+    /// The value of this header is not valid.
     #[error("the value of {0} is not valid in a header: it has a line break or another control character")]
     Value(String),
 }
@@ -45,7 +45,7 @@ pub enum InvalidHeader {
 /// Checks the name of a header.
 ///
 /// # Errors
-/// [`InvalidHeader`] if it is not valid or set by the hub.
+/// [`InvalidHeader`] if the name is not valid, or the hub sets this header itself.
 pub fn check_header_name(name: &str) -> Result<(), InvalidHeader> {
     parse_name(name).map(drop)
 }

@@ -39,12 +39,12 @@ use service::Service;
 /// Parameters of a [`WebhookTransport`].
 #[derive(Debug)]
 pub struct WebhookParams {
-    /// Address for the POST. It may contain credentials: only its scheme and host are ever shown.
+    /// Address of the receiver. It may contain credentials: only its scheme, host and port are ever shown.
     pub url: WebhookUrl,
     /// Keys of the signature; `None` sends unsigned requests.
     pub signing_keys: Option<SigningKeys>,
-    /// Time limit of one attempt, from the connection to the head of the answer. Default 10 s. The body of the answer has
-    /// up to a second more, and does not change the outcome.
+    /// Time limit of one attempt, from the connection to the head of the answer. Default 10 s. Reading the answer's
+    /// body takes up to a second more, and does not change the outcome.
     pub timeout: Duration,
     /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct WebhookParams {
     pub headers: ExtraHeaders,
     /// Client certificate for mutual TLS.
     pub client_cert: Option<ClientCert>,
-    /// Opens connections instead of TCP and proxies; for `http` addresses only. `None` uses TCP.
+    /// Opens connections, for `http` addresses only; `None` uses TCP and proxies.
     pub dial: Option<Dial>,
 }
 
@@ -93,17 +93,17 @@ pub struct ClientCert {
     pub key_file: PathBuf,
 }
 
-/// Address of a receiver. `Debug` and `Display` show only scheme and host.
+/// Address of a receiver. `Debug` and `Display` show only scheme, host and port.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl(reqwest::Url);
 
-/// Failure to build a webhook. The configuration is wrong, except for [`Self::Client`].
+/// Error of building a webhook. The configuration is wrong, except for [`Self::Client`].
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// Not an absolute `http` or `https` URL. The address itself is not shown: it may contain credentials.
     #[error("cannot use url: {0}; it should look like https://audit.example.com/k8s")]
     Url(String),
-    /// The roots could not be read.
+    /// The file with trusted roots could not be read.
     #[error("cannot read ca_file {}", .path.display())]
     CaFile {
         /// Path of the file.
@@ -112,13 +112,13 @@ pub enum WebhookError {
         #[source]
         source: std::io::Error,
     },
-    /// The file has no certificate.
+    /// The file with trusted roots has no usable certificate.
     #[error("ca_file {} holds no PEM certificate", .path.display())]
     NoCertificate {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The client certificate could not be read.
+    /// The file of the client certificate or of its key could not be read.
     #[error("cannot read {key} {}", .path.display())]
     ClientCertFile {
         /// `client_cert_file` or `client_key_file`.
@@ -214,10 +214,10 @@ impl Transport for WebhookTransport {
     }
 }
 
-/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt, but
-/// without a time limit.
+/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt,
+/// but without a time limit.
 ///
-/// Meant for tests and fuzzing, which have a response without a request.
+/// For tests and fuzzing, which have a response without a request.
 pub async fn outcome_of<B: Into<reqwest::Body>>(answer: http::Response<B>, url: &WebhookUrl) -> Outcome {
     service::outcome_of(answer.into(), &url.0, &secrets::Secrets::of_url(&url.0), None).await
 }

@@ -17,7 +17,7 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Fast level with a good ratio for JSON.
+/// Compression level that is fast and compresses JSON well.
 const ZSTD_LEVEL: i32 = 3;
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("informer-hub/", env!("CARGO_PKG_VERSION")));
 
@@ -37,8 +37,8 @@ pub(super) fn encode(body: String, compression: Option<Compression>) -> std::io:
     }
 }
 
-/// Returns `webhook-id`, by which a receiver de-duplicates requests. Retries of the same events have the same id. The id
-/// of a single event is the event's own.
+/// Returns `webhook-id`, by which a receiver de-duplicates requests. Retries of the same events have the same id. The
+/// id of a single event is the event's own.
 pub(super) fn batch_id(batch: &[Event]) -> String {
     if let [event] = batch {
         return event.id().to_owned();

@@ -1,6 +1,6 @@
 //! Secrets of a webhook, and their removal from a receiver's text.
 //!
-//! Error pages often repeat the request: its address, its headers, or both, in the encoding of the page.
+//! Error pages often repeat the request's address or headers, in the page's encoding (URL, HTML, JSON).
 
 use std::fmt;
 use std::ops::Range;
@@ -12,16 +12,15 @@ use reqwest::Url;
 use super::WebhookParams;
 use informer_hub_types::printable;
 
-/// Minimum length of a part of a secret in characters. Shorter parts are common words.
+/// Minimum characters of a part of a secret that is hidden on its own. Shorter parts are often common words.
 const MIN_PART: usize = 6;
 /// Minimum length of a whole path or query.
 const MIN_WHOLE: usize = 4;
-/// Number of encodings around each other that are recognized, e.g. percent-encoding within HTML within JSON.
+/// Number of nested encodings in which a secret is recognized, e.g. percent-encoding within HTML within JSON.
 const DEPTH: usize = 3;
-/// Replacement for a secret.
 const HIDDEN: &str = "…";
 
-/// Character of a decoded text, and its place in the original text.
+/// Character of a decoded text, and its byte range in the original text.
 type Decoded = (char, Range<usize>);
 
 /// Texts that must not be shown: parts of the address, values of headers, and signing keys. `Debug` shows none.
@@ -29,7 +28,7 @@ type Decoded = (char, Range<usize>);
 pub(super) struct Secrets(Vec<Vec<char>>);
 
 impl Secrets {
-    /// Returns the secrets of a webhook.
+    /// Returns the secrets in a webhook's parameters.
     pub(super) fn of(params: &WebhookParams) -> Self {
         let mut secrets = Self::of_url(&params.url.0);
         for value in params.headers.values().values() {
@@ -41,7 +40,7 @@ impl Secrets {
         secrets
     }
 
-    /// Returns the secrets of an address.
+    /// Returns the secrets of an address: path, query, credentials and their parts.
     pub(super) fn of_url(url: &Url) -> Self {
         let mut secrets = Self::default();
         secrets.add(url.path().trim_matches('/'), MIN_WHOLE);
@@ -67,7 +66,7 @@ impl Secrets {
     fn add_header(&mut self, value: &str) {
         self.add(value, MIN_PART);
         let mut words = value.split([' ', ';', ',']).filter(|word| !word.is_empty()).peekable();
-        // The first of several words is usually a scheme.
+        // The first of several words is usually a scheme such as `Bearer`.
         let first = words.next().filter(|word| words.peek().is_none() || word.contains('='));
         for word in first.into_iter().chain(words) {
             self.add(word, MIN_PART);
@@ -81,7 +80,7 @@ impl Secrets {
         }
     }
 
-    /// Adds a text of at least `min` characters, as it is and decoded.
+    /// Adds a secret, as it is and decoded, unless it has fewer than `min` characters.
     fn add(&mut self, secret: &str, min: usize) {
         let mut form = characters(&printable(secret));
         for _ in 0..DEPTH {
@@ -93,7 +92,7 @@ impl Secrets {
         }
     }
 
-    /// Returns the text with each secret replaced, also if it is encoded for a URL, for HTML or for JSON.
+    /// Returns the text with each secret replaced by `…`, also if the secret is encoded for a URL, HTML or JSON.
     pub(super) fn hide(&self, text: &str) -> String {
         let mut found = Vec::new();
         let mut form = characters(text);
@@ -113,7 +112,7 @@ impl Secrets {
         shown + &text[end..]
     }
 
-    /// Adds the places of all secrets in a text. The end of the text may be the beginning of a secret.
+    /// Adds the byte ranges of all secrets to `found`, including one that is cut off at the text's end.
     fn find(&self, form: &[Decoded], found: &mut Vec<Range<usize>>) {
         for secret in &self.0 {
             for start in 0..form.len() {
@@ -164,14 +163,14 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Adds a character that stands for the first `length` ones, if there is one. Returns the length, or 0.
+/// Adds the decoded character `found` in place of the characters that encode it. Returns their number; 0 without one.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));
     length
 }
 
-/// Decodes a sequence of `%XX`, which is UTF-8. Returns its length.
+/// Decodes a sequence of `%XX` as UTF-8. Returns its length in characters.
 fn percent_run(rest: &[Decoded], out: &mut Vec<Decoded>) -> usize {
     let byte = |part: &[Decoded]| match part {
         [('%', _), digits @ ..] => u8::try_from(hex(digits, 2)?).ok(),

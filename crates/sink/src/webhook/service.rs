@@ -19,18 +19,17 @@ use informer_hub_types::{TraceParent, clock, printable, with_causes};
 
 /// Maximum bytes read from an answer's body.
 const MAX_ANSWER: usize = 4096;
-/// Time limit for an answer's body, after its head. The head alone decides the outcome.
+/// Time limit for reading an answer's body, after its head. The head alone decides the outcome.
 const BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum characters of an answer's body in an error message.
 const MAX_QUOTE: usize = 200;
 
-/// HTTP client and parameters of one webhook.
 #[derive(Debug)]
 pub(super) struct Service {
     client: Mutex<CachedCaller>,
     params: WebhookParams,
     content_type: HeaderValue,
-    /// Way to the receiver, for errors.
+    /// Receiver's scheme, host, port and proxy, for error texts.
     route: String,
     secrets: Secrets,
 }
@@ -114,8 +113,8 @@ impl Service {
     }
 }
 
-/// Maps the head of a response to an outcome. The body is read for an error's text, and to reuse the connection. If it does
-/// not end within `body_limit`, the connection is closed.
+/// Maps the head of a response to an outcome. The body is read for an error's text, and to reuse the connection. If it
+/// does not end within `body_limit`, the connection is closed.
 pub(super) async fn outcome_of(
     mut response: Response,
     own: &Url,
@@ -191,7 +190,8 @@ async fn read_into(body: &mut Vec<u8>, response: &mut Response) {
     }
 }
 
-/// Quotes the start of a body as one line of printable text, without secrets: error pages often repeat the request.
+/// Returns the start of an answer's body as one line of printable text, without secrets: error pages often repeat the
+/// request.
 fn quote(body: &[u8], secrets: &Secrets) -> String {
     let text = secrets.hide(&printable(&String::from_utf8_lossy(body)));
     let line: String = text.chars().take(MAX_QUOTE).collect();
@@ -199,8 +199,8 @@ fn quote(body: &[u8], secrets: &Secrets) -> String {
     if line.is_empty() { String::new() } else { format!(": {line}") }
 }
 
-/// Parses `Retry-After`: seconds, or a date. A date is compared with the receiver's own `Date` if present, since its clock
-/// may differ.
+/// Parses `Retry-After`: seconds, or a date; `None` if absent or invalid. A date is compared with the receiver's own
+/// `Date` if present, since its clock may differ.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -212,7 +212,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::try_from(date(text)?.duration_since(said.unwrap_or_else(clock::wall))).unwrap_or_default())
 }
 
-/// Returns the state of the files that a client is built from.
+/// Returns the state of the certificate files from which a client is built.
 fn file_states(params: &WebhookParams) -> FileStates {
     let cert = params.client_cert.iter().flat_map(|cert| [&cert.cert_file, &cert.key_file]);
     FileStates::of(params.ca_file.iter().chain(cert))

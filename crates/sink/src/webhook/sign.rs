@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Prefix of a base64 key.
+/// Prefix of a secret in base64.
 const PREFIX: &str = "whsec_";
 
 /// Signing keys of a sink. During a key rotation there are several: each one signs, and a receiver accepts the signature
@@ -15,16 +15,16 @@ const PREFIX: &str = "whsec_";
 #[derive(Clone)]
 pub struct SigningKeys(Box<[Box<[u8]>]>);
 
-/// Secret without usable keys. The text itself is not shown.
+/// Error for a text without usable keys. The text itself is not shown, since it is secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
-    /// The secret has only white space.
+    /// The text has only white space.
     #[error("signing secret is empty")]
     Empty,
-    /// `whsec_` without valid base64.
+    /// A secret starts with `whsec_` but continues without valid base64.
     #[error("signing secret {0} starts with whsec_ but continues without valid base64")]
     NotBase64(
-        /// Position of the secret, from 1.
+        /// Position of the secret in the text, from 1.
         usize,
     ),
 }

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::{ClientCert, WebhookError};
 use informer_hub_tls::{Identity, Roots, certificates, client_config, provider};
 
-/// Checks a PEM file of roots as a client would use it. Reads the file but does not connect.
+/// Checks that a PEM file of trusted roots can be used. Reads the file but does not connect.
 ///
 /// # Errors
 /// [`WebhookError`] if the file is not usable.
@@ -25,7 +25,7 @@ pub(super) fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, We
     }
 }
 
-/// Checks a client certificate as a client would use it. Reads the files but does not connect.
+/// Checks that a client certificate and its key can be used. Reads the files but does not connect.
 ///
 /// # Errors
 /// [`WebhookError`] names the wrong file and the problem.

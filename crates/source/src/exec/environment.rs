@@ -1,12 +1,12 @@
-//! Environment of credential plugins: an allow-list that keeps the hub's secrets from plugins.
+//! Environment of credential plugins: an allow-list, so that plugins do not get the hub's secrets.
 //!
-//! docs/clusters.md lists it for users; a test compares both.
+//! docs/clusters.md lists the variables for users; a test compares both.
 
 use std::ffi::OsString;
 
 use informer_hub_types::is_secret_variable;
 
-/// Variables that are passed on by name: paths, locale, time zone, proxies, TLS roots, the pod's own API server.
+/// Names of variables that plugins inherit: paths, locale, time zone, proxies, TLS roots, the pod's own API server.
 pub(super) const NAMES: &[&str] = &[
     "PATH",
     "HOME",
@@ -39,7 +39,7 @@ pub(super) const NAMES: &[&str] = &[
     "USE_GKE_GCLOUD_AUTH_PLUGIN",
 ];
 
-/// Prefixes of variables that are passed on: locale, user directories, TLS roots, clouds.
+/// Prefixes of variables that plugins inherit: locale, user directories, TLS roots, clouds.
 pub(super) const PREFIXES: &[&str] = &[
     "LC_",
     "XDG_",
@@ -67,13 +67,13 @@ pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed_on))
 }
 
-/// Returns whether a variable is passed on. A variable that the configuration uses as a secret never is.
+/// Returns whether plugins inherit a variable. They never inherit one that the configuration uses as a secret.
 fn is_passed_on(name: &str) -> bool {
     let is_listed = NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     is_listed && !name.starts_with("INFORMER_HUB_") && !is_secret_variable(name)
 }
 
-/// Returns whether a variable or option probably holds a secret, by its name.
+/// Returns whether the name of a variable or option suggests that it holds a secret.
 pub(super) fn is_confidential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["secret", "token", "password", "passwd", "key", "credential", "assertion"].iter().any(|word| name.contains(word))

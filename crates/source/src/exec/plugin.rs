@@ -18,9 +18,9 @@ use super::process::{self, DEADLINE, KillReason, MAX_STDERR, MAX_STDOUT, Run};
 use super::{environment, stderr_log};
 use informer_hub_types::{printable_end, printable_start};
 
-/// Supported versions of the plugin API.
+/// Supported versions of the plugin API, the default first.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/// Longest command name, install hint and quote of standard error in a message, in characters.
+/// Longest text that a message quotes, in characters: command name, install hint, standard error.
 const MAX_NAME: usize = 120;
 const MAX_HINT: usize = 200;
 const MAX_QUOTE: usize = 240;
@@ -42,10 +42,10 @@ pub(crate) enum ExecError {
     /// The kubeconfig's cluster cannot be serialized for the plugin.
     #[error("cannot read the cluster of the context, which provideClusterInfo requires")]
     ClusterInfo,
-    /// kube would run the command of a legacy provider without bounds.
+    /// The user has a legacy `auth-provider`, whose command kube would run without bounds.
     #[error("auth-provider {0} runs a command (cmd-path), which is not supported: write an exec section")]
     AuthProvider(String),
-    /// The command is not installed.
+    /// The command is not installed or not in the search path.
     #[error("command '{command}' is not in the PATH of the hub{hint}")]
     Missing {
         /// The command.
@@ -53,7 +53,7 @@ pub(crate) enum ExecError {
         /// The kubeconfig's `installHint`.
         hint: String,
     },
-    /// The command cannot be run: permissions, format, interpreter.
+    /// The command cannot be started: permissions, format, interpreter.
     #[error("cannot run command '{command}': {error}")]
     Start {
         /// The command.
@@ -61,7 +61,7 @@ pub(crate) enum ExecError {
         /// The cause.
         error: std::io::Error,
     },
-    /// The command returned a failure.
+    /// The command exited with a failure.
     #[error("command '{command}' failed with {status}{stderr_end}")]
     Failed {
         /// The command.
@@ -86,7 +86,7 @@ pub(crate) enum ExecError {
     TooLong {
         /// The command.
         command: String,
-        /// The output stream.
+        /// Name of the output stream.
         stream: &'static str,
         /// The limit in bytes.
         limit: u64,
@@ -96,13 +96,13 @@ pub(crate) enum ExecError {
     /// The standard output is not an ExecCredential.
     #[error("the output of command '{0}' is not an ExecCredential with a status")]
     Output(String),
-    /// The status has no credentials.
+    /// The ExecCredential has no token and no certificate.
     #[error("command '{0}' returned neither a token nor a certificate with its key")]
     Nothing(String),
-    /// A renewal returned no token.
+    /// The plugin returned no token when its token was to be renewed.
     #[error("command '{0}' returned a certificate instead of a token")]
     Changed(String),
-    /// The token is not a valid header value.
+    /// The token has characters that an HTTP header cannot hold.
     #[error("the token of command '{0}' has characters that are not allowed in a header")]
     Token(String),
     /// The expiration time is invalid.
@@ -110,21 +110,21 @@ pub(crate) enum ExecError {
     Expiry(String),
 }
 
-/// A credential plugin.
+/// A credential plugin, as a kubeconfig configures it.
 pub(crate) struct Plugin {
     /// The cluster's name, for log lines.
     cluster: Arc<str>,
     exec: ExecConfig,
-    /// The command, truncated for messages.
+    /// Name of the command, truncated for messages.
     pub(super) display_name: String,
-    /// `KUBERNETES_EXEC_INFO`.
+    /// Value of the variable `KUBERNETES_EXEC_INFO`, which the plugin reads.
     info: String,
     deadline: Duration,
 }
 
 /// Credentials from a plugin.
 pub(crate) struct Credentials {
-    /// The `Authorization` header.
+    /// The `Authorization` header; `None` if the plugin returned no token.
     pub(crate) header: Option<HeaderValue>,
     /// Certificate and key in PEM.
     identity: Option<(String, SecretString)>,
@@ -132,7 +132,7 @@ pub(crate) struct Credentials {
 }
 
 impl Plugin {
-    /// Takes the plugin out of `config`; `None` if there is none, or another method has precedence.
+    /// Removes the plugin from `config` and returns it; `None` if there is none, or if another method takes precedence.
     ///
     /// # Errors
     /// The exec section is invalid or not supported.
@@ -176,16 +176,16 @@ impl Plugin {
         command
     }
 
-    /// Returns `env` of the exec section.
+    /// Returns the variables that the exec section sets in `env`.
     fn own_variables(&self) -> impl Iterator<Item = (&String, &String)> {
         let all = self.exec.env.iter().flatten();
         all.filter_map(|entry| Some((entry.get("name")?, entry.get("value")?)))
     }
 
-    /// Runs the command once, within its bounds.
+    /// Runs the command once, within its deadline and output limits.
     ///
     /// # Errors
-    /// See [`ExecError`]. No error has parts of the standard output.
+    /// See [`ExecError`]. No error quotes the standard output.
     ///
     /// # Cancel safety
     /// Dropping the future kills the command.
@@ -225,7 +225,7 @@ impl Plugin {
         }
     }
 
-    /// Parses the standard output: JSON, or YAML, as client-go does.
+    /// Parses the standard output as JSON or else YAML, as client-go does.
     fn read(&self, stdout: &[u8]) -> Result<Credentials, ExecError> {
         let output = || ExecError::Output(self.display_name.clone());
         let parsed: Output =
@@ -248,8 +248,8 @@ impl Plugin {
         Ok(Credentials { header: header.transpose()?, identity, expires: expires.transpose()? })
     }
 
-    /// Redacts standard error: the token, the values of confidential variables and options, and words that look like signed
-    /// tokens.
+    /// Removes secrets from the standard error: the token, the values of confidential variables and options, and words
+    /// that look like signed tokens.
     fn redacted(&self, stderr: &[u8], credentials: Option<&Credentials>) -> String {
         let mut text = String::from_utf8_lossy(stderr).into_owned();
         let token =
@@ -268,7 +268,7 @@ impl Plugin {
         words.map(|word| if is_signed_token(word) { "… " } else { word }).collect()
     }
 
-    /// Returns the values of confidential options: `--client-secret=VALUE` and `--client-secret VALUE`.
+    /// Returns the values of options whose names suggest a secret: `--client-secret=VALUE` and `--client-secret VALUE`.
     fn secret_options(&self) -> impl Iterator<Item = String> {
         let args = self.exec.args.as_deref().unwrap_or_default();
         let following =
@@ -280,12 +280,12 @@ impl Plugin {
     }
 }
 
-/// Returns whether a word looks like a JSON Web Token: begins with base64 of `{"`, is long, and has a dot.
+/// Returns whether a word looks like a JSON Web Token: it is long, starts with base64 of `{"`, and has a dot.
 fn is_signed_token(word: &str) -> bool {
     word.starts_with("eyJ") && word.len() > 30 && word.contains('.')
 }
 
-/// Returns the name of a legacy provider for which kube would run a command.
+/// Returns the name of the user's legacy `auth-provider`, if kube would run a command for it.
 fn legacy_provider(auth: &AuthInfo) -> Option<String> {
     let provider = auth.auth_provider.as_ref()?;
     let runs = provider.config.contains_key("cmd-path") && !provider.config.contains_key("id-token");
@@ -293,7 +293,7 @@ fn legacy_provider(auth: &AuthInfo) -> Option<String> {
 }
 
 impl Credentials {
-    /// Sets the certificate in `auth`, if there is one.
+    /// Sets the plugin's client certificate in `auth`, if it returned one.
     pub(crate) fn set_certificate(&self, auth: &mut AuthInfo) {
         let Some((certificate, key)) = &self.identity else { return };
         auth.client_certificate = None;
@@ -303,7 +303,7 @@ impl Credentials {
     }
 }
 
-/// The used fields of `ExecCredential`.
+/// Members of an `ExecCredential` that the hub uses.
 #[derive(Deserialize)]
 struct Output {
     kind: Option<String>,

@@ -1,7 +1,7 @@
 //! Runs a command in its own process group, with bounded output and a deadline.
 //!
-//! The whole group is killed when the run is over: on exit of the command, on its deadline, on too much output, when the
-//! future is dropped, or when the process ends ([`end_all`]). A child of the command survives only if it leaves the group.
+//! The whole group is killed when the run is over: the command exits, exceeds its deadline or writes too much, the future
+//! is dropped, or the hub ends ([`end_all`]). A child of the command survives only if it leaves the group.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,14 +19,15 @@ pub(super) const MAX_STDOUT: usize = 1 << 20;
 pub(super) const MAX_STDERR: u64 = 1 << 20;
 /// Bytes kept from the end of standard error.
 pub(super) const KEPT_STDERR: usize = 4 << 10;
-/// Longest run of a command.
+/// Deadline of a command.
 pub(super) const DEADLINE: Duration = Duration::from_secs(25);
-/// How long to read on after the command has exited, in case a process outside the group holds the pipes open.
+/// How long to wait after the exit of the command, for its output and for the kernel. A process outside the group may
+/// hold the pipes open.
 const GRACE: Duration = Duration::from_secs(1);
-/// Read size in bytes.
+/// Size of the read buffer, in bytes.
 const PIECE: usize = 8 << 10;
 
-/// The process groups of all running commands, and whether new ones may start.
+/// Process groups of all running commands, and whether new ones are still allowed.
 static GROUPS: Mutex<Groups> = Mutex::new(Groups { closed: false, running: Vec::new() });
 
 struct Groups {
@@ -41,11 +42,11 @@ pub(super) struct Run {
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Tail,
-    /// The reason, if the command was killed.
+    /// Why the command was killed; `None` if it exited itself.
     pub(super) kill_reason: Option<KillReason>,
 }
 
-/// The reason for killing a command.
+/// Reason for killing a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KillReason {
     Deadline,
@@ -53,11 +54,11 @@ pub(super) enum KillReason {
     Stderr,
 }
 
-/// The end of a stream.
+/// The last bytes of a stream.
 #[derive(Default, Debug)]
 pub(super) struct Tail {
     pub(super) kept: Vec<u8>,
-    /// Total bytes written.
+    /// Number of all bytes that were written, kept or not.
     pub(super) total: u64,
 }
 
@@ -69,7 +70,8 @@ impl Tail {
         self.kept.drain(..surplus);
     }
 
-    /// Returns the kept bytes without a truncated first word, in which a secret would not be recognized.
+    /// Returns the kept bytes. A truncated first word is left out, because a secret in it would not be recognized and
+    /// redacted.
     pub(super) fn words(&self) -> &[u8] {
         let is_whole = self.total == self.kept.len() as u64;
         let start = self.kept.iter().position(u8::is_ascii_whitespace).filter(|_| !is_whole);
@@ -77,7 +79,7 @@ impl Tail {
     }
 }
 
-/// Runs a command without standard input.
+/// Runs a command in its own process group, without standard input.
 ///
 /// # Errors
 /// The command cannot be started.
@@ -102,13 +104,13 @@ pub(super) async fn run(command: Command, deadline: Duration) -> io::Result<Run>
     }
     drop(group);
     if run.kill_reason.is_some() {
-        // SIGKILL takes effect at once; a process that the kernel cannot end yet is reaped later.
+        // Reap the process. SIGKILL takes effect at once, but the kernel may need longer to end it.
         let _ = timeout(GRACE, child.wait()).await;
     }
     Ok(run)
 }
 
-/// Waits for the end of the command and of its output.
+/// Waits until the command has exited and its output is read.
 async fn end(
     child: &mut Child,
     group: &Group,
@@ -121,7 +123,7 @@ async fn end(
             Ok(child.wait().await)
         }
         status = child.wait() => {
-            // Children of the command would hold the pipes open.
+            // Children of the command would otherwise hold the pipes open.
             group.kill();
             match timeout(GRACE, read).await {
                 Ok(Err(kill_reason)) => Err(kill_reason),
@@ -155,12 +157,12 @@ async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, out: &mut Tail) -> Re
     Ok(())
 }
 
-/// A process group that is killed when dropped.
+/// A process group, which is killed when this is dropped.
 struct Group(Option<Pid>);
 
 impl Group {
     fn start(command: &mut tokio::process::Command) -> io::Result<(Child, Self)> {
-        // Hold the lock, so that `end_all` sees every started group.
+        // Hold the lock while starting, so that `end_all` sees every group.
         let mut groups = GROUPS.lock();
         if groups.closed {
             return Err(io::Error::new(io::ErrorKind::Interrupted, "the process is shutting down"));
@@ -173,7 +175,7 @@ impl Group {
 
     fn kill(&self) {
         if let Some(pid) = self.0 {
-            // Ignore the error: no process of the group is left.
+            // Ignore the error: the group has no process left.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }
@@ -186,7 +188,7 @@ impl Drop for Group {
     }
 }
 
-/// Kills the process groups of all running credential plugins and prevents new ones. Call it at the end of the process.
+/// Kills all running credential plugins and prevents new ones. Call it before the process exits.
 pub fn end_all() {
     let mut groups = GROUPS.lock();
     groups.closed = true;

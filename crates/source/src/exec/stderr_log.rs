@@ -1,4 +1,4 @@
-//! Log lines for the standard error of plugins: bounded, escaped, rate-limited.
+//! Logging of what credential plugins write to standard error: bounded, escaped, rate-limited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::printable;
 
-/// Minimum time between two lines for a cluster.
+/// Minimum time between two log lines for a cluster.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Per cluster: the time of the last line, and the number of runs not logged since.
+/// Per cluster, the time of the last log line, and the number of plugin runs since then that were not logged.
 static LAST_LOGGED: Mutex<BTreeMap<Arc<str>, (Instant, u64)>> = Mutex::new(BTreeMap::new());
 
-/// Logs the standard error of a plugin, at most once a minute per cluster.
+/// Logs a plugin's standard error, at most once a minute per cluster. `bytes` is its whole size, of which `text` is the
+/// end.
 pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     let stderr = printable(text.trim());
     if stderr.is_empty() {
@@ -26,7 +27,7 @@ pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     }
 }
 
-/// Returns the number of runs not logged since the last line, if a line may be logged now.
+/// Returns the number of runs that were not logged since the last line; `None` if this run must not be logged either.
 fn admit(last_logged: &mut BTreeMap<Arc<str>, (Instant, u64)>, cluster: &Arc<str>, now: Instant) -> Option<u64> {
     if let Some((at, skipped)) = last_logged.get_mut(cluster)
         && now < *at + INTERVAL

@@ -1,4 +1,4 @@
-//! A plugin's token, renewed by another run one minute before it expires.
+//! Token of a credential plugin, renewed by another run of the plugin one minute before it expires.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use informer_hub_types::clock::{self, Instant};
 
 /// How long before its expiry a token is renewed.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(60);
-/// How long no renewal is tried after a failed one.
+/// Pause after a failed renewal, in which no other one is tried.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// A failed renewal. All requests that waited for it share its error.
+/// Error of a failed renewal, shared by all requests that waited for it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("cannot get credentials: {0}")]
 pub(crate) struct NoCredentials(Arc<ExecError>);
@@ -36,20 +36,20 @@ pub(crate) struct ExecToken {
 struct State {
     header: HeaderValue,
     expires: Option<Timestamp>,
-    /// The running renewal. It continues if the request that started it is dropped.
+    /// The renewal in progress. It continues if the request that started it is dropped.
     renewal: Option<Renewal>,
     failed: Option<(Instant, NoCredentials)>,
 }
 
 impl ExecToken {
-    /// Creates a token from credentials that the plugin has just returned; `None` if they have no token.
+    /// Creates a token from credentials that the plugin has just returned; `None` if they have only a certificate.
     pub(crate) fn of(plugin: Plugin, credentials: &Credentials, io: &Threads) -> Option<Self> {
         let (header, expires) = (credentials.header.clone()?, credentials.expires);
         let state = Mutex::new(State { header, expires, renewal: None, failed: None });
         Some(Self { plugin: Arc::new(plugin), io: io.clone(), state })
     }
 
-    /// Returns the header for a request.
+    /// Returns the `Authorization` header for a request, after a renewal if the token is about to expire.
     ///
     /// # Errors
     /// The token has expired and cannot be renewed.
@@ -86,7 +86,7 @@ impl ExecToken {
     }
 }
 
-/// Starts a renewal in its own task.
+/// Starts a renewal in its own task, and returns a future of its result.
 fn renewal(plugin: Arc<Plugin>, io: &Threads) -> Renewal {
     let task = io.spawn(async move {
         let credentials = plugin.run().await?;

@@ -1,25 +1,27 @@
 //! Choice of a dictionary's content: the parts of samples that the most samples repeat.
 //!
-//! A cover algorithm, as zstd's own trainer has, with a table that fits a processor's cache. Strings of eight bytes are
-//! counted by the samples that have them. The samples are divided into as many epochs as segments fit the dictionary.
-//! Each epoch gives the segment with the largest sum of counts. Strings of a chosen segment no longer count, so that
-//! later segments bring others.
+//! A cover algorithm like that of zstd's own trainer, with a table that fits a processor's cache. For each string of
+//! eight bytes it counts the samples that contain it. The samples are divided into epochs, one for each segment that
+//! fits the dictionary. Each epoch contributes its segment with the largest sum of counts. Strings of a chosen segment
+//! no longer count, so that later segments contribute others.
 //!
 //! Deterministic, and linear in the bytes of the samples.
 
 use super::hash::{WIDTH, hash, slot};
 use super::samples::Samples;
 
-/// Length of the counted strings.
+/// Length of the counted strings in bytes.
 const GRAM: usize = WIDTH;
 
-/// Maximum length of a segment. Small objects are taken as a whole, so that one match covers much of another object.
+/// Maximum bytes of a segment, the part of a sample that is chosen. Smaller samples are chosen whole, which gives long
+/// matches.
 const SEGMENT: usize = 4096;
 
-/// Maximum number of passes over the samples. Later ones fill what trimmed segments left.
+/// Maximum number of passes over the samples. Later passes fill the space that trimmed segments left free.
 const PASSES: usize = 3;
 
-/// Chooses at most `size` bytes. Content that more samples repeat is nearer to the end, where offsets are shorter.
+/// Chooses at most `size` bytes of content. Parts that more samples repeat are nearer to the end, where references to
+/// them are shorter.
 pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
     let all: Vec<_> = samples.iter().collect();
     let mean = samples.bytes() / samples.len().max(1);
@@ -32,7 +34,8 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
             let best = samples.iter().filter_map(|(_, sample)| cover.best_segment(sample)).max_by_key(|best| best.0);
             let Some((score, segment)) = best else { continue };
             let segment = cover.take(segment);
-            // A shared string counts at least two. A segment with few of them has them by collisions of hashes.
+            // A string in several samples scores at least two. A total score as low as this results from hash
+            // collisions.
             if score * 4 < segment.len() as u64 {
                 continue;
             }
@@ -50,14 +53,14 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
 
 /// Counts of strings, by their hash.
 struct Cover {
-    /// Number of samples with such a string; 0 if only one has it, or a chosen segment.
+    /// Number of samples that contain such a string; 0 if only one does, or if a chosen segment contains it.
     samples: Vec<u32>,
-    /// Number of such strings in the current window.
+    /// Number of such strings in the part of a sample that is being scored.
     window: Vec<u32>,
 }
 
 impl Cover {
-    /// Number of counters, as a power of two: 128 KiB each. Eight times as many choose no better.
+    /// Binary logarithm of the number of counters, which take 128 KiB per table. Eight times as many choose no better.
     const BITS: u32 = 15;
 
     fn of(samples: &Samples) -> Self {
@@ -95,7 +98,8 @@ impl Cover {
         if self.window[slot] == 0 { u64::from(self.samples[slot]) } else { 0 }
     }
 
-    /// Returns the segment of a sample with the largest sum of counts; each string in it counts once.
+    /// Returns the segment of a sample with the largest sum of counts, in which each string counts once; `None` if the
+    /// sum is 0.
     fn best_segment<'s>(&mut self, sample: &'s [u8]) -> Option<(u64, &'s [u8])> {
         let grams = (sample.len() + 1).checked_sub(GRAM)?;
         let width = grams.min(SEGMENT + 1 - GRAM);
@@ -116,7 +120,7 @@ impl Cover {
         (score > 0).then(|| (score, &sample[start..start + width + GRAM - 1]))
     }
 
-    /// Trims a segment to what counts, and no longer counts it.
+    /// Trims what does not count from both ends of a segment, and stops counting its strings.
     fn take<'s>(&mut self, segment: &'s [u8]) -> &'s [u8] {
         let counts = |gram| self.samples[Self::slot(gram)] > 0;
         let first = segment.windows(GRAM).position(counts).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! Samples of a training, one after the other in one buffer.
+//! Samples for training a dictionary, one after the other in one buffer.
 
-/// Concatenated samples.
+/// Concatenated samples, with the offset at which each ends.
 #[derive(Debug)]
 pub(super) struct Samples {
     bytes: Vec<u8>,
@@ -31,12 +31,10 @@ impl Samples {
         Self { bytes, ends }
     }
 
-    /// Returns the bytes of all samples.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the number of samples.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }

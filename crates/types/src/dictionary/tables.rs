@@ -24,7 +24,7 @@ pub(super) fn write_fse(counts: &[u32], log: u32, out: &mut Vec<u8>) {
     bits.finish();
 }
 
-/// Returns the number of states of each symbol: in proportion to the counts, at least one, `1 << log` together.
+/// Divides `1 << log` states among the symbols in proportion to their counts, with at least one state each.
 fn normalized(counts: &[u32], log: u32) -> Vec<u32> {
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum::<u64>().max(1);
     // One state each, and the rest in proportion, rounded down.
@@ -45,7 +45,7 @@ struct BitWriter<'o> {
 }
 
 impl BitWriter<'_> {
-    /// Appends at most 16 bits, lowest first.
+    /// Appends `value` as `len` bits, at most 16, the lowest bit first.
     fn put(&mut self, value: u32, len: u32) {
         self.bits |= value << self.len;
         self.len += len;
@@ -62,12 +62,14 @@ impl BitWriter<'_> {
     }
 }
 
-/// Number of literals from which zstd makes a Huffman table. They fit one block.
+/// Bytes of the text from which zstd makes a Huffman table. It fits into one block of zstd's format.
 const LITERALS: u64 = 60_000;
 
-/// Returns a Huffman table for literals with these counts, each at least one, which zstd made for a text of such literals.
+/// Returns a Huffman table for literals with these counts, each at least one. zstd makes it by compressing a text of
+/// such literals.
 ///
-/// `None` only if zstd fails: literals that do not shrink, or consist of repetitions, are adjusted until there is a table.
+/// zstd makes none for a text that does not shrink or only repeats itself: then the counts are adjusted. `None` if zstd
+/// fails.
 pub(super) fn huffman(counts: &[u32; 256]) -> Option<Vec<u8>> {
     let total = counts.iter().sum::<u32>().max(1);
     let most = (0..counts.len()).max_by_key(|symbol| counts[*symbol])?;

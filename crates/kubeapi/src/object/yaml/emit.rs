@@ -13,9 +13,9 @@ const WIDTH: usize = 80;
 pub(super) struct Emitter {
     out: String,
     column: usize,
-    /// Whether the last character is a space, or none is needed.
+    /// Whether the next token needs no space before it.
     is_spaced: bool,
-    /// Whether the line has only indentation and indicators.
+    /// Whether the line so far has only indentation and indicators such as `-`.
     is_indentation: bool,
 }
 
@@ -36,7 +36,7 @@ impl Emitter {
         self.line(0);
     }
 
-    /// Writes a value whose parent has the given indentation.
+    /// Writes a value. `parent` is the indentation of its parent; `None` at the top level.
     fn node(&mut self, node: &Node<'_>, parent: Option<usize>, is_member: bool) {
         let inner = parent.map_or(0, |parent| parent + 2);
         match node {
@@ -73,7 +73,7 @@ impl Emitter {
         }
     }
 
-    /// Writes a string in the style that suits it.
+    /// Writes a string in the style that [`style_of`] chooses.
     fn text(&mut self, text: &str, parent: Option<usize>, is_key: bool) {
         let indent = parent.map_or(2, |parent| parent + 2);
         match style_of(text, is_key) {
@@ -197,7 +197,7 @@ impl Emitter {
         self.put(short);
     }
 
-    /// Writes a string as lines below `|`, with hints on its indentation and on how it ends.
+    /// Writes a string as lines below `|`, with indicators for its indentation and its final line breaks.
     fn literal(&mut self, text: &str, indent: usize) {
         self.indicator("|", true);
         if text.starts_with(|c| c == ' ' || is_break(c)) {
@@ -239,7 +239,7 @@ impl Emitter {
         (self.is_spaced, self.is_indentation) = (true, true);
     }
 
-    /// Writes an indicator, behind a space if needed.
+    /// Writes an indicator such as `-` or `:`, after a space if needed.
     fn indicator(&mut self, text: &str, needs_space: bool) {
         if needs_space && !self.is_spaced {
             self.put(' ');
@@ -248,7 +248,7 @@ impl Emitter {
         (self.is_spaced, self.is_indentation) = (false, false);
     }
 
-    /// Writes an indicator behind which a nested block may start on the same line.
+    /// Writes an indicator after which a nested block may start on the same line.
     fn block_indicator(&mut self, text: &str) {
         let is_indentation = self.is_indentation;
         self.indicator(text, true);

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::mem;
 
-/// Sorts members by their keys. Of members of the same key, the last remains.
+/// Sorts members by their keys, with merge sort. Of members with the same key, the last is kept.
 ///
-/// The order is not transitive (`2` < `10` < `1e` < `2`), for which the standard library's sort may panic. Go's order of
-/// such keys is random.
+/// The order is not transitive (`2` < `10` < `1e` < `2`), so the standard library's sort might panic. Go's order of such
+/// keys is random.
 pub(super) fn sort_keys<T>(members: Vec<(Cow<'_, str>, T)>) -> Vec<(Cow<'_, str>, T)> {
     let mut runs: Vec<_> = members.into_iter().map(|member| vec![member]).collect();
     while runs.len() > 1 {
@@ -59,9 +59,9 @@ fn is_less(a: &str, b: &str) -> bool {
     }
 }
 
-/// Compares texts that start with different characters, neither a letter, behind a common text.
+/// Compares the rests of two texts behind their common start. The first characters differ, and neither is a letter.
 fn is_less_number(common: &str, (left, x): (&str, char), (right, y): (&str, char)) -> bool {
-    // Behind the same digits, a zero is not a leading zero.
+    // After the same digits, a zero is not a leading zero.
     let digits = common.chars().rev().take_while(char::is_ascii_digit);
     let start = i64::from((x == '0' || y == '0') && digits.into_iter().any(|digit| digit != '0'));
     let (a, a_length) = number(start, left);
@@ -69,7 +69,7 @@ fn is_less_number(common: &str, (left, x): (&str, char), (right, y): (&str, char
     (a, a_length, x) < (b, b_length, y)
 }
 
-/// Returns the number that the digits at the start of `text` append to `start`, and how many there are.
+/// Appends the digits at the start of `text` to the number `start`. Returns the number and the count of these digits.
 fn number(start: i64, text: &str) -> (i64, usize) {
     let digits = text.bytes().take_while(u8::is_ascii_digit);
     digits.fold((start, 0), |(number, length), digit| {

@@ -1,4 +1,4 @@
-//! Tree of a JSON value, in the order and with the numbers of YAML.
+//! A JSON value as a tree, with keys and numbers as YAML has them.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::keys::sort_keys;
 use crate::number::go_float;
 use crate::object::scan::{Members, skip_space};
 
-/// Depth of the deepest value that is parsed, which bounds the stack.
+/// Depth of the deepest value that is parsed. It bounds the recursion, and so the stack.
 const DEEPEST: usize = 500;
 
 /// A JSON value, parsed for its YAML form.
@@ -66,7 +66,8 @@ fn string(json: &[u8]) -> Option<Cow<'_, str>> {
     Some(String::from_utf8_lossy(inner))
 }
 
-/// Returns a number as Go prints it: integers of 64 bits in full, others as the shortest float. `None` if it is none.
+/// Returns a number as Go prints it: 64-bit integers in full, others as the shortest float. `None` if the text is no
+/// number.
 fn number(text: &str) -> Option<Cow<'_, str>> {
     if let Ok(number) = text.parse::<i64>() {
         return Some(number.to_string().into());

@@ -1,6 +1,7 @@
-//! Types of plain scalars in YAML 1.1, as go-yaml v2 resolves them.
+//! Types of unquoted texts in YAML 1.1, as go-yaml v2 resolves them.
 
-/// Returns whether a plain scalar of this text would be a string. Sexagesimal numbers are not, for other parsers.
+/// Returns whether a parser would read this unquoted text as a string. Base-60 numbers such as `1:30` are not strings to
+/// all parsers.
 pub(super) fn is_string(text: &str) -> bool {
     match text.bytes().next() {
         None => false,
@@ -29,13 +30,13 @@ fn is_word(text: &str) -> bool {
     text == "~" || ["y", "yes", "true", "on", "n", "no", "false", "off", "null"].into_iter().any(is_cased)
 }
 
-/// Returns whether the text is an infinity or no number.
+/// Returns whether the text is an infinity or NaN.
 fn is_special_float(text: &str) -> bool {
     matches!(text, ".nan" | ".NaN" | ".NAN")
         || matches!(text.strip_prefix(['+', '-']).unwrap_or(text), ".inf" | ".Inf" | ".INF")
 }
 
-/// Returns whether the text is an integer of 64 bits, in any base that Go's literals have.
+/// Returns whether the text is a 64-bit integer, in any base that Go's literals have.
 fn is_integer(text: &str) -> bool {
     let (is_negative, is_signed, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, true, &text[1..]),
@@ -59,7 +60,7 @@ fn is_integer(text: &str) -> bool {
     }
 }
 
-/// Returns whether the text is an integer of base two whose sign may follow the prefix.
+/// Returns whether the text is a binary integer; its sign may follow the prefix `0b`.
 fn is_binary(text: &str) -> bool {
     let is_signed = |digits: &str| i64::from_str_radix(digits, 2).is_ok();
     match (text.strip_prefix("0b"), text.strip_prefix("-0b")) {
@@ -153,14 +154,14 @@ fn timestamp(text: &str) -> Option<()> {
     (is_two_digits(hours) && is_two_digits(minutes) && in_range).then_some(())
 }
 
-/// Parses the number of one or two digits at the start, and returns the text behind it.
+/// Parses the number of one or two digits at the start. Returns it with the text behind it; `None` without a digit.
 fn short_number(text: &str) -> Option<(u32, &str)> {
     let length = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(length);
     Some((number(digits)?, rest))
 }
 
-/// Parses a number of digits only.
+/// Parses a text of digits; `None` for any other text.
 fn number(text: &str) -> Option<u32> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

@@ -15,7 +15,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// Properties of a string that limit its style.
+/// Properties of a string that limit the styles in which it can be written.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "independent properties of a text")]
 struct Analysis {
@@ -30,7 +30,7 @@ pub(super) fn is_simple_key(text: &str) -> bool {
     text.len() <= 128 && !text.chars().any(is_break)
 }
 
-/// Chooses the style of a string. Simple keys have one line.
+/// Chooses the style of a string. A simple key must fit on one line.
 pub(super) fn style_of(text: &str, is_simple_key: bool) -> Style {
     let analysis = Analysis::of(text);
     let wanted = if is_simple_key && analysis.is_multiline {
@@ -89,7 +89,7 @@ pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Returns whether a character is written as it is. go-yaml v2 escapes all that UTF-8 encodes as four bytes.
+/// Returns whether a character needs no escape. go-yaml v2 escapes all characters that take four bytes in UTF-8.
 pub(super) fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }

@@ -6,21 +6,21 @@ use std::cmp::Ordering;
 use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 use crate::object::scan::{Members, skip_space};
 
-/// Depth of values below which a path does not descend.
+/// Depth below which `..` finds no values. It bounds the recursion.
 const DEEPEST: usize = 200;
 
-/// A value that a path found.
+/// A value that the evaluation of a path yields.
 #[derive(Clone, Debug)]
 pub(in crate::table) enum PathValue<'a> {
-    /// A value of the object.
+    /// A value of the object, as JSON.
     Json(&'a [u8]),
-    /// A constant of the path.
+    /// A string constant of the path.
     Text(&'a str),
-    /// A constant of the path.
+    /// An integer constant of the path.
     Integer(i64),
-    /// A constant of the path.
+    /// A float constant of the path.
     Float(f64),
-    /// A constant of the path.
+    /// A boolean constant of the path.
     Bool(bool),
 }
 
@@ -42,7 +42,7 @@ fn walk<'a>(steps: &'a [Step], start: Vec<PathValue<'a>>) -> Values<'a> {
     steps.iter().try_fold(start, |values, step| step.apply(values))
 }
 
-/// Kind of a JSON value, by its first byte.
+/// Returns the first byte of a JSON value, which shows its kind: `{`, `[` or that of a scalar.
 fn container(json: &[u8]) -> Option<u8> {
     json.get(skip_space(json, 0)).copied()
 }
@@ -122,7 +122,7 @@ impl Constant {
     }
 }
 
-/// Returns the elements of a value. `None` for null.
+/// Returns the elements of an array; `None` for null. Any other value is a mismatch.
 fn elements<'a>(value: &PathValue<'a>) -> Result<Option<Vec<&'a [u8]>>, Mismatch> {
     let PathValue::Json(json) = value else { return Err(Mismatch) };
     match container(json) {
@@ -147,7 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns the range of elements. `None` if it is empty, which ends the evaluation.
+    /// Returns the range of indices that the slice selects of `length` elements. An empty range (`None`) ends the
+    /// evaluation.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };
@@ -192,7 +193,7 @@ impl Filter {
     }
 }
 
-/// Returns the only value, if there is one.
+/// Returns the only value; `None` without values. Several values are a mismatch.
 fn single(values: Vec<PathValue<'_>>) -> Result<Option<PathValue<'_>>, Mismatch> {
     if values.len() > 1 { Err(Mismatch) } else { Ok(values.into_iter().next()) }
 }
@@ -240,7 +241,7 @@ impl<'a> PathValue<'a> {
 }
 
 impl Operator {
-    /// Compares two values of the same type.
+    /// Compares two values, which must have the same type.
     fn compare(self, left: &PathValue<'_>, right: &PathValue<'_>) -> Result<bool, Mismatch> {
         let (left, right) = (left.basic().ok_or(Mismatch)?, right.basic().ok_or(Mismatch)?);
         let order = match (&left, &right) {

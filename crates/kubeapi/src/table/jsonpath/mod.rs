@@ -25,13 +25,13 @@ enum Step {
     Slice(Slice),
     /// Elements of an array that satisfy a condition.
     Filter(Filter),
-    /// All containers below a value, and the value itself.
+    /// A value and all objects and arrays below it (`..`).
     Descendants,
-    /// Values of several paths.
+    /// Values of several paths (`[a,b]`).
     Union(Vec<Vec<Step>>),
     /// A literal.
     Constant(Constant),
-    /// An identifier, which cannot be evaluated.
+    /// A word without a dot before it, which cannot be evaluated.
     Identifier,
 }
 
@@ -50,7 +50,7 @@ struct Slice {
     start: i64,
     /// `None` for the end of the array.
     end: Option<i64>,
-    /// Whether `start` alone was given.
+    /// Whether the brackets hold a single index instead of a range.
     is_index: bool,
     step: Option<i64>,
 }

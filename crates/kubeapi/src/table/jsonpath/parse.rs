@@ -2,7 +2,7 @@
 
 use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 
-/// Depth of nested filters and unions that is parsed.
+/// Depth up to which nested filters and unions are parsed.
 const DEEPEST: usize = 16;
 
 /// A path that cannot be parsed.
@@ -24,7 +24,7 @@ fn steps(text: &str, depth: usize) -> Result<Vec<Step>, InvalidPath> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         rest = match first {
-            // The end of the braces. The text behind them is not evaluated.
+            // The closing brace ends the path. The text behind it is not evaluated.
             '}' => break,
             ' ' | '@' | '$' => &rest[1..],
             '[' if rest.starts_with("[?(") => filter(&rest[3..], depth, &mut steps)?,
@@ -56,7 +56,7 @@ fn is_terminator(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n' | '.' | ',' | '[' | ']' | '$' | '@' | '{' | '}')
 }
 
-/// Parses the name of a field up to a terminator that no backslash precedes. Returns the rest.
+/// Parses the name of a field, up to a terminator without a backslash before it. Returns the rest of the text.
 fn field<'t>(text: &'t str, steps: &mut Vec<Step>) -> &'t str {
     let mut is_escaped = false;
     let end = text.find(|c| {
@@ -89,7 +89,7 @@ fn number<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPa
     Ok(rest)
 }
 
-/// Parses a string in quotes. A backslash escapes a quote or a backslash, and nothing else.
+/// Parses a quoted string. A backslash can escape only a quote or a backslash. Returns the rest of the text.
 fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let mut constant = String::new();
     let mut chars = text.char_indices().skip(1);
@@ -112,7 +112,7 @@ fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t s
     Err(InvalidPath)
 }
 
-/// Parses an index, a range, a quoted key or a union, behind the bracket.
+/// Parses the text behind `[`: an index, a range, a quoted key or a union. Returns the rest of the text.
 fn array<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let (inner, rest) = text.split_once(']').filter(|(inner, _)| !inner.contains('\n')).ok_or(InvalidPath)?;
     if inner.contains(',') {
@@ -128,7 +128,7 @@ fn array<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t s
     Ok(rest)
 }
 
-/// Parses `index`, `start:end` or `start:end:step`; `*` is all.
+/// Parses `index`, `start:end` or `start:end:step`; `*` selects all elements.
 fn slice(text: &str) -> Result<Slice, InvalidPath> {
     let mut parts = if text == "*" { ":" } else { text }.split(':');
     let mut next = || {
@@ -152,7 +152,7 @@ fn slice(text: &str) -> Result<Slice, InvalidPath> {
     })
 }
 
-/// Parses a filter behind `[?(`.
+/// Parses a filter, behind its `[?(`. Returns the rest of the text.
 fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let end = filter_end(text).ok_or(InvalidPath)?;
     let (condition, rest) = text.split_at(end);
@@ -183,7 +183,7 @@ fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t 
     Ok(rest)
 }
 
-/// Returns the offset of the parenthesis that ends a filter: the first that is not in quotes.
+/// Returns the offset of the parenthesis that ends a filter: the first outside quotes. `None` if it is missing.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut is_closed = false;

@@ -8,7 +8,7 @@ use crate::number::{go_float, json_float};
 use crate::table::age::parse_timestamp;
 
 impl PathValue<'_> {
-    /// Returns the value as a cell of a column type. A value of another type is null.
+    /// Returns the value as a cell of a column of type `kind`; null if the value has another type. `now` is for ages.
     pub(in crate::table) fn cell(&self, kind: &str, now: i64) -> Value {
         match (kind, self.basic()) {
             ("string", basic) => self.text(basic),
@@ -45,14 +45,14 @@ impl PathValue<'_> {
     }
 }
 
-/// Returns a number without its fraction, or the least integer if it is out of range, as Go does.
+/// Returns a number without its fraction. A number out of range gives the least integer, as in Go.
 fn truncated(number: f64) -> i64 {
     const END: f64 = 9_223_372_036_854_775_808.0;
     #[allow(clippy::cast_possible_truncation, reason = "the fraction is dropped, and the number is in range")]
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// Returns a number without a fraction as an integer.
+/// Returns an integer for a number without a fraction, otherwise the number itself.
 fn whole_or_float(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { truncated(number).into() } else { number.into() }
 }
@@ -93,7 +93,7 @@ fn write_json(value: &Value, out: &mut String) {
     }
 }
 
-/// Writes a string with the characters escaped that have a meaning in HTML.
+/// Writes a string. As in Go, `<`, `>`, `&`, U+2028 and U+2029 are escaped too.
 fn write_string(text: &str, out: &mut String) {
     for c in Value::from(text).to_string().chars() {
         match c {

@@ -8,24 +8,24 @@ use informer_hub_types::{ClusterLabels, ClusterName, Shard};
 use super::view::RosterView;
 use crate::collect::ShardOwner;
 
-/// Moves that lead to the assignment.
+/// Moves of shards between collectors that lead to the planned assignment.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// Collectors of clusters that have none.
+    /// New collectors of shards that have none.
     pub(super) orphans: BTreeMap<Shard, String>,
-    /// Moves between live collectors, by urgency.
+    /// Moves between live collectors, the most urgent first.
     pub(super) moves: Vec<Move>,
 }
 
 impl Moves {
-    /// Returns the moves away from a collector, by urgency.
+    /// Returns the moves away from a collector, the most urgent first.
     pub(super) fn from<'m>(&'m self, name: &'m str) -> impl Iterator<Item = &'m Move> {
         self.moves.iter().filter(move |found| found.from.as_deref() == Some(name))
     }
 }
 
-/// Computes the moves between the collectors that contend for the same clusters as `own`. `labels` are those of the
-/// clusters.
+/// Computes the moves among the collectors whose fingerprint of contended clusters is `own`. `labels` has the labels of
+/// each cluster.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,
@@ -59,7 +59,7 @@ pub(super) fn moves(
     Moves { orphans: orphans.into_iter().map(|found| (found.shard, found.to)).collect(), moves }
 }
 
-/// Returns the first zone, by name, that is preferred for clusters with these labels.
+/// Returns the zone that collectors prefer for clusters with these labels: the first by name, or `None`.
 fn preferred_zone(view: &RosterView, labels: &ClusterLabels) -> Option<String> {
     let prefers = |prefer: &BTreeMap<String, String>| {
         !prefer.is_empty() && prefer.iter().all(|(label, value)| labels.get(label) == Some(value))

@@ -29,22 +29,23 @@ use crate::log_partition::fingerprint;
 use choice::Moves;
 use view::RosterView;
 
-/// Time after which a move that failed is tried again.
+/// Time after which a move is tried again whose receiver did not claim the cluster.
 const RETRY: Duration = Duration::from_secs(60);
 /// Maximum number of owners that are read at the same time.
 const READS: usize = 32;
-/// Number of times per renewal that the owner of a moving cluster is read.
+/// How often per renewal interval a collector checks whether the receiver has claimed a moving cluster.
 const LOOKS: u32 = 4;
 
-/// Balances the fleet until it is aborted.
+/// Registers the collector and moves its clusters as planned, until the task is aborted.
 pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
-    // Dead collectors are found before their clusters expire, so that the assignment has receivers for these.
+    // Shorter than the lease: when the clusters of a dead collector expire, the plan already has new collectors for
+    // them.
     let patience = shared.params.lease.saturating_sub(shared.params.renewal * 2);
     let view = RosterView::new(patience);
     let mut balancer = Balancer { shared, host, view, calm: None, failed: BTreeMap::new() };
     loop {
         if let Err(error) = balancer.round().await {
-            // The contenders report that the services fail.
+            // Debug level, because the contenders report failing services to the operator.
             tracing::debug!(%error, "cannot balance the clusters among the collectors; retrying");
         }
         let renewal = balancer.shared.params.renewal;
@@ -52,7 +53,7 @@ pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
     }
 }
 
-/// Removes the collector from the roster.
+/// Removes the collector from the roster, when the process shuts down.
 pub(super) async fn leave(shared: &Shared) {
     if let Err(error) = shared.backend.remove_roster(&member(shared)).await {
         tracing::debug!(%error, "cannot remove this collector from the roster; its entry expires");
@@ -65,7 +66,7 @@ fn member(shared: &Shared) -> RosterItem {
     RosterItem::Member(Member { name: shared.params.name.clone(), zone, prefer, contends_for })
 }
 
-/// Returns a fingerprint of the names of shards.
+/// Returns a fingerprint of the shards that a collector contends for.
 fn contends_for<'s>(shards: impl Iterator<Item = &'s Shard>) -> u64 {
     fingerprint(&[], shards.map(Shard::to_string))
 }
@@ -76,7 +77,7 @@ struct Balancer {
     view: RosterView,
     /// Since when every cluster has had a live owner.
     calm: Option<Instant>,
-    /// Clusters that a collector has not claimed, and when.
+    /// Failed moves, by cluster and receiver: when the receiver had not claimed the cluster in time.
     failed: BTreeMap<(Shard, String), Instant>,
 }
 
@@ -106,7 +107,7 @@ impl Balancer {
         choice::moves(&self.view, contends_for(owners.keys()), owners, &labels)
     }
 
-    /// Returns the first move of a cluster of this collector that may be made now.
+    /// Returns the most urgent move of a cluster of this collector that may begin now; `None` if there is none.
     fn next(&self, found: &Moves) -> Option<Move> {
         let lease = self.shared.params.lease;
         let is_past = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() >= lease);
@@ -121,7 +122,7 @@ impl Balancer {
         found.from(&self.shared.params.name).find(may_move).cloned()
     }
 
-    /// Takes the token, and moves the cluster if the present owners still require it.
+    /// Takes the roster's token, and moves a cluster if the plan from freshly read owners still requires it.
     async fn begin(&mut self, next: Move) -> Result<(), BackendError> {
         let shared = Arc::clone(&self.shared);
         let Move { shard, to, .. } = next;
@@ -139,7 +140,7 @@ impl Balancer {
         owners.map(drop)
     }
 
-    /// Returns the owners as they are now: other moves may have ended since the contenders looked.
+    /// Reads all owners again, since other moves may have ended since the contenders read them.
     async fn fresh_owners(&self) -> Result<BTreeMap<Shard, ShardOwner>, BackendError> {
         let known = self.shared.ownerships.shards();
         let reading = known.into_iter().map(|(shard, owner)| async move {
@@ -150,7 +151,7 @@ impl Balancer {
         stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
     }
 
-    /// Hands a cluster over, and waits until another collector owns it.
+    /// Hands a cluster over and waits until the receiver owns it, at most three leases. Renews the token meanwhile.
     async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
@@ -163,7 +164,7 @@ impl Balancer {
             tokio::time::sleep(shared.params.renewal / LOOKS).await;
             looks += 1;
             if looks % LOOKS == 0 {
-                // A failure is repeated with the next renewal.
+                // Failures are ignored: the next renewal tries again.
                 let _ = shared.backend.put_roster(&member(&shared)).await;
                 if let Ok(Some(renewed)) = shared.backend.replace_roster(held, Some(*revision)).await {
                     *revision = renewed;

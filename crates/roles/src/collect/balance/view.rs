@@ -9,7 +9,7 @@ use informer_hub_types::clock::Instant;
 
 use crate::collect::answer_clock::AnswerClock;
 
-/// Periods without a renewal after which the entry of a collector is removed.
+/// The entry of a collector is removed after this many times `patience` without a renewal.
 const FORGOTTEN: u32 = 10;
 
 /// Roster as a collector sees it; see the [module documentation](self).
@@ -23,17 +23,17 @@ pub(super) struct RosterView {
     pub(super) live: BTreeMap<String, Member>,
     pub(super) drains: BTreeSet<String>,
     pub(super) pins: BTreeMap<Shard, String>,
-    /// Whether another move may begin, and the revision of the token.
+    /// Token of moves: another move may begin only if no collector holds it.
     pub(super) token: Token,
-    /// When a live collector, or a drain, changed last.
+    /// When the live collectors or the drains changed last.
     pub(super) changed: Option<Instant>,
 }
 
-/// Token of moves.
+/// Token by which only one cluster moves at a time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) revision: Option<u64>,
-    /// Move in progress, whose collector is alive.
+    /// Move in progress; `None` also if its collector has not renewed the token in time.
     pub(super) held: Option<MoveInProgress>,
 }
 
@@ -44,7 +44,7 @@ impl RosterView {
         Self { clock: AnswerClock::new(patience / 2), patience, seen, live, drains, pins, token, changed }
     }
 
-    /// Accepts the entries of the roster. Returns items that nothing refers to any more, to remove them.
+    /// Updates the view from all entries of the roster. Returns obsolete items, which the caller removes.
     pub(super) fn observe(&mut self, entries: Vec<RosterEntry>, now: Instant) -> Vec<RosterItem> {
         let (answered, patience) = (self.clock.answered(now), self.patience);
         let keys: BTreeSet<_> = entries.iter().map(|entry| entry.item.key()).collect();
@@ -71,11 +71,11 @@ impl RosterView {
                 RosterItem::Move(held) => {
                     token = Token { revision: Some(revision), held: held.filter(|_| age < patience) }
                 }
-                // Deliverers remove obsolete ones.
+                // Deliverers remove obsolete deliverers themselves.
                 RosterItem::Deliverer(_) => {}
             }
         }
-        // Settings of the operator for a collector end with it.
+        // Drains and pins of a collector are obsolete once it is gone.
         obsolete.extend(drains.iter().filter(|name| !present.contains(*name)).cloned().map(RosterItem::Drain));
         let gone = pins.iter().filter(|(_, name)| !present.contains(*name));
         obsolete.extend(gone.map(|(shard, name)| RosterItem::Pin { shard: shard.clone(), collector: name.clone() }));
