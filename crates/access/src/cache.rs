@@ -1,4 +1,4 @@
-//! Bounded cache of access reviews, with one question in flight per review.
+//! Bounded cache of access reviews. Callers with the same question share one request to the cluster.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -19,18 +19,18 @@ use informer_hub_types::{ClusterName, Gvr, rng};
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewCacheOptions {
-    /// Longest time that an answer is used, until [`ReviewCache::keep_for`] changes it. Answers expire up to a fifth
-    /// earlier, so that they do not expire together. Default 1 min.
+    /// Longest time that an answer is used, changed by [`ReviewCache::keep_for`]. An answer expires up to a fifth
+    /// earlier, at random, so that answers do not expire together. Default 1 min.
     pub kept: Duration,
-    /// Time after which a cluster that has not answered is asked again. Default 5 s.
+    /// How long a failure is kept, before the cluster is asked again. Default 5 s.
     pub failure_kept: Duration,
     /// Longest wait for an answer, including the wait for other reviews. Default 5 s.
     pub deadline: Duration,
-    /// Maximum number of kept answers. At the bound, those that expire first are dropped.
+    /// Maximum number of kept answers. Beyond it, those that expire first are dropped.
     pub answers: usize,
     /// Maximum number of reviews in flight.
     pub at_once: usize,
-    /// Maximum number of reviews in flight to one cluster, so that a cluster that hangs does not delay the others.
+    /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others.
     pub at_once_per_cluster: usize,
     /// Maximum number of reviews per second to one cluster, after `burst` reviews at once. Further reviews wait, and
     /// fail if the wait exceeds the deadline.
@@ -57,7 +57,7 @@ impl Default for ReviewCacheOptions {
     }
 }
 
-/// Number of cluster queues from which idle ones are dropped.
+/// Number of per-cluster queues beyond which idle ones are dropped.
 const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
@@ -74,22 +74,22 @@ pub struct ReviewCache {
 }
 
 struct State {
-    /// Longest time that an answer is used.
+    /// Longest time that an answer is used, at present.
     kept: Duration,
     clusters: HashMap<ClusterName, ClusterQueue>,
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// Reviews in progress, each with its number. A review without waiting callers is dropped.
+    /// Reviews in flight, each with a number that identifies it. A review is dropped with its last waiting caller.
     flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
-    /// Number of the next review.
+    /// Number of the next review in flight.
     next: u64,
 }
 
-/// Reviews of one cluster.
+/// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// Time at which the reviews so far would have been sent at the rate of the options.
+    /// Time at which all reviews so far would have been sent, if evenly spaced at `per_second`.
     paid_until: Instant,
 }
 
@@ -113,10 +113,10 @@ impl ReviewCache {
         }
     }
 
-    /// Returns whether a cluster allows an access. Asks the cluster, unless its answer is cached or on its way.
+    /// Returns whether a cluster allows an access. Asks the cluster, unless its answer is cached or in flight.
     ///
     /// # Errors
-    /// [`ReviewError`] if the cluster has not answered; the access is denied.
+    /// [`ReviewError`] if the cluster has not answered. The caller must then deny the access.
     ///
     /// # Cancel safety
     /// Cancel safe: other callers of the same review continue.
@@ -141,7 +141,7 @@ impl ReviewCache {
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        // Only the first caller keeps the answer, and none if the review has been asked again meanwhile.
+        // Only the first caller keeps the answer, and only if no newer review of the same question has begun.
         if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
             state.flights.remove(&review);
             let kept = match answer {
@@ -155,26 +155,26 @@ impl ReviewCache {
         answer
     }
 
-    /// Changes the longest time that an answer is used. A shorter one applies to the kept answers too; a longer one only to
-    /// later ones.
+    /// Changes the longest time that an answer is used. A shorter time also applies to the kept answers, a longer one
+    /// only to new answers.
     pub fn keep_for(&self, kept: Duration) {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created: a common clock, from which all watches derive when to repeat reviews.
+    /// Returns the time since the cache was created. Watches repeat their reviews by this common clock.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
     }
 
-    /// Returns the counters.
+    /// Returns the counters of reviews.
     #[must_use]
     pub fn meter(&self) -> &ReviewMeter {
         &self.meter
     }
 
-    /// Returns the accesses that the clusters have allowed a user, by resource, as far as their answers are kept. Asks no
-    /// cluster. Does not distinguish verbs.
+    /// Returns the accesses that clusters have allowed a user, by resource, from cached answers only. Does not
+    /// distinguish verbs.
     #[must_use]
     pub fn allowed(&self, user: &User) -> BTreeMap<Gvr, Reviewed> {
         let (now, state) = (clock::now(), self.state.lock());
@@ -238,7 +238,7 @@ impl State {
         if kept >= before {
             return;
         }
-        // Scaled, so that the answers still expire at different times.
+        // Scaled instead of capped, so that the answers still expire at different times.
         let share = kept.div_duration_f64(before);
         for held in self.answers.values_mut().filter(|held| held.answer.is_ok()) {
             held.until = held.since + held.until.duration_since(held.since).mul_f64(share);
@@ -246,7 +246,7 @@ impl State {
         self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
     }
 
-    /// Returns the slots of a cluster, and when to send its next review; `None` if that is after the deadline.
+    /// Returns the slots of a cluster, and when its next review may be sent; `None` if that is after the deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
         if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {

@@ -1,19 +1,19 @@
-//! Names in client certificates, by which readers are recognised.
+//! Names in client certificates, by which readers are identified.
 
 use smol_str::SmolStr;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// Names of a client certificate, as kube-apiserver reads them. The connection has verified the certificate.
+/// Names in a client certificate, as kube-apiserver reads them. The TLS connection has verified the certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientCertificate {
-    /// Common name (CN): the user. Empty if it has none.
+    /// Common name (CN), which is the user name; empty if there is none.
     pub common_name: SmolStr,
-    /// Organizations (O): the groups.
+    /// Organizations (O), which are the groups.
     pub organizations: Vec<SmolStr>,
 }
 
 impl ClientCertificate {
-    /// Reads the names of a certificate; none if it cannot be read. Of several common names, the last counts.
+    /// Reads the names of a certificate; they are empty if it cannot be read. Of several common names, the last counts.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Self {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::default() };

@@ -1,4 +1,4 @@
-//! Directory of readers: which tables `[readers.<name>]` an authenticated user matches, and what they grant.
+//! Directory of readers: the tables `[readers.<name>]` that match an authenticated user, and the rights that they grant.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Attribute with the number of the token that authenticated a reader. A replaced token gets another number.
+/// Attribute of a reader with the number of its table's token. A changed token gets a new number, which ends old readers.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
-/// How the requests of a table are recognized.
+/// Credential by which a table recognizes its requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
     /// Bearer token.
@@ -28,15 +28,15 @@ pub enum Identity {
     CommonName(SmolStr),
     /// Organization of a client certificate.
     Organization(SmolStr),
-    /// Group in a token of the issuer.
+    /// Group in a JWT of the OIDC issuer.
     OidcGroup(SmolStr),
-    /// User of a token of the issuer.
+    /// User name in a JWT of the OIDC issuer.
     OidcUser(SmolStr),
-    /// Service account of a cluster, by its user name.
+    /// Service account of a cluster.
     ServiceAccount {
-        /// The cluster.
+        /// Cluster of the service account.
         cluster: ClusterName,
-        /// `system:serviceaccount:<namespace>:<name>`.
+        /// User name, `system:serviceaccount:<namespace>:<name>`.
         user: SmolStr,
     },
 }
@@ -52,35 +52,35 @@ impl Identity {
 /// A table `[readers.<name>]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectoryEntry {
-    /// The table's key.
+    /// Key of the table: the `<name>`.
     pub name: SmolStr,
-    /// How the reader's requests are recognized.
+    /// Credential by which the reader's requests are recognized.
     pub identity: Identity,
-    /// Rules: the objects that the reader may see.
+    /// Objects that the reader may see.
     pub rules: Vec<Rule>,
-    /// Limits of each user of the entry.
+    /// Limits of each user that the table matches.
     pub limits: ReaderLimits,
     /// Whether the reader may change the hub.
     pub may_change: bool,
 }
 
-/// Tables of readers, and whether clusters decide about users too.
+/// All tables of readers, and whether clusters decide about users too.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// Number of the token of each entry in `entries`.
+    /// Number of the token of each table in `entries`, in the same order.
     credentials: Vec<u64>,
     reviews: bool,
 }
 
 impl Directory {
-    /// Creates a directory. `reviews` lets the clusters decide about users, besides the rules.
+    /// Creates a directory. `reviews`: whether clusters also decide, by access reviews, what users may see.
     #[must_use]
     pub fn new(entries: Vec<DirectoryEntry>, reviews: bool) -> Self {
         Self { credentials: vec![0; entries.len()], entries, reviews }
     }
 
-    /// Continues the numbers of tokens from the directory that this one replaces.
+    /// Takes the numbers of tokens from the directory that this one replaces. Changed tokens get a new number.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         for (entry, number) in self.entries.iter().zip(&mut self.credentials) {
@@ -92,7 +92,7 @@ impl Directory {
         self
     }
 
-    /// Returns the names of two tables with one token, if there are any.
+    /// Returns the names of two tables that have the same token; `None` if all tokens differ.
     #[must_use]
     pub fn shared_token(&self) -> Option<(&str, &str)> {
         let tokens = || self.entries.iter().filter(|entry| matches!(entry.identity, Identity::Token(_)));
@@ -114,7 +114,7 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    /// Returns the reader of a bearer token. Takes the same time for every token.
+    /// Returns the reader with a bearer token; `None` if no table has the token. Takes the same time for every token.
     #[must_use]
     pub fn by_token(&self, token: &TokenMac) -> Option<Reader> {
         let mut found = None;
@@ -143,8 +143,8 @@ impl Directory {
         })
     }
 
-    /// Returns the reader with a verified client certificate. If the certificate matches no table and clusters are not
-    /// asked, the reader may see and change everything.
+    /// Returns the reader with a verified client certificate. If no table matches and clusters do not decide, the reader
+    /// may see and change everything.
     #[must_use]
     pub fn by_certificate(&self, certificate: &ClientCertificate) -> Reader {
         let ClientCertificate { common_name, organizations } = certificate;
@@ -159,12 +159,12 @@ impl Directory {
         if !is_known && !self.reviews {
             (parts.grants, parts.may_change) = (Grants::everything(), true);
         }
-        // A cluster knows no user without a name.
+        // Access reviews need a user name.
         parts.grants.reviews &= !parts.name.is_empty();
         Reader::new(parts)
     }
 
-    /// Returns the reader with a token of the issuer.
+    /// Returns the reader with a verified JWT of the issuer.
     #[must_use]
     pub fn by_oidc(&self, user: User, expires: Timestamp) -> Reader {
         let (name, groups) = (user.name.clone(), user.groups.clone());
@@ -176,7 +176,7 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::Oidc, Some(expires), matches))
     }
 
-    /// Returns the reader with a service account's token, which `cluster` has reviewed.
+    /// Returns the reader with a service account's token that `cluster` has accepted.
     #[must_use]
     pub fn by_service_account(&self, cluster: ClusterName, user: User, expires: Option<Timestamp>) -> Reader {
         let (name, of) = (user.name.clone(), cluster.clone());
@@ -187,7 +187,7 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
     }
 
-    /// Joins what all matching tables grant. Of limits, the most generous counts.
+    /// Returns a reader with the rights of all matching tables. Of each limit, the highest counts.
     fn user(
         &self,
         user: User,
@@ -215,8 +215,8 @@ impl Directory {
         }
     }
 
-    /// Returns a reader with the grants that it has now; `None` if its credential is no longer valid. Readers of
-    /// `hub.auth` do not change.
+    /// Returns the reader with its present rights, after a change of the tables; `None` if its credential is no longer
+    /// valid. Readers of `hub.auth` keep their rights.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

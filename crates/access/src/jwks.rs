@@ -1,6 +1,6 @@
 //! Keys of an issuer (JWK Set, RFC 7517), and the verification of signatures with ring.
 //!
-//! The algorithm comes from the token, but has to fit the key: a public key is never used as the secret of an HMAC.
+//! The token names the algorithm, but it must fit the key: a public key is never used as the secret of an HMAC.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,9 +8,9 @@ use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPubli
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Maximum number of keys of a set. Issuers publish a handful.
+/// Maximum number of keys that are read from a set. Issuers publish a handful.
 const MAX_KEYS: usize = 100;
-/// Bounds of the size of an RSA modulus in bytes; ring refuses others.
+/// Sizes of an RSA modulus in bytes that ring accepts.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
 /// Algorithm of a signature, by its name in RFC 7518.
@@ -28,7 +28,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the algorithm with a name. `none` and HMAC are not algorithms of an issuer.
+    /// Returns the algorithm with this name; `None` if the hub does not accept it, as with `none` and HMAC.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rs256,
@@ -57,14 +57,13 @@ impl Algorithm {
     }
 }
 
-/// Public keys of an issuer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeySet(Vec<Key>);
 
 #[derive(Clone, Debug)]
 struct Key {
     name: Option<String>,
-    /// The only algorithm, if the issuer names one.
+    /// The only algorithm that the key may be used with; `None` allows all that fit it.
     algorithm: Option<String>,
     material: Material,
 }
@@ -97,7 +96,8 @@ struct WrittenKey {
 }
 
 impl KeySet {
-    /// Reads a set. Keys for other uses and of unknown types are left out. `None` if it is no set, or has no usable key.
+    /// Reads a key set. Keys that are not for signatures or of unknown types are left out. `None` if no usable key
+    /// remains.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let written: WrittenSet = serde_json::from_slice(text).ok()?;
         let keys = written.keys.into_iter().take(MAX_KEYS);
@@ -105,12 +105,12 @@ impl KeySet {
         (!keys.is_empty()).then_some(Self(keys))
     }
 
-    /// Returns whether a key has this name.
+    /// Returns whether the set has a key with this name (`kid`).
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|key| key.name.as_deref() == Some(name))
     }
 
-    /// Returns whether a key of this name, or without one, has made a signature. Without a name, every key is tried.
+    /// Verifies a signature with the keys of this name and the keys without one. If `name` is `None`, every key is tried.
     pub(crate) fn verify(&self, name: Option<&str>, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         let may_be = |key: &&Key| name.is_none() || key.name.is_none() || key.name.as_deref() == name;
         self.0.iter().filter(may_be).any(|key| key.verifies(algorithm, signed, signature))

@@ -1,4 +1,4 @@
-//! JSON Web Tokens in the compact form of RFC 7515: header, claims and signature, not verified yet.
+//! JSON Web Tokens in the compact form of RFC 7515: decodes header, claims and signature without verifying them.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,21 +8,18 @@ use serde_json::{Map, Value};
 
 use crate::jwks::Algorithm;
 
-/// JSON Web Token, decoded and not verified. The algorithms `none` and HMAC are not known here, because tokens of an
-/// issuer are signed by a key that the issuer publishes.
+/// A decoded, unverified JSON Web Token.
 #[derive(Debug)]
 pub(crate) struct Jwt<'t> {
-    /// Algorithm of the signature; `None` if the hub refuses it.
+    /// Algorithm of the signature; `None` if the hub does not accept it, as with `none` and HMAC.
     pub(crate) algorithm: Option<Algorithm>,
-    /// Name of the key.
+    /// Name (`kid`) of the key that signed the token.
     pub(crate) key: Option<String>,
-    /// Whether the header requires extensions, of which the hub knows none.
+    /// Whether the header requires extensions (`crit`). The hub supports none, so it refuses such a token.
     pub(crate) is_extended: bool,
-    /// The claims.
     pub(crate) claims: Map<String, Value>,
-    /// Signed part of the token.
+    /// Part of the token that the signature covers.
     pub(crate) signed: &'t [u8],
-    /// The signature.
     pub(crate) signature: Vec<u8>,
 }
 
@@ -41,7 +38,7 @@ impl<'t> Jwt<'t> {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).ok();
-        // A fourth part would contain a dot, which is not base64.
+        // A token with more than three parts fails here: a dot is not base64.
         let header: Header = serde_json::from_slice(&decode(header)?).ok()?;
         let claims = serde_json::from_slice(&decode(claims)?).ok()?;
         Some(Self {
@@ -54,12 +51,12 @@ impl<'t> Jwt<'t> {
         })
     }
 
-    /// Returns the claim `iss`.
+    /// Returns the issuer (`iss`); `None` if it is missing or not a text.
     pub(crate) fn issuer(&self) -> Option<&str> {
         self.claims.get("iss")?.as_str()
     }
 
-    /// Returns whether the claim `aud`, a text or a list, contains an audience.
+    /// Returns whether the claim `aud`, a text or a list, contains this audience.
     pub(crate) fn has_audience(&self, wanted: &str) -> bool {
         match self.claims.get("aud") {
             Some(Value::String(one)) => one == wanted,
@@ -68,7 +65,7 @@ impl<'t> Jwt<'t> {
         }
     }
 
-    /// Returns the time in a claim.
+    /// Returns the time in a claim; `None` if the claim is missing.
     ///
     /// # Errors
     /// [`NotATime`] if the claim is not a number of seconds since 1970.
@@ -80,6 +77,6 @@ impl<'t> Jwt<'t> {
     }
 }
 
-/// Error of a claim that should be a time and is not one.
+/// Error for a claim that is not a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NotATime;

@@ -1,14 +1,14 @@
 //! Readers of the hub and what they may see.
 //!
-//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] decide its rights: static [`Rule`]s, access
-//! reviews by the clusters themselves ([`Reviews`]), or both. One of them suffices.
+//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] are its rights: static [`Rule`]s, access reviews
+//! by the clusters ([`Reviews`]), or both. An object is visible if one of them allows it.
 //!
-//! A decision is made per cluster, resource and namespace. [`Visibility`] has the decisions for one resource, and
-//! [`Visible`] those for one cluster of it. Names of objects are not looked at.
+//! Decisions are made per cluster, resource and namespace, never per object name. [`Visibility`] has the decisions for
+//! one resource, and [`Visible`] those for one cluster of it.
 //!
 //! # Layout
 //!
-//! `reader` and `rule` are the data, `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
+//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
 //! clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a static
 //! token (`token`), a client certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's
 //! token (`token_review`).

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS};
 
-/// Numbers of reviews since the start.
+/// Numbers of reviews since the start, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReviewCounts {
-    /// Answered from the cache, or by a review in flight.
+    /// Answered from the cache or by a review in flight, without a request of their own.
     pub cached: u64,
     /// Allowed by a cluster.
     pub allowed: u64,
@@ -18,7 +18,7 @@ pub struct ReviewCounts {
     pub failed: u64,
 }
 
-/// Counters of one kind of reviews.
+/// Counters and durations of access reviews or of token reviews.
 #[derive(Debug)]
 pub struct ReviewMeter {
     cached: AtomicU64,
@@ -33,12 +33,12 @@ impl Default for ReviewMeter {
 }
 
 impl ReviewMeter {
-    /// Counts a question that needed no review of its own.
+    /// Counts a question that was answered without a request of its own.
     pub(crate) fn cached(&self) {
         self.cached.fetch_add(1, Relaxed);
     }
 
-    /// Counts a review; `None` if it was not answered.
+    /// Counts a review and the time it took. `None` means that no cluster answered.
     pub(crate) fn answered(&self, is_allowed: Option<bool>, took: Duration) {
         let outcome = match is_allowed {
             Some(true) => 0,
@@ -56,7 +56,7 @@ impl ReviewMeter {
         ReviewCounts { cached: self.cached.load(Relaxed), allowed, denied, failed }
     }
 
-    /// Returns the times until reviews were answered or given up.
+    /// Returns the times that reviews took, including those without an answer.
     #[must_use]
     pub fn durations(&self) -> HistogramState {
         self.durations.state()

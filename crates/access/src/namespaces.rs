@@ -1,4 +1,4 @@
-//! Sets of namespaces: names, and patterns with `*`.
+//! Sets of namespaces, given by names and by patterns with `*`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ impl Namespaces {
         Self { names: Arc::new(names.into_iter().collect()), patterns: patterns.into() }
     }
 
-    /// Returns whether the set has a namespace.
+    /// Returns whether the set contains a namespace.
     #[must_use]
     pub fn has(&self, namespace: &str) -> bool {
         self.names.contains(namespace) || self.patterns.iter().any(|pattern| matches_wildcard(pattern, namespace))
     }
 
-    /// Returns all names of the set; `None` if it has patterns, so that more names may match.
+    /// Returns all names of the set; `None` if the set has patterns, which may match more names.
     #[must_use]
     pub fn names(&self) -> Option<&BTreeSet<SmolStr>> {
         self.patterns.is_empty().then_some(&*self.names)
     }
 
-    /// Returns the texts that the set was made from.
+    /// Returns the names and patterns that the set was made from.
     pub fn texts(&self) -> impl Iterator<Item = &SmolStr> {
         self.names.iter().chain(self.patterns.iter())
     }
@@ -46,7 +46,7 @@ impl Namespaces {
         self.names.is_empty() && self.patterns.is_empty()
     }
 
-    /// Returns the set of the namespaces that either set has.
+    /// Returns the set of namespaces that are in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() || self == other {

@@ -1,7 +1,7 @@
 //! OpenID Connect: verifies the tokens of an issuer with the keys that it publishes.
 //!
 //! Keys are fetched when a token needs them, and again when they are old or a token names an unknown key. While the
-//! issuer cannot be reached, the last keys stay in use. Fetches have a minimum interval, whatever tokens clients send.
+//! issuer is unreachable, the last keys stay in use. Fetches have a minimum interval, whatever tokens clients send.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,43 +20,43 @@ use crate::jwt::Jwt;
 use crate::review::User;
 use informer_hub_types::clock::{self, Instant};
 
-/// Difference of clocks that is tolerated.
+/// Tolerated difference between the clocks of the issuer and the hub.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(30);
-/// Minimum interval between two fetches.
+/// Minimum interval between two fetches of the keys.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
-/// Age at which keys are fetched again.
+/// Age at which the keys are fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// Longest wait for the issuer: two documents.
+/// Deadline for fetching both documents of the issuer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum length of a name; longer ones fill logs and requests to clusters.
+/// Maximum length of a user or group name, in bytes. Longer names would fill logs and requests to clusters.
 const MAX_NAME: usize = 512;
 /// Maximum number of groups of a user.
 const MAX_GROUPS: usize = 1000;
 
-/// An issuer and the claims of its tokens.
+/// Settings for one issuer and its tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OidcSettings {
     /// Address, exactly as in the claim `iss`.
     pub issuer: String,
-    /// Value that the claim `aud` has to contain.
+    /// Value that the claim `aud` must contain.
     pub audience: String,
-    /// Claim with the user's name.
+    /// Name of the claim with the user name.
     pub username_claim: String,
-    /// Claim with the user's groups.
+    /// Name of the claim with the groups.
     pub groups_claim: String,
-    /// Prefix of user names.
+    /// Prefix that the hub adds to user names.
     pub username_prefix: String,
-    /// Prefix of groups.
+    /// Prefix that the hub adds to groups.
     pub groups_prefix: String,
 }
 
-/// Fetches documents of the issuer, with a deadline and a limit of their size.
+/// Fetches documents of the issuer. Implementations bound the time and the size.
 pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
     /// Returns the document at an address.
     fn fetch(&self, address: String) -> BoxFuture<'static, Result<Vec<u8>, FetchFailure>>;
 }
 
-/// Error of a document of the issuer that cannot be used, with the reason in a text without secrets.
+/// Reason, without secrets, why a document of the issuer cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchFailure(
@@ -64,28 +64,28 @@ pub struct FetchFailure(
     pub String,
 );
 
-/// Why a token is refused.
+/// Reason why a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidJwt {
-    /// The token was issued by another issuer, or names none.
+    /// The token has another issuer, or is not a JWT.
     #[error("the token was not issued by the configured issuer")]
     Issuer,
-    /// `none`, an HMAC, or an algorithm that the hub does not know.
+    /// The signature's algorithm is `none`, an HMAC or unknown, or the token requires extensions.
     #[error("the token is not signed with an algorithm that the hub accepts")]
     Algorithm,
     /// The signature is not the issuer's.
     #[error("the signature of the token is not valid")]
     Signature,
-    /// The token was issued for another application.
+    /// The token is for another application: `aud` lacks the configured audience.
     #[error("the token is for another audience")]
     Audience,
-    /// Too old, or without an expiry.
+    /// The token has expired or has no expiry (`exp`).
     #[error("the token has expired")]
     Expired,
     /// The token is not valid yet (`nbf`).
     #[error("the token is not valid yet")]
     NotYet,
-    /// No usable user name.
+    /// The token has no usable user name.
     #[error("the token has no usable user name")]
     Username,
     /// The issuer's keys could not be fetched.
@@ -98,14 +98,14 @@ pub struct Oidc {
     settings: OidcSettings,
     fetch: Arc<dyn FetchDocument>,
     keys: ArcSwapOption<KeySet>,
-    /// Fetched keys; locked during a fetch.
+    /// State of fetching. It is locked during a fetch, so that only one runs.
     fetched: tokio::sync::Mutex<Fetched>,
 }
 
 #[derive(Default)]
 struct Fetched {
     last: Option<Instant>,
-    /// Whether the last fetch failed, which is logged once.
+    /// Whether the last fetch failed. Only the first of several failures is logged.
     has_failed: bool,
 }
 
@@ -116,13 +116,13 @@ struct Discovery {
 }
 
 impl Oidc {
-    /// Creates a verifier without keys.
+    /// Creates a verifier. It fetches keys with the first token.
     #[must_use]
     pub fn new(settings: OidcSettings, fetch: Arc<dyn FetchDocument>) -> Self {
         Self { settings, fetch, keys: ArcSwapOption::empty(), fetched: tokio::sync::Mutex::default() }
     }
 
-    /// Returns whether a token claims to be of this issuer. It is not verified.
+    /// Returns whether a token names this issuer. Does not verify the token.
     #[must_use]
     pub fn is_issuer_of(&self, token: &str) -> bool {
         Jwt::parse(token).is_some_and(|jwt| jwt.issuer() == Some(self.settings.issuer.as_str()))
@@ -158,7 +158,7 @@ impl Oidc {
         if verifies(&keys) { Ok(()) } else { Err(InvalidJwt::Signature) }
     }
 
-    /// Fetches the keys if it is time. If the needed key is there, a fetch of another request is not waited for.
+    /// Fetches the keys if they are old or unknown. If the needed key is known, does not wait for a running fetch.
     async fn refresh(&self, is_known: bool, before: Option<&Arc<KeySet>>) {
         let mut fetched = match self.fetched.try_lock() {
             Ok(fetched) => fetched,
@@ -170,7 +170,7 @@ impl Oidc {
         if !is_same || fetched.last.is_some_and(|last| clock::now() < last + interval) {
             return;
         }
-        // Noted before the fetch, so that a request that is cancelled meanwhile counts.
+        // Set before the fetch, so that a fetch that is cancelled counts for the interval too.
         fetched.last = Some(clock::now());
         let found = tokio::time::timeout(DEADLINE, self.fetch_keys()).await;
         let found = found.unwrap_or_else(|_| Err(FetchFailure("no answer in time".to_owned())));
@@ -190,7 +190,7 @@ impl Oidc {
         }
     }
 
-    /// Fetches the keys now, for a check of the configuration.
+    /// Fetches the keys now, to check the configuration. Does not keep them.
     ///
     /// # Errors
     /// [`FetchFailure`] if the issuer does not publish usable keys.
@@ -207,7 +207,8 @@ impl Oidc {
         if discovery.issuer != self.settings.issuer {
             return Err(wrong("the discovery document names another issuer"));
         }
-        // Keys fetched without TLS could be forged; the issuer itself may be on loopback.
+        // Keys fetched without TLS could be forged. Plain HTTP is accepted only if the issuer uses it too, as on
+        // loopback.
         let is_plain = !discovery.jwks_uri.starts_with("https://");
         if is_plain && self.settings.issuer.starts_with("https://") {
             return Err(wrong("jwks_uri in the discovery document does not begin with https://"));
@@ -226,7 +227,8 @@ impl Oidc {
         if begins.is_some_and(|begins| tolerated < begins) { Err(InvalidJwt::NotYet) } else { Ok(expires) }
     }
 
-    /// Reads the user. Names of Kubernetes' own users and groups (`system:`) are never taken from an issuer.
+    /// Reads user and groups from the claims. Refuses a `system:` user name and drops `system:` groups, which Kubernetes
+    /// reserves.
     fn user(&self, claims: &Map<String, Value>) -> Result<User, InvalidJwt> {
         let OidcSettings { username_claim, groups_claim, username_prefix, groups_prefix, .. } = &self.settings;
         let is_usable = |name: &str| !name.is_empty() && name.len() <= MAX_NAME && !name.chars().any(char::is_control);

@@ -15,7 +15,7 @@ use informer_hub_types::ClusterName;
 pub enum ReaderOrigin {
     /// No credential is required.
     Anonymous,
-    /// `hub.auth.token`, or a client certificate that is no reader's.
+    /// `hub.auth.token`, or a client certificate that matches no table of readers.
     Administrator,
     /// `hub.auth.read_token`.
     ReadToken,
@@ -27,19 +27,19 @@ pub enum ReaderOrigin {
     Oidc,
     /// A service account's token, which a cluster has reviewed.
     ServiceAccount {
-        /// The cluster.
+        /// Cluster that has reviewed the token.
         cluster: ClusterName,
     },
 }
 
-/// Sources of a reader's rights, of which one suffices. The default grants nothing.
+/// Sources of a reader's rights. An object is visible if one source allows it. The default grants nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Grants {
     /// Static rules.
     pub rules: Arc<[Rule]>,
-    /// Whether each cluster is asked what the user may see there.
+    /// Whether each cluster also decides, by access reviews, what the user may see there.
     pub reviews: bool,
-    /// Whether everything is visible, except Secrets that the hub does not serve.
+    /// Whether everything is visible, except Secrets if the hub does not serve them.
     pub everything: bool,
 }
 
@@ -50,20 +50,20 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// Returns the grants of readers that see everything.
+    /// Returns grants that show everything.
     #[must_use]
     pub fn everything() -> Self {
         Self { everything: true, ..Self::default() }
     }
 
-    /// Returns the grants of rules, and with `reviews`, of the clusters.
+    /// Returns the grants of static rules, and of access reviews if `reviews` is set.
     #[must_use]
     pub fn by_rules(rules: Arc<[Rule]>, reviews: bool) -> Self {
         Self { everything: Rule::allow_everything(&rules), rules, reviews }
     }
 }
 
-/// Limits of a reader. `None` is the hub's limit for all readers.
+/// Limits of a reader. `None` means the hub's limit for all readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReaderLimits {
     /// Lists, queries and single objects in progress.
@@ -76,16 +76,16 @@ pub struct ReaderLimits {
     pub bytes_per_second: Option<usize>,
 }
 
-/// Members of a [`Reader`].
+/// Data of a [`Reader`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReaderParts {
     /// Name of the user, as Kubernetes and the audit log know it.
     pub name: SmolStr,
     /// Groups of the user.
     pub groups: Vec<SmolStr>,
-    /// Identifier of the user, if the issuer has one.
+    /// Identifier of the user; `None` if its issuer has none.
     pub uid: Option<SmolStr>,
-    /// Further attributes, for access reviews.
+    /// Further attributes, which are sent in access reviews.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
     /// How the reader was authenticated.
     pub origin: ReaderOrigin,
@@ -93,13 +93,13 @@ pub struct ReaderParts {
     pub grants: Grants,
     /// Limits of the reader's requests.
     pub limits: ReaderLimits,
-    /// Whether the reader may change the hub: reload, replay and purge dead letters.
+    /// Whether the reader may change the hub: reload it, replay events and purge dead letters.
     pub may_change: bool,
-    /// When the reader's credential expires, which ends its watches.
+    /// When the reader's credential expires, which ends its watches; `None` if never.
     pub expires: Option<Timestamp>,
 }
 
-/// The authenticated sender of a request. Cheap to clone.
+/// The authenticated sender of a request, with its rights and limits. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct Reader(Arc<ReaderParts>);
 
@@ -110,7 +110,7 @@ impl Reader {
         Self(Arc::new(parts))
     }
 
-    /// Returns a reader without groups, limits and expiry.
+    /// Returns a reader without groups, limits or expiry.
     #[must_use]
     pub fn named(name: &str, origin: ReaderOrigin, grants: Grants) -> Self {
         Self::new(ReaderParts {
@@ -190,7 +190,7 @@ impl Reader {
         self.0.limits
     }
 
-    /// Returns when the reader's credential expires.
+    /// Returns when the reader's credential expires; `None` if never.
     #[must_use]
     pub fn expires(&self) -> Option<Timestamp> {
         self.0.expires
@@ -202,7 +202,7 @@ impl Reader {
         self.0.may_change
     }
 
-    /// Returns whether it sees every cluster and every object that the hub serves.
+    /// Returns whether the reader sees every cluster and every object that the hub serves.
     #[must_use]
     pub fn sees_everything(&self) -> bool {
         self.0.grants.everything

@@ -1,4 +1,4 @@
-//! Access reviews, and the port by which clusters answer them.
+//! Access reviews, and the port through which clusters answer them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 use crate::reader::Reader;
 use informer_hub_types::{ClusterName, Gvr};
 
-/// Verb of an access.
+/// Verb of an access that is reviewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
     /// One object.
@@ -39,14 +39,14 @@ impl fmt::Display for Verb {
     }
 }
 
-/// User of an access review.
+/// User whose access is reviewed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct User {
     /// Name of the user.
     pub name: SmolStr,
     /// Groups of the user.
     pub groups: Vec<SmolStr>,
-    /// UID of the user.
+    /// UID of the user; `None` if unknown.
     pub uid: Option<SmolStr>,
     /// Further attributes.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
@@ -60,10 +60,10 @@ impl From<&Reader> for User {
     }
 }
 
-/// A question to a cluster: may the user do this there?
+/// A question to a cluster: may this user read this resource there?
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Review {
-    /// The cluster.
+    /// Cluster that decides.
     pub cluster: ClusterName,
     /// The user.
     pub user: Arc<User>,
@@ -75,11 +75,11 @@ pub struct Review {
     pub namespace: SmolStr,
 }
 
-/// Reason why a cluster has not answered a review. Nothing of the cluster is visible then.
+/// Reason why a cluster has not answered a review. The user then sees nothing there.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// The cluster is not known, or was removed.
+    /// The cluster is unknown or was removed.
     #[error("the hub has no such cluster")]
     UnknownCluster,
     /// The cluster did not answer in time.
@@ -88,13 +88,13 @@ pub enum ReviewError {
     /// Too many reviews are waiting.
     #[error("too many access reviews are waiting; try again later")]
     Busy,
-    /// The hub's credentials may not create access reviews in the cluster, or another failure.
+    /// The review failed, for example because the hub's credentials may not create access reviews. Holds the reason.
     #[error("the cluster does not answer access reviews: {0}")]
     Failed(Arc<str>),
 }
 
-/// Asks a cluster for an access review (`SubjectAccessReview`).
+/// Port to the clusters: sends access reviews (`SubjectAccessReview`).
 pub trait Reviews: fmt::Debug + Send + Sync + 'static {
-    /// Returns whether the access is allowed.
+    /// Returns whether the cluster allows the access.
     fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>>;
 }

@@ -6,16 +6,16 @@ use crate::namespaces::Namespaces;
 use crate::visible::Visible;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterSelector, Exclusion, Groups, Selected};
 
-/// Resources that one entry of a rule names.
+/// Resources that one entry of a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceMatch {
     /// All resources of some groups, except Secrets.
     Groups(Groups),
-    /// A resource by its plural or its kind in lowercase; without a group, in every group. The version does not matter.
+    /// A resource by its plural or its kind in lowercase, in any version. Without a group, it matches in every group.
     Named {
         /// Plural or kind in lowercase.
         name: SmolStr,
-        /// Group; `None` if the entry names none.
+        /// API group; `None` matches every group.
         group: Option<SmolStr>,
     },
 }
@@ -50,24 +50,24 @@ impl ResourceMatch {
     }
 }
 
-/// Returns whether a resource is the Secrets of Kubernetes.
+/// Returns whether a resource is the core Secret.
 pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
     resource.gvr.group.is_empty() && resource.gvr.resource == "secrets"
 }
 
-/// A rule: objects of some resources, in some namespaces, of some clusters.
+/// A rule: some resources, in some namespaces of some clusters, are visible.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     clusters: ClusterSelector,
-    /// `None` is every namespace, and objects without one.
+    /// `None` means every namespace, and objects without a namespace.
     namespaces: Option<Namespaces>,
     resources: Vec<ResourceMatch>,
     except: Vec<ResourceMatch>,
 }
 
 impl Rule {
-    /// Creates a rule. `namespaces` are names and patterns; none, or one that is `*`, is every namespace and the objects
-    /// without a namespace.
+    /// Creates a rule. `namespaces` are names and patterns. An empty list and `*` mean every namespace and the objects
+    /// without one.
     pub fn new<T: AsRef<str>>(
         clusters: ClusterSelector,
         namespaces: impl IntoIterator<Item = T>,
@@ -79,7 +79,8 @@ impl Rule {
         Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
     }
 
-    /// Returns whether the rule is about a resource, in some cluster. A pattern is not about Secrets.
+    /// Returns whether the rule applies to a resource. Secrets must be named: an entry for whole groups does not match
+    /// them.
     #[must_use]
     pub fn covers(&self, resource: &ApiResource) -> bool {
         let is_secret = is_secrets(resource);
@@ -88,20 +89,20 @@ impl Rule {
         self.resources.iter().any(is_allowed) && !self.except.iter().any(|entry| entry.names(resource))
     }
 
-    /// Returns whether the rule is about a cluster.
+    /// Returns whether the rule applies to a cluster.
     #[must_use]
     pub fn selects(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         self.clusters.matches(cluster, labels)
     }
 
-    /// Returns the clusters that the rule is about.
+    /// Returns the selector of the rule's clusters.
     #[must_use]
     pub fn clusters(&self) -> &ClusterSelector {
         &self.clusters
     }
 
-    /// Returns the objects that the rule makes visible, in a cluster and a resource that it is about. Objects without a
-    /// namespace are visible only if the rule is for every namespace.
+    /// Returns the objects that the rule shows, if it applies to their cluster and resource. Objects without a namespace
+    /// are visible only if the rule is for every namespace.
     #[must_use]
     pub fn visible(&self, has_namespaces: bool) -> Visible {
         match &self.namespaces {
@@ -111,12 +112,12 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule is about all clusters and namespaces, and has no exceptions.
+    /// Returns whether the rule applies to all clusters and namespaces, and has no exceptions.
     fn is_everywhere(&self) -> bool {
         self.clusters == ClusterSelector::All && self.namespaces.is_none() && self.except.is_empty()
     }
 
-    /// Returns whether the rules together allow everything: all resources, and Secrets by name, everywhere.
+    /// Returns whether the rules together allow everything: all groups, and Secrets by name, everywhere.
     pub(crate) fn allow_everything(rules: &[Self]) -> bool {
         let secrets = ResourceMatch::Named { name: "secrets".into(), group: None };
         let core_secrets = ResourceMatch::Named { name: "secrets".into(), group: Some(SmolStr::default()) };
@@ -127,13 +128,13 @@ impl Rule {
         has(&[ResourceMatch::Groups(Groups::All)]) && has(&[secrets, core_secrets])
     }
 
-    /// Returns the resources that the rule names.
+    /// Returns the entries of resources that the rule shows.
     #[must_use]
     pub fn resources(&self) -> &[ResourceMatch] {
         &self.resources
     }
 
-    /// Returns the resources that the rule excepts.
+    /// Returns the entries of resources that the rule excludes.
     #[must_use]
     pub fn except(&self) -> &[ResourceMatch] {
         &self.except

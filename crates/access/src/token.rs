@@ -9,10 +9,10 @@ use sha2::Sha256;
 /// Minimum token length; a shorter token could be guessed.
 const MIN_TOKEN: usize = 16;
 
-/// Maximum token length; a longer token does not fit into a request's head.
+/// Maximum token length; a longer token does not fit into the head of a request.
 const MAX_TOKEN: usize = 4096;
 
-/// Invalid token; the owner of the secret can fix it. Does not contain the token.
+/// Error for a malformed token, without the token. The operator must choose another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// Too short or too long.
@@ -21,7 +21,7 @@ pub enum InvalidToken {
         /// Length of the token.
         usize,
     ),
-    /// Contains characters that a header must not contain.
+    /// The token has characters that a header must not contain.
     #[error("the token has white space or non-ASCII characters: `openssl rand -hex 32` creates one")]
     Characters,
 }
@@ -37,7 +37,7 @@ pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
-/// MAC of a token. Comparing two takes constant time. `Debug` does not show the MAC.
+/// MAC of a token, kept instead of the token. Two MACs are compared in constant time. `Debug` does not show the MAC.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenMac(CtOutput<Hmac<Sha256>>);
 

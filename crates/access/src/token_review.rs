@@ -1,7 +1,7 @@
-//! Tokens of Kubernetes service accounts, which their clusters review (`TokenReview`).
+//! Authentication of Kubernetes service accounts: their clusters review the tokens (`TokenReview`).
 //!
-//! A token is sent to no cluster unless it looks like one of a service account, has the audience and has not expired.
-//! Answers are kept by the hash of the token. A cluster that does not answer authenticates no user.
+//! A token is sent to clusters only if it looks like a service account's, has the audience and has not expired. Answers
+//! are cached by the token's hash. A cluster that does not answer authenticates no user.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -21,22 +21,22 @@ use crate::review::{ReviewError, User};
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 
-/// How long a rejected token is cached. Short, because clusters learn of a new service account late.
+/// How long a rejection is cached. Short, because a cluster may not know a new service account yet.
 const REFUSAL_KEPT: Duration = Duration::from_secs(10);
-/// Longest wait for the clusters.
+/// Deadline for the answers of all clusters.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// Maximum number of answers that are kept, of each kind.
+/// Maximum number of cached answers: acceptances and rejections each.
 const MAX_ANSWERS: usize = 10_000;
 /// Maximum number of tokens that are reviewed at the same time.
 const AT_ONCE: usize = 16;
 /// Maximum number of tokens in review or queued for it.
 const WAITING: usize = 256;
-/// Prefix of the users that are service accounts.
+/// Prefix of the user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// Asks a cluster for a token review.
+/// Port to the clusters: sends token reviews.
 pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
-    /// Returns the user of a token; `None` if the cluster does not accept it, or not for the audience.
+    /// Returns the user of a token; `None` if the cluster does not accept the token for this audience.
     fn review_token(
         &self,
         cluster: &ClusterName,
@@ -45,35 +45,35 @@ pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<Option<User>, ReviewError>>;
 }
 
-/// Clusters that review tokens.
+/// Settings of a [`TokenReviewer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenReviewSettings {
-    /// The clusters. Each is asked; the first in this order that accepts a token counts.
+    /// Clusters that are asked, all at once. If several accept a token, the first in this order counts.
     pub clusters: Vec<ClusterName>,
-    /// Audience that tokens need; `None` is that of the apiserver.
+    /// Audience that tokens must have; `None` means the apiserver's own.
     pub audience: Option<String>,
     /// How long an accepted token is cached.
     pub kept: Duration,
 }
 
-/// A user of a cluster.
+/// An authenticated service account of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceAccount {
     /// The cluster.
     pub cluster: ClusterName,
     /// The user, as the cluster knows it.
     pub user: User,
-    /// When the token expires.
+    /// When the token expires; `None` if the token does not say.
     pub expires: Option<Timestamp>,
 }
 
-/// Why a token is refused.
+/// Reason why a token is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RefusedToken {
     /// No cluster accepts the token.
     #[error("no cluster accepts the token")]
     Unknown,
-    /// A cluster has not answered, and no other accepts it.
+    /// A cluster has not answered, and no other cluster accepts the token.
     #[error("a cluster does not answer token reviews; try again")]
     Unanswered,
 }
@@ -82,7 +82,7 @@ type Answer = Result<ServiceAccount, RefusedToken>;
 type Flight = Shared<BoxFuture<'static, Answer>>;
 type Key = [u8; 32];
 
-/// Reviewer of tokens, with a cache.
+/// Authenticates service accounts by their tokens, with a cache.
 pub struct TokenReviewer {
     settings: TokenReviewSettings,
     clusters: Arc<dyn ReviewTokens>,
@@ -95,11 +95,11 @@ pub struct TokenReviewer {
 struct State {
     accepted: Kept,
     refused: Kept,
-    /// A flight without waiting callers is gone.
+    /// Reviews in flight. One is dropped with its last waiting caller.
     flights: HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>,
 }
 
-/// Answers, of which the first to expire make room for others.
+/// Cached answers of one kind. At the maximum, those that expire first are dropped.
 #[derive(Default)]
 struct Kept {
     answers: HashMap<Key, (Instant, Answer)>,
@@ -107,7 +107,7 @@ struct Kept {
 }
 
 impl TokenReviewer {
-    /// Creates a reviewer without answers, which counts in `meter`.
+    /// Creates a reviewer with an empty cache. It counts reviews in `meter`.
     #[must_use]
     pub fn new(settings: TokenReviewSettings, clusters: Arc<dyn ReviewTokens>, meter: Arc<ReviewMeter>) -> Self {
         Self { settings, clusters, slots: Arc::new(Semaphore::new(AT_ONCE)), state: Mutex::default(), meter }
@@ -156,7 +156,7 @@ impl TokenReviewer {
         answer
     }
 
-    /// Rejects tokens that no cluster would accept. Returns the expiry of the others.
+    /// Refuses tokens that no cluster would accept. Returns the expiry of the others; `None` if a token has none.
     fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
         let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
         let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());
@@ -210,7 +210,7 @@ impl TokenReviewer {
     }
 }
 
-/// Returns the first acceptance among the answers of the clusters, else the reason of the rejection.
+/// Returns the first acceptance by a cluster, or else the reason of the refusal.
 fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires: Option<Timestamp>) -> Answer {
     let is_unanswered = answers.iter().any(|(_, answer)| answer.is_err());
     let mut accepted = answers.into_iter().filter_map(|(cluster, answer)| Some((cluster, answer.ok()??)));
@@ -224,7 +224,7 @@ fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires:
 impl Kept {
     fn get(&self, key: &Key) -> Option<Answer> {
         let (until, answer) = self.answers.get(key)?;
-        // The token itself may have expired meanwhile.
+        // The token may have expired before its cached answer.
         let is_over = |account: &ServiceAccount| account.expires.is_some_and(|expires| expires <= clock::wall());
         (clock::now() < *until && !answer.as_ref().is_ok_and(is_over)).then(|| answer.clone())
     }

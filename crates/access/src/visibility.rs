@@ -1,4 +1,4 @@
-//! Objects of one resource that a reader sees, by cluster and namespace.
+//! Decides which objects of one resource a reader sees, by cluster and namespace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::rule::{Rule, is_secrets};
 use crate::visible::Visible;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
-/// Answers of a cluster to access reviews of one reader, verb and resource. Namespaces without an answer are hidden.
+/// A cluster's answers to the access reviews of one reader, verb and resource. A namespace without an answer is hidden.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
-    /// Answer for all namespaces.
+    /// Answer for all namespaces; `None` if there is none.
     pub everywhere: Option<bool>,
     /// Answers by namespace.
     pub namespaces: BTreeMap<SmolStr, bool>,
-    /// Why some answers are missing: the cluster did not answer.
+    /// Why some answers are missing; `None` if the cluster has answered.
     pub failure: Option<Arc<str>>,
 }
 
@@ -41,13 +41,13 @@ impl ReviewedCluster {
     }
 }
 
-/// Answers of the clusters.
+/// Answers to access reviews, by cluster.
 pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
 /// Objects of one resource that a reader sees. Cheap to clone.
 ///
-/// Rules are evaluated with the cluster's labels at the time when an object is read or changed. So new labels can show
-/// or hide the objects of a cluster.
+/// Rules are evaluated with the cluster's labels at the time of a read or change. So new labels can show or hide the
+/// objects of a cluster.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Visibility(Kind);
 
@@ -59,28 +59,28 @@ enum Kind {
 
 #[derive(PartialEq, Debug)]
 struct Granted {
-    /// The rules about the resource.
+    /// The rules that apply to the resource.
     rules: Vec<Rule>,
     namespaced: bool,
-    /// `None` if the clusters are not asked.
+    /// Answers to access reviews; `None` if the reader's rights come from rules alone.
     reviewed: Option<Reviewed>,
 }
 
 impl Visibility {
-    /// Returns the visibility of everything.
+    /// Returns a visibility that shows everything.
     #[must_use]
     pub fn everything() -> Self {
         Self(Kind::Everything)
     }
 
-    /// Returns the visibility of nothing.
+    /// Returns a visibility that shows nothing.
     #[must_use]
     pub fn nothing() -> Self {
         Self(Kind::Some(Arc::new(Granted { rules: Vec::new(), namespaced: true, reviewed: None })))
     }
 
-    /// Returns what some grants allow to see of a resource. Whether unrestricted readers see Secrets is `serve_secrets`.
-    /// If the clusters are to be asked, they have not answered yet.
+    /// Returns the visibility of a resource by these grants, before any access review. `serve_secrets`: whether readers
+    /// that see everything see Secrets too.
     #[must_use]
     pub fn new(grants: &Grants, resource: &ApiResource, serve_secrets: bool) -> Self {
         if grants.everything && (serve_secrets || !is_secrets(resource)) {
@@ -91,7 +91,7 @@ impl Visibility {
         Self(Kind::Some(Arc::new(Granted { rules, namespaced: resource.namespaced, reviewed })))
     }
 
-    /// Returns this visibility with the clusters' answers.
+    /// Returns this visibility with the answers of the clusters to access reviews.
     #[must_use]
     pub fn with_reviewed(&self, reviewed: Reviewed) -> Self {
         match &self.0 {
@@ -110,7 +110,7 @@ impl Visibility {
         matches!(self.0, Kind::Everything)
     }
 
-    /// Returns the answers of the clusters; `None` if they are not asked.
+    /// Returns the answers to access reviews; `None` if clusters do not decide.
     #[must_use]
     pub fn reviewed(&self) -> Option<&Reviewed> {
         match &self.0 {
@@ -119,7 +119,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether a rule is about the resource, or clusters are asked.
+    /// Returns whether some objects may be visible: a rule applies to the resource, or clusters decide.
     #[must_use]
     pub fn may_see_some(&self) -> bool {
         match &self.0 {
@@ -128,7 +128,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether all objects of a cluster are visible by rules, so that it need not be asked.
+    /// Returns whether rules show all objects of a cluster, so that no access review is needed.
     #[must_use]
     pub fn sees_all_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -137,7 +137,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether a namespace is visible by rules, so that the cluster need not be asked.
+    /// Returns whether rules show a namespace (`None`: objects without one), so that no access review is needed.
     #[must_use]
     pub fn sees_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -146,7 +146,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether some namespace is visible by rules.
+    /// Returns whether rules show some namespace of a cluster.
     #[must_use]
     pub fn sees_some_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -155,7 +155,7 @@ impl Visibility {
         }
     }
 
-    /// Returns the visible part of a cluster.
+    /// Returns the visible objects of a cluster, by rules and answers.
     #[must_use]
     pub fn visible(&self, cluster: &ClusterName, labels: &ClusterLabels) -> Visible {
         match &self.0 {
@@ -167,7 +167,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether the objects of a namespace of a cluster are visible; `None` are the objects without one.
+    /// Returns whether the objects of a namespace of a cluster are visible; `None` means the objects without a namespace.
     #[must_use]
     pub fn sees(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -179,7 +179,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether the visibility of a namespace is known. If not, an access review of its cluster decides.
+    /// Returns whether it is known if a namespace is visible. If not, an access review of its cluster must decide.
     #[must_use]
     pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };
@@ -189,7 +189,7 @@ impl Visibility {
         is_known || self.sees_by_rules(cluster, labels, Some(namespace))
     }
 
-    /// Returns the clusters that have not answered some reviews, each with the reason.
+    /// Returns the clusters that did not answer all access reviews, each with the reason.
     pub fn unanswered(&self) -> impl Iterator<Item = (&ClusterName, &Arc<str>)> {
         let reviewed = self.reviewed().into_iter().flatten();
         reviewed.filter_map(|(cluster, review)| Some((cluster, review.failure.as_ref()?)))
@@ -213,7 +213,7 @@ impl Granted {
         self.reviewed.as_ref()?.get(cluster)
     }
 
-    /// Returns the visible part that each rule about a cluster grants.
+    /// Returns the objects of a cluster that each of its rules shows.
     fn of<'g>(&'g self, cluster: &'g ClusterName, labels: &'g ClusterLabels) -> impl Iterator<Item = Visible> + 'g {
         let rules = self.rules.iter().filter(move |rule| rule.selects(cluster, labels));
         rules.map(|rule| rule.visible(self.namespaced))

@@ -14,7 +14,7 @@ pub enum Visible {
 }
 
 impl Visible {
-    /// Returns whether the objects of a namespace are visible; `None` are the objects without one.
+    /// Returns whether the objects of a namespace are visible; `None` means the objects without a namespace.
     #[must_use]
     pub fn sees(&self, namespace: Option<&str>) -> bool {
         match self {
@@ -34,7 +34,7 @@ impl Visible {
         }
     }
 
-    /// Returns the objects that either of the two shows.
+    /// Returns the objects that are visible in either of the two.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         match (self, other) {

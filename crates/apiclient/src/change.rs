@@ -1,16 +1,16 @@
-//! Lines of `/v1/events`: CloudEvents, each a change of an object or a notice about the stream.
+//! Lines of `/v1/events`: CloudEvents, each of which is a change of an object or a notice about the stream.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::deep::parse_deep;
 
-/// Types of changes, around the name of the event.
+/// Prefix and suffix of a change's type, around its name such as `added`.
 const CHANGE: [&str; 2] = ["io.informer-hub.resource.", ".v1"];
-/// Types of notices, around the name of the notice.
+/// Prefix and suffix of a notice's type, around its name such as `synced`.
 const NOTICE: [&str; 2] = ["io.informer-hub.stream.", ".v1"];
 
-/// A line of the stream.
+/// A line of the stream: a change or a notice.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct StreamEvent {
     /// Type of the CloudEvent.
@@ -19,10 +19,10 @@ pub struct StreamEvent {
     /// Time at which the hub saw the change, in RFC 3339; empty if the line has none.
     #[serde(default)]
     pub time: String,
-    /// Position after this event, from which a later request continues.
+    /// Position after this event, from which a later request continues; `None` if the line has none.
     #[serde(default)]
     pub position: Option<String>,
-    /// The change or the notice.
+    /// Data of the change or the notice.
     #[serde(default)]
     pub data: ChangeData,
 }
@@ -41,17 +41,17 @@ pub struct ChangeData {
     pub name: Option<String>,
     /// Whether the object existed before the stream began.
     pub initial: bool,
-    /// Whether the deletion itself was not seen.
+    /// Whether the deletion was detected later, because the watch did not see it.
     pub tombstone: bool,
-    /// The object.
+    /// The object, or its last known state.
     pub object: Value,
-    /// Paths that changed.
+    /// Paths whose values changed, possibly not all.
     pub changed: Vec<ChangedPath>,
-    /// Number of further paths.
+    /// Number of changed paths that are not in `changed`.
     pub changed_more: usize,
-    /// Resources that a notice is about.
+    /// Resources that a notice is about, such as those that have synced.
     pub resources: Vec<String>,
-    /// Text of a notice.
+    /// Message of a notice.
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ pub struct ChangedPath {
     pub new: Option<Value>,
 }
 
-/// Reads a member that is present, also if it is `null`.
+/// Deserializes a member that is present, so that `null` becomes `Some` instead of `None`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -87,18 +87,18 @@ impl StreamEvent {
     /// Reads a line.
     ///
     /// # Errors
-    /// If the line is no CloudEvent.
+    /// The line is not a CloudEvent.
     pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
         parse_deep(line)
     }
 
-    /// Returns the name of a change: `added`, `updated` or `deleted`.
+    /// Returns the name of a change: `added`, `updated` or `deleted`; `None` for a notice.
     #[must_use]
     pub fn change(&self) -> Option<&str> {
         self.kind.strip_prefix(CHANGE[0])?.strip_suffix(CHANGE[1])
     }
 
-    /// Returns the name of a notice: `synced`, `expired`, `warning`, `end` or `heartbeat`.
+    /// Returns the name of a notice: `synced`, `expired`, `warning`, `end` or `heartbeat`; `None` for a change.
     #[must_use]
     pub fn notice(&self) -> Option<&str> {
         self.kind.strip_prefix(NOTICE[0])?.strip_suffix(NOTICE[1])

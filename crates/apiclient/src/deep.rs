@@ -4,13 +4,13 @@ use serde::Deserialize;
 use serde_json::de::Deserializer;
 use serde_json::error::Error;
 
-/// Levels that are read.
+/// Maximum number of levels that are read.
 const MAX_DEPTH: usize = 10_000;
 
-/// Stack that a thread needs to read, compare and print JSON of the greatest depth, in a debug build too.
+/// Stack in bytes that a thread needs to read, compare and print JSON of the greatest depth, also in a debug build.
 pub const DEEP_STACK: usize = 256 << 20;
 
-/// Reads JSON with up to 10,000 levels, on a thread with [`DEEP_STACK`].
+/// Reads JSON with up to 10,000 levels. The thread must have a stack of [`DEEP_STACK`] bytes.
 ///
 /// # Errors
 /// The text is not the JSON of a `T`, or has more levels.
@@ -25,7 +25,7 @@ pub fn parse_deep<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, Error>
     Ok(value)
 }
 
-/// Returns the greatest number of open objects and arrays.
+/// Returns the depth of the JSON: the greatest number of objects and arrays that are open at once.
 fn depth(json: &[u8]) -> usize {
     let (mut open, mut most, mut bytes) = (0_usize, 0, json.iter());
     while let Some(byte) = bytes.next() {

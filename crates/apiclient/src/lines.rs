@@ -7,7 +7,7 @@ pub struct Lines {
     limit: usize,
 }
 
-/// Error for a line beyond the limit.
+/// Error for a line that is longer than the limit, which it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a line of the answer has more than {0} bytes")]
 pub struct LineTooLong(usize);

@@ -3,17 +3,17 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Metadata of a page.
+/// Metadata of a page of a list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PageMeta {
     /// Version of the list, from which a watch may start.
     #[serde(default)]
     pub resource_version: String,
-    /// Token of the next page; empty on the last one.
+    /// Continue token of the next page; empty on the last page.
     #[serde(default, rename = "continue")]
     pub continuation: String,
-    /// Number of objects on later pages, if the hub knows it.
+    /// Number of objects on later pages; `None` if the hub does not know it.
     pub remaining_item_count: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl ListPage {
     /// Reads a page.
     ///
     /// # Errors
-    /// If the text is no list.
+    /// The text is not a list.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -52,12 +52,12 @@ impl WatchEvent {
     /// Reads a line of a watch.
     ///
     /// # Errors
-    /// If the line is no event.
+    /// The line is not a watch event.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
 
-    /// Returns the version of the object, from which a later watch may continue.
+    /// Returns the version of the event's object, from which a later watch may continue; `None` if it has none.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         #[derive(Deserialize)]

@@ -4,37 +4,37 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// An answer. Objects are read one by one, because there may be many.
+/// An answer to a query. Objects stay JSON and are read one by one, because there may be many.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryAnswer<'a> {
-    /// Objects with their clusters; `None` if the query returns something else.
+    /// Objects, each with its cluster; `None` if the query asks for something else.
     #[serde(borrow)]
     pub items: Option<Vec<&'a RawValue>>,
-    /// Values of the selected columns, by object; `None` if the query returns something else.
+    /// Values of the selected columns, one row for each object; `None` if the query asks for something else.
     pub rows: Option<Vec<Vec<Value>>>,
-    /// Values with their numbers of objects; `None` if the query returns something else.
+    /// Values, each with its number of objects; `None` if the query asks for something else.
     pub groups: Option<Vec<Group>>,
-    /// Distinct values; `None` if the query returns something else.
+    /// Distinct values; `None` if the query asks for something else.
     pub values: Option<Vec<Value>>,
-    /// Number of objects; `None` if the query does not count them.
+    /// Number of objects; `None` if the query does not ask for it.
     pub count: Option<u64>,
-    /// Plan in one line.
+    /// How the query was evaluated, in one line.
     #[serde(default)]
     pub plan: String,
-    /// Steps of the plan that find candidates, of an explained query.
+    /// Steps of the plan that find candidates; empty unless the query asks for an explanation.
     #[serde(default)]
     pub steps: Vec<String>,
-    /// Estimated number of candidates, of an explained query.
+    /// Estimated number of objects that the steps find; 0 unless the query asks for an explanation.
     #[serde(default)]
     pub candidates: u64,
-    /// Clusters of the answer.
+    /// Clusters that the answer covers.
     #[serde(default)]
     pub coverage: Coverage,
-    /// Paths that no examined object has.
+    /// Paths in the query that none of the examined objects has.
     #[serde(default)]
     pub paths_without_values: Vec<String>,
-    /// Whether the limit has cut off the answer.
+    /// Whether the answer is incomplete because of its limit.
     #[serde(default)]
     pub more: bool,
     /// Continue token for the rest of the answer; `None` if there is none.
@@ -51,7 +51,7 @@ pub struct Group {
     pub count: u64,
 }
 
-/// Clusters of an answer.
+/// Clusters that an answer covers, and those that are outdated or missing.
 #[derive(Debug, Default, Deserialize)]
 pub struct Coverage {
     /// Number of clusters.
@@ -79,7 +79,7 @@ impl<'a> QueryAnswer<'a> {
     /// Reads an answer.
     ///
     /// # Errors
-    /// If the text is not an answer.
+    /// The text is not an answer.
     pub fn parse(json: &'a [u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(json)
     }
@@ -89,13 +89,13 @@ impl<'a> QueryItem<'a> {
     /// Reads an item of [`QueryAnswer::items`].
     ///
     /// # Errors
-    /// If the text is not an item.
+    /// The text is not an item.
     pub fn parse(item: &'a RawValue) -> Result<Self, serde_json::Error> {
         serde_json::from_str(item.get())
     }
 }
 
-/// Returns a value of a column as text: texts as they are, several values with commas, nothing for `null`.
+/// Returns a column's value as text: several values are joined with commas, `null` is empty.
 #[must_use]
 pub fn value_text(value: &Value) -> String {
     match value {
@@ -106,7 +106,7 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a plan's line behind its steps: how many objects are examined, and how.
+/// Returns the parts of a plan's line after the steps: how many objects are examined, and how.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

@@ -1,8 +1,8 @@
-//! Errors of a hub: a Kubernetes `Status` below `/clusters` and `/unique`, else `{"error": "…"}`.
+//! Errors of a hub: a Kubernetes `Status` for paths below `/clusters` and `/unique`, otherwise `{"error": "…"}`.
 
 use serde_json::Value;
 
-/// An error of a hub.
+/// An error with which a hub has refused a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -10,21 +10,21 @@ pub struct Refusal {
     pub code: u16,
     /// Text for the user.
     pub message: String,
-    /// Message, the affected line of a query, and a mark below the position.
+    /// The message with the affected line of the query and a mark below the position; `None` if the hub sends none.
     pub excerpt: Option<String>,
-    /// Seconds after which the request may be repeated.
+    /// Seconds after which the request may be repeated; `None` if the hub sends none.
     pub retry_after: Option<u64>,
 }
 
 impl Refusal {
-    /// Reads the body of an answer that is not a success. `None` if no hub has written it.
+    /// Reads the body of a failed answer; `None` if it is not from a hub.
     #[must_use]
     pub fn parse(code: u16, retry_after: Option<&str>, body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
         Self::of(code, retry_after, &body)
     }
 
-    /// Reads the `Status` of an event `ERROR` of a watch.
+    /// Reads the `Status` in an `ERROR` event of a watch; `None` if it is not one.
     #[must_use]
     pub fn of_event(status: &str) -> Option<Self> {
         let status: Value = serde_json::from_str(status).ok()?;

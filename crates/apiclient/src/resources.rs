@@ -1,4 +1,4 @@
-//! Resources of a hub, from aggregated discovery.
+//! Resources of a hub, read from aggregated discovery.
 
 use serde::Deserialize;
 
@@ -12,7 +12,7 @@ pub const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIG
 pub struct Resource {
     /// Group, version, plural, kind.
     pub api: ApiResource,
-    /// Singular name; empty if the hub gives none.
+    /// Singular name; empty if the hub sends none.
     pub singular: String,
     /// Short names, such as `po`.
     pub short_names: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Resources {
     all: Vec<Resource>,
 }
 
-/// Error for a name that no resource and no category has.
+/// Error for a name that neither a resource nor a category has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownResource(String);
@@ -85,7 +85,7 @@ impl Resource {
         others.chain([&*self.api.gvr.resource]).any(|name| name == word) || self.api.kind.eq_ignore_ascii_case(word)
     }
 
-    /// Returns the beginning of an object's name in `-o name`: `pod`, `deployment.apps`.
+    /// Returns the start of an object's name as `-o name` prints it, such as `pod` or `deployment.apps`.
     #[must_use]
     pub fn prefix(&self) -> String {
         let singular = if self.singular.is_empty() { self.api.kind.to_lowercase() } else { self.singular.clone() };
@@ -93,7 +93,7 @@ impl Resource {
         if group.is_empty() { singular } else { format!("{singular}.{group}") }
     }
 
-    /// Returns the path segments of a list below a root such as `["clusters", "*"]`.
+    /// Returns the path segments of a list below a root such as `["clusters", "*"]`. `None` lists all namespaces.
     #[must_use]
     pub fn path<'p>(&'p self, root: [&'p str; 2], namespace: Option<&'p str>) -> Vec<&'p str> {
         let gvr = &self.api.gvr;
@@ -112,10 +112,10 @@ impl Resource {
 }
 
 impl Resources {
-    /// Reads documents of aggregated discovery: that of `/api`, then that of `/apis`.
+    /// Reads the aggregated discovery documents of `/api` and `/apis`, in this order.
     ///
     /// # Errors
-    /// If one is not such a document.
+    /// A document is not one of aggregated discovery.
     pub fn parse<'d>(documents: impl IntoIterator<Item = &'d [u8]>) -> Result<Self, serde_json::Error> {
         let mut all = Vec::new();
         for document in documents {
@@ -139,10 +139,10 @@ impl Resources {
     /// Finds a resource by any of its names, in any case, alone (`po`), with its group (`deploy.apps`), or with version
     /// and group (`deployments.v1.apps`); or all resources of a category (`all`).
     ///
-    /// A plural wins against another resource's other names, and the first group that has the name against others.
+    /// A plural takes precedence over other names, and the first group in discovery over later ones.
     ///
     /// # Errors
-    /// [`UnknownResource`] with the nearest name.
+    /// [`UnknownResource`], which suggests the nearest name.
     pub fn find(&self, written: &str) -> Result<Vec<&Resource>, UnknownResource> {
         let wanted = written.to_lowercase();
         let (word, rest) = wanted.split_once('.').unwrap_or((&wanted, ""));

@@ -9,35 +9,35 @@ use super::list::PageMeta;
 /// `Accept` header of a request for a table.
 pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// A column.
+/// A column of a table.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct TableColumn {
-    /// Heading as the hub writes it (`Name`).
+    /// Heading, as the hub writes it (`Name`).
     pub name: String,
-    /// 0 for columns always shown, greater for those of `-o wide`.
+    /// 0 for a column that is always shown, greater for one that only `-o wide` shows.
     #[serde(default)]
     pub priority: i64,
 }
 
-/// A row.
+/// A row of a table, for one object.
 #[derive(Debug)]
 pub struct TableRow {
-    /// Text of the cells; empty for `null`.
+    /// Texts of the cells; empty for `null`.
     pub cells: Vec<String>,
     /// Namespace of the object; empty if it has none.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The object as JSON, as far as it was asked for.
+    /// JSON of the object, or of its metadata, or `null`, as requested by `includeObject`.
     pub object: Box<RawValue>,
 }
 
-/// A page of rows.
+/// A page of a table.
 #[derive(Debug)]
 pub struct TablePage {
     /// Version and continue token of the page.
     pub metadata: PageMeta,
-    /// Columns; empty in later tables of a watch.
+    /// Columns; empty in all tables of a watch but the first.
     pub columns: Vec<TableColumn>,
     /// Rows of the page, one for each object.
     pub rows: Vec<TableRow>,
@@ -78,7 +78,7 @@ impl TablePage {
     /// Reads a page.
     ///
     /// # Errors
-    /// If the text is no table.
+    /// The text is not a table.
     pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         let written: Written = serde_json::from_slice(json)?;
         Ok(Self {

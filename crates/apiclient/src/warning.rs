@@ -1,9 +1,10 @@
-//! `Warning` headers (RFC 7234).
+//! `Warning` headers (RFC 7234) of answers.
 
-/// Prefix of the warnings of a hub.
+/// Prefix of a hub's warnings, which is not shown.
 const OWN: &str = "informer-hub: ";
 
-/// Returns the text of a header such as `299 - "informer-hub: stale: prod-us"`, without the name of the program.
+/// Returns the text of a header such as `299 - "informer-hub: stale: prod-us"`, without the prefix; `None` if it is
+/// malformed.
 #[must_use]
 pub fn warning_text(header: &str) -> Option<String> {
     let rest = header.trim().strip_prefix("299 ")?;

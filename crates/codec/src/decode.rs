@@ -98,7 +98,7 @@ impl Decoder {
         }
     }
 
-    /// Sets the transform, which changes each object before it is stored. `None` removes it.
+    /// Sets the transform, which changes each object before it is stored.
     #[must_use]
     pub fn with_transform(self, transform: Option<Transform>) -> Self {
         Self { transform, ..self }
@@ -416,7 +416,6 @@ fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     }
 }
 
-/// The parts of a watch event.
 #[derive(Default)]
 struct Envelope<'de> {
     kind: Option<Cow<'de, str>>,

@@ -75,7 +75,6 @@ impl ErrorClass {
     }
 }
 
-/// Returns an error of class [`ErrorClass::Malformed`].
 pub(super) fn malformed(message: impl Into<String>) -> SourceError {
     SourceError { class: ErrorClass::Malformed, message: message.into() }
 }

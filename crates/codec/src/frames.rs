@@ -71,7 +71,7 @@ impl FrameSplitter {
         }
     }
 
-    /// Adds bytes to the buffer until it has the frame's length or enough of the frame. Returns the other bytes.
+    /// Buffers bytes until a frame, or the start of an oversized one, is complete. Returns the other bytes.
     fn buffered<'c, F>(&mut self, chunk: &'c [u8], each: &mut F) -> Result<&'c [u8], SourceError>
     where
         F: FnMut(Frame<'_>) -> Result<(), SourceError>,

@@ -34,12 +34,10 @@ impl Input {
         self.at += bytes;
     }
 
-    /// Counts the whole rest as read.
     pub(super) fn read_all(&mut self) {
         self.at = self.buffer.len();
     }
 
-    /// Returns the size of the buffer in bytes.
     pub(super) fn capacity(&self) -> usize {
         self.buffer.capacity()
     }

@@ -161,7 +161,7 @@ impl ListSplitter {
         matches!(self.state, State::Done)
     }
 
-    /// Skips white space and returns the next byte without reading it; `None` if more bytes are needed.
+    /// Skips white space. Returns the next byte, unread; `None` if more bytes are needed.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.input.rest();
         self.input.read(rest.len() - rest.trim_ascii_start().len());

@@ -25,7 +25,7 @@ impl Decoder {
         self.protobuf.in_use(metadata_only)
     }
 
-    /// Requests JSON instead of protobuf for a while: ten minutes, an hour or six hours, depending on `reason`.
+    /// Requests JSON instead of protobuf, for ten minutes to six hours by `reason`.
     pub fn refuse_protobuf(&mut self, reason: JsonReason, message: &str) {
         self.protobuf.refuse(reason, bounded(message));
     }
@@ -63,7 +63,6 @@ impl Decoder {
         }
     }
 
-    /// Decodes an item of a list.
     pub(super) fn decode_item(&mut self, items: Items, bytes: &[u8], limit: usize) -> Result<Decoded, SourceError> {
         match self.protobuf.object(items.message, items.type_meta, bytes, limit) {
             Ok(()) => {

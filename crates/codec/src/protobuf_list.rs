@@ -132,7 +132,6 @@ impl ProtobufListSplitter {
         Ok(None)
     }
 
-    /// Reads a field of `runtime.Unknown`.
     fn envelope(&mut self, decoder: &Decoder) -> Result<Option<ListStep>, SourceError> {
         let Some(start) = self.start()? else { return Ok(Some(ListStep::NeedMore)) };
         match start.number {
@@ -156,7 +155,6 @@ impl ProtobufListSplitter {
         Ok(None)
     }
 
-    /// Reads a field of the list.
     fn field(&mut self, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
         if self.left == 0 {
             decoder.list_worked();
@@ -261,7 +259,6 @@ impl ProtobufListSplitter {
 }
 
 impl ListMeta {
-    /// Reads `meta/v1.ListMeta`.
     fn read(bytes: &[u8]) -> Result<Self, ConvertError> {
         let (mut metadata, mut reader) = (Self::default(), Reader::new(bytes));
         let text = |text: &[u8]| {

@@ -1,4 +1,4 @@
-//! State of a decoder for Kubernetes protobuf: the scratch buffers, and whether JSON is requested instead.
+//! State of a decoder for Kubernetes protobuf: scratch buffers, and whether JSON is used instead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,6 @@ fn retry_after(reason: JsonReason) -> Duration {
     })
 }
 
-/// State of a decoder for protobuf.
 #[derive(Debug)]
 pub(super) struct Protobuf {
     /// Whether the built-in schema has the resource's type.
@@ -46,7 +45,7 @@ struct Refusal {
     retry_at: Instant,
 }
 
-/// Type of a list's items: their protobuf message, and the kind that their JSON gets.
+/// Protobuf message of a list's items, and the kind that their JSON gets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Items {
     pub(super) message: MessageId,
@@ -73,7 +72,6 @@ impl Protobuf {
         self.failures = 0;
     }
 
-    /// Requests JSON for a while.
     pub(super) fn refuse(&mut self, reason: JsonReason, message: String) {
         let after = retry_after(reason);
         let mut in_use = EncodingInUse::json(reason);
@@ -87,7 +85,6 @@ impl Protobuf {
         self.refusal.as_ref().filter(|refusal| clock::now() < refusal.retry_at)
     }
 
-    /// Returns whether JSON is requested for now.
     pub(super) fn is_refused(&self) -> bool {
         self.refusal().is_some()
     }

@@ -198,7 +198,6 @@ pub fn value(input: &[u8], mut at: usize) -> Scanned {
     }
 }
 
-/// Scans a number or a literal.
 fn scalar(input: &[u8], at: usize) -> Scanned {
     match input[at] {
         b't' => word(input, at, b"true"),
@@ -231,7 +230,6 @@ fn integer(input: &[u8], at: usize) -> Scanned {
     }
 }
 
-/// Scans at least one digit.
 fn digits(input: &[u8], at: usize) -> Scanned {
     let count = input.iter().skip(at).take_while(|byte| byte.is_ascii_digit()).count();
     if count > 0 { Ok(at + count) } else { Err(at) }

@@ -13,7 +13,7 @@ const MAX_MESSAGE: usize = 512;
 /// Longest JSON of a `Status` in protobuf, in bytes.
 const MAX_STATUS: usize = 256 * 1024;
 
-/// Fields of `metav1.Status` that are used. All are optional, since proxies send incomplete ones too.
+/// The used fields of `metav1.Status`. All are optional, since proxies send such answers too.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {

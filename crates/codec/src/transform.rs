@@ -47,7 +47,7 @@ impl Transform {
         }))
     }
 
-    /// Runs the transform on an object's JSON. The error is the transform's own, or says that it panicked.
+    /// Runs the transform on an object's JSON. A panic is an error too.
     pub(super) fn apply(&self, json: &[u8]) -> Result<Vec<u8>, String> {
         catch_unwind(AssertUnwindSafe(|| (self.0)(json))).unwrap_or_else(|_| Err("it panicked".to_owned()))
     }

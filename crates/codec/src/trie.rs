@@ -40,7 +40,7 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// A node of the tree: what the walk has to do with the value at its path.
+/// A node of the tree: the use of the value at its path.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
@@ -85,7 +85,7 @@ impl PathNode for Node {
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Whether the projection keeps only marked nodes; otherwise it keeps all but the dropped ones.
+    /// Whether only nodes marked `keep` are kept, instead of all but those marked `drop`.
     pub(super) keep_mode: bool,
 }
 

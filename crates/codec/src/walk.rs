@@ -22,7 +22,6 @@ pub(super) struct Head<'de> {
     pub(super) is_object: bool,
 }
 
-/// State of a walk.
 pub(super) struct Walk<'w, 'de> {
     pub(super) trie: &'w Trie,
     pub(super) names: &'w [SharedStr],

@@ -1,4 +1,4 @@
-//! Custom connections in place of TCP, and one-line texts of connection errors.
+//! Custom connections that replace TCP, and one-line descriptions of connection errors.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tower::Service;
 
-/// A bidirectional byte stream.
+/// A bidirectional byte stream, which a [`Dial`] opens.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -28,8 +28,8 @@ pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
 type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Dial {
-    /// Opens each connection with `open`. The time limit is ten seconds for an apiserver, and that of an attempt for a
-    /// receiver.
+    /// Opens each connection with `open`. It has ten seconds for an apiserver, and the deadline of a delivery attempt for
+    /// a receiver.
     #[must_use]
     pub fn new<F, S>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
     where
@@ -56,7 +56,7 @@ pub fn server_of(uri: &Uri) -> String {
     format!("{scheme}://{}{port}", uri.host().unwrap_or("unknown host"))
 }
 
-/// Returns an error and its causes in one line, without duplicates and without wrappers that have no text of their own.
+/// Returns an error and its causes in one line, without duplicates and without wrappers that add no text.
 pub fn causes(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     for error in std::iter::successors(Some(error), |&error| error.source()) {
@@ -67,7 +67,7 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
             continue;
         }
         let more = own_text(error);
-        // rustls appends a link to documentation for programmers.
+        // Remove the link to documentation for programmers, which rustls appends.
         let more = more.split_once(": https://docs.rs/").map_or(more.as_str(), |(more, _)| more);
         if !text.contains(more) {
             let _ = write!(text, "{}{more}", if text.is_empty() { "" } else { ": " });
@@ -76,8 +76,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Returns an error's own text. System errors are replaced by their kind, since their texts vary and end with an error
-/// number.
+/// Returns the text of an error without its causes. System errors are replaced by their kind, since their texts vary and
+/// end with a number.
 fn own_text(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(error) if error.raw_os_error().is_some() && error.kind().to_string() != "uncategorized error" => {
@@ -88,8 +88,8 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns the text for a server certificate that is one of a CA, which `openssl req -x509` makes by default.
-/// rustls shows programmers a variant of its own for it.
+/// Returns advice if `error` is rustls's for a server that uses a CA's certificate, as `openssl req -x509` makes by
+/// default; else `None`.
 #[must_use]
 pub fn certificate_problem(error: &str) -> Option<String> {
     let advice = "the server's certificate is that of a CA, which rustls refuses: make one with CA:FALSE \

@@ -1,18 +1,18 @@
 //! Compression dictionaries for objects of common kinds, so that a first list needs no training.
 //!
-//! They are trained on invented objects (`tests/generator`), which have the members and the usual values of real ones.
-//! `make dictionaries` writes the files. There is none for Secrets and ConfigMaps, whose content is not alike.
+//! They are trained on generated objects (`tests/generator`) with the members and usual values of real ones. `make
+//! dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
 
 use std::sync::{Arc, OnceLock};
 
 use informer_hub_types::{Dictionary, Gvr};
 
-/// A kind with a dictionary.
+/// A resource with a built-in dictionary.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// API group.
     pub group: &'static str,
-    /// Plural of the resource.
+    /// Plural name of the resource.
     pub resource: &'static str,
     /// Size of the dictionary in bytes.
     pub size: usize,
@@ -21,7 +21,7 @@ pub struct Kind {
 
 macro_rules! kinds {
     ($($group:literal $resource:literal $size:literal;)+) => {
-        /// All kinds with a dictionary.
+        /// All resources with a built-in dictionary.
         pub const KINDS: &[Kind] = &[$(
             Kind {
                 group: $group,
@@ -45,7 +45,8 @@ kinds! {
 
 static DICTIONARIES: [OnceLock<Arc<Dictionary>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
 
-/// Returns the dictionary of a resource, in any of its versions. It is digested once per process, at its first use.
+/// Returns the dictionary of a resource in any version; `None` if it has none. It is prepared at its first use in the
+/// process.
 #[must_use]
 pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
     let at = KINDS.iter().position(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)?;
@@ -53,7 +54,7 @@ pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
     Some(Arc::clone(DICTIONARIES[at].get_or_init(digest)))
 }
 
-/// Returns the committed bytes of a dictionary.
+/// Returns the bytes of a dictionary, as they are in the repository.
 #[must_use]
 pub fn builtin_bytes(kind: &Kind) -> &'static [u8] {
     kind.bytes

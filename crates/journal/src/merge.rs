@@ -36,7 +36,7 @@ pub struct Merged {
     pub bytes_after: u64,
 }
 
-/// Position of a record: index of its segment within the chunk, and of its entry within the segment.
+/// Position of a record: indices of its segment in the chunk, and of its entry.
 type RecordPosition = (u32, u32);
 
 /// Records that are merged into one, oldest first.

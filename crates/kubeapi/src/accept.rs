@@ -25,7 +25,7 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms of objects that an endpoint can also send as protobuf. Tables are never sent as protobuf.
+/// Forms that an endpoint can also send as protobuf. Tables are never sent so.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
     /// None, as for discovery documents.
@@ -143,7 +143,6 @@ impl Accepted {
     }
 }
 
-/// One clause of an `Accept` header.
 struct Clause<'h> {
     kind: &'h str,
     subtype: &'h str,
@@ -200,7 +199,7 @@ impl<'h> Clause<'h> {
         self.parameters.iter().rev().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns the encoding and form of an answer in this media type; `None` if the clause does not accept the type.
+    /// Returns the answer's encoding and form if the clause accepts this media type.
     fn accepted(&self, (media, name): (Media, &str)) -> Option<Accepted> {
         let (kind, subtype) = name.split_once('/')?;
         let is_type = match (self.kind, self.subtype) {

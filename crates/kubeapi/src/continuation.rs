@@ -36,7 +36,6 @@ struct Versioned {
     v: String,
 }
 
-/// The JSON of a token.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Token {

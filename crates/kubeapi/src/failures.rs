@@ -224,7 +224,7 @@ impl Status {
         Self::new(413, Reason::RequestEntityTooLarge, format!("Request entity too large: {message}"))
     }
 
-    /// Sets the resource or object that the failure is about, for the `details` of the answer.
+    /// Sets the `details` of the answer: the resource or object that the failure is about.
     #[must_use]
     pub fn about(self, group: &str, kind: &str, name: &str) -> Self {
         let name = shortened(name, MAX_NAME).into();

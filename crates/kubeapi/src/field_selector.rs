@@ -16,7 +16,7 @@ pub struct FieldTerm {
     pub is_equal: bool,
 }
 
-/// A parsed `fieldSelector`: conditions that must all hold. Without conditions, it matches everything.
+/// A parsed `fieldSelector`: conditions that must all hold. If there are none, it matches everything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct FieldSelector {
     /// The conditions, sorted and without duplicates.
@@ -51,8 +51,8 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Returns the value that a field must equal; `None` if there is no such condition. Of several values, which no
-    /// object can satisfy, returns the least.
+    /// Returns the value that a field must equal; `None` if any value will do. Of several required values, returns the
+    /// least.
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.is_equal && term.field == field).map(|term| term.value.as_str())

@@ -12,8 +12,8 @@ pub(crate) fn json_float(number: f64) -> String {
     exponential(number, -6, 21, 1)
 }
 
-/// Returns the shortest form of a number. If its decimal exponent is outside `least..end`, the form has an exponent of at
-/// least `width` digits.
+/// Returns the shortest form. If the decimal exponent is outside `least..end`, it is written with at least `width`
+/// digits.
 fn exponential(number: f64, least: i32, end: i32, width: usize) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

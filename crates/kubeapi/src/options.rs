@@ -50,8 +50,8 @@ pub struct Options {
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub bookmarks: bool,
-    /// `sendInitialEvents`. As in kube-apiserver, a watch without a version or from `0` gets `true` and `NotOlderThan` if
-    /// it sets neither this nor `resourceVersionMatch`. A `watch/` path does not.
+    /// `sendInitialEvents`. As in kube-apiserver, a watch without a version or from `0` that sets neither this nor
+    /// `resourceVersionMatch` gets `true` and `NotOlderThan`; a `watch/` path does not.
     pub initial_events: Option<bool>,
     /// `pretty`; `None` if unset.
     pub pretty: Option<bool>,
@@ -161,7 +161,6 @@ impl Options {
         Ok(options)
     }
 
-    /// Validates the options of a list.
     fn list_errors(&self, version_match: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         if !version_match.is_empty() {
@@ -186,7 +185,6 @@ impl Options {
         errors
     }
 
-    /// Validates the options of a watch.
     fn watch_errors(&self, version_match: &str) -> Vec<FieldError> {
         let mut errors = Vec::new();
         let is_not_older_than = version_match == "NotOlderThan";
@@ -259,7 +257,6 @@ impl Parameters {
         Self(decoded.collect())
     }
 
-    /// Returns the first value of a parameter.
     fn first(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().find(|(found, _)| found == name.as_bytes()).map(|(_, value)| value.as_slice())
     }

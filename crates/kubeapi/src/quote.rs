@@ -26,7 +26,6 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Appends a character as Go writes it.
 fn escape(c: char, out: &mut String) -> fmt::Result {
     match c {
         '"' => out.write_str("\\\""),

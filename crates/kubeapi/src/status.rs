@@ -71,7 +71,7 @@ pub struct Status {
     pub about: Option<Box<Subject>>,
     /// Causes, one for each invalid field.
     pub causes: Vec<Cause>,
-    /// Seconds after which a client may try again; `None` if retrying does not help or the time is unknown.
+    /// Seconds after which a client may try again; `None` if the answer names no time.
     pub retry_after: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Conversion of one object to JSON.
+//! Conversion of one object from protobuf to JSON.
 
 use super::error::ConvertError;
 use super::form::{self, int32};
@@ -10,15 +10,16 @@ use super::wire::{Reader, Value};
 #[path = "convert_special.rs"]
 mod special;
 
-/// Deepest nesting of messages that is followed. Go's structs reach 15; definitions' schemas refer to themselves.
+/// Deepest nesting of messages that is converted. Go's structs reach 15, but schemas in custom resource definitions nest
+/// freely.
 const MAX_DEPTH: usize = 100;
 
-/// Depth of members whose places are noted: those of the object, and theirs.
+/// Depth of the members whose positions are noted: the object's members and their members.
 const EXTENTS_DEPTH: usize = 2;
 
 const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
-/// Kind and version of an object, which are not in its message.
+/// Kind and version of an object. Its message does not have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeMeta<'t> {
     /// `apiVersion`.
@@ -27,7 +28,7 @@ pub struct TypeMeta<'t> {
     pub kind: &'t str,
 }
 
-/// Converts objects. Keeps its scratch memory.
+/// Converter from protobuf to JSON. Keeps its scratch memory for the next object.
 #[derive(Debug)]
 pub struct Converter {
     schema: &'static Schema,
@@ -35,33 +36,32 @@ pub struct Converter {
     extents: Vec<Extent>,
 }
 
-/// Where a member is in the JSON: a reader that does not need it need not scan for its end.
+/// Position of a member in the JSON, with which a reader can skip the member without scanning it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Offset of its name's opening quote.
+    /// Offset of the opening quote of the member's name.
     pub key: usize,
-    /// Offset behind its value.
+    /// Offset behind the member's value.
     pub end: usize,
 }
 
-/// The place of one field in a message. JSON has another order than the bytes, so all fields are found first.
+/// Position of a field in a message. All fields are found first, since the JSON has another order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     count: u32,
-    /// For one value: its bytes. For several: from the tag of the first to the end of the last.
+    /// For one value: the start of its bytes. For several: the start of the first one's tag.
     start: usize,
     end: usize,
-    /// The value if it is a number.
+    /// The value, if it is a number.
     number: u64,
 }
 
-/// One conversion.
 struct Run<'r> {
     schema: &'static Schema,
     slots: &'r mut Vec<Slot>,
     out: &'r mut Vec<u8>,
     extents: &'r mut Vec<Extent>,
-    /// Length of `out` that is too large.
+    /// Maximum length of `out`, in bytes.
     limit: usize,
 }
 
@@ -74,10 +74,10 @@ impl Default for Converter {
 }
 
 impl Converter {
-    /// Appends the JSON of an object to `out`, without what `omit` names. `type_meta` begins it, if given.
+    /// Appends the JSON of an object to `out`, without the members in `omit`. The JSON starts with `type_meta`, if given.
     ///
     /// # Errors
-    /// The bytes cannot be converted, or the JSON exceeds `limit` bytes. `out` has a part of the JSON then.
+    /// The bytes cannot be converted, or the JSON exceeds `limit` bytes. `out` then has a part of the JSON.
     pub fn object(
         &mut self,
         message: MessageId,
@@ -104,14 +104,14 @@ impl Converter {
         if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
     }
 
-    /// Returns where members of the last object are, in their order: its own ones, and theirs. `kind` and `apiVersion` are
-    /// not among them.
+    /// Returns the positions of the last object's members and of their members, in order, without `kind` and
+    /// `apiVersion`.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// Returns an object's metadata as `{"metadata":{…}}`, from its first bytes; `{}` if they do not have it.
+    /// Returns an object's metadata as `{"metadata":{…}}`, read from its first bytes; `{}` if they do not contain it.
     #[must_use]
     pub fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         let mut reader = Reader::new(bytes);
@@ -134,7 +134,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the members of a message.
     fn members(&mut self, message: &Message, bytes: &[u8], omit: Option<&Omit>, depth: usize) -> Done {
         if depth > MAX_DEPTH {
             return Err(ConvertError::TooDeep);
@@ -167,7 +166,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Begins to note where a member is, if it is near the root. Returns the place of the note.
+    /// Starts to note the position of a member near the root. Returns the note's index; `None` if no position is needed.
     #[inline]
     fn begin_extent(&mut self, field: &FieldInfo, depth: usize) -> Option<usize> {
         if depth >= EXTENTS_DEPTH || field.rule == Rule::Inline {
@@ -178,7 +177,7 @@ impl Run<'_> {
         Some(self.extents.len() - 1)
     }
 
-    /// Completes or removes the note of a member.
+    /// Completes the note of a member, or removes it if nothing was written.
     #[inline]
     fn end_extent(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };
@@ -190,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the name of a member.
+    /// Writes the name of a member, with a comma if needed.
     #[inline]
     fn key(&mut self, field: &FieldInfo) {
         if self.out.last() != Some(&b'{') {
@@ -199,7 +198,7 @@ impl Run<'_> {
         self.out.extend_from_slice(self.schema.key(field).as_bytes());
     }
 
-    /// Writes a member that the message has once.
+    /// Writes a member whose field occurs once.
     fn one(&mut self, field: &FieldInfo, slot: Slot, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
         let value = match field.shape {
             Shape::Bool | Shape::Int32 | Shape::Int64 => Value::Varint(slot.number),
@@ -219,7 +218,7 @@ impl Run<'_> {
         self.value(field, value, depth)
     }
 
-    /// Writes a member that the message lacks: what Go writes for a zero value, if it writes one.
+    /// Writes a member whose field is absent, as Go writes its zero value.
     fn absent(&mut self, field: &FieldInfo, depth: usize) -> Done {
         if field.rule == Rule::Inline {
             return self.members(self.schema.message(field.message), &[], None, depth + 1);
@@ -244,7 +243,6 @@ impl Run<'_> {
         }
     }
 
-    /// Writes a value without its name.
     fn value(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
         let bytes = match value {
             Value::Bytes(bytes) => bytes,
@@ -286,7 +284,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes an array. `bytes` are the fields from its first element to its last.
+    /// Writes an array. `bytes` has the fields from its first element to its last.
     fn repeated(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
         self.key(field);
         self.out.push(b'[');
@@ -335,7 +333,7 @@ impl Run<'_> {
         }
     }
 
-    /// Writes an object for a map, in the order of its keys.
+    /// Writes a map as an object, sorted by key.
     fn map(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
         let mut entries: Vec<(&[u8], Value<'_>)> = Vec::new();
         let (mut reader, mut is_sorted) = (Reader::new(bytes), true);
@@ -355,7 +353,7 @@ impl Run<'_> {
             entries.push((key, value.unwrap_or(unset)));
         }
         if !is_sorted {
-            // Of entries with one key the last counts.
+            // Of entries with the same key, the last counts.
             entries.reverse();
             entries.sort_by_key(|(key, _)| *key);
             entries.dedup_by(|(a, _), (b, _)| a == b);
@@ -378,12 +376,12 @@ impl Run<'_> {
     }
 }
 
-/// Finds the fields of a message.
+/// Finds the fields of a message and fills in their slots.
 fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     let mut reader = Reader::new(bytes);
     while let Some(found) = reader.field()? {
         let Some(place) = message.place(found.number) else {
-            // A field without content may as well be absent: the API's rules demand `omitempty` of new ones.
+            // Ignore an unknown field without content, as new fields must have `omitempty` by the API's rules.
             if found.value.is_empty() {
                 continue;
             }

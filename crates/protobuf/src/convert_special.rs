@@ -1,4 +1,4 @@
-//! Values of a definition's schema that are a schema or something simpler.
+//! Conversion of values in a custom resource definition's schema that are a schema or something simpler.
 
 use super::{Done, Run, WRONG_TYPE};
 use crate::error::ConvertError;
@@ -8,7 +8,6 @@ use crate::text;
 use crate::wire::{Reader, Value};
 
 impl Run<'_> {
-    /// Writes a `JSONSchemaPropsOrBool`.
     pub(super) fn schema_or_bool(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
         let [allows, schema] = fields(bytes, "JSONSchemaPropsOrBool")?;
         if let Some(schema) = schema {
@@ -19,7 +18,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes a `JSONSchemaPropsOrArray`.
     pub(super) fn schema_or_array(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
         self.schema_or(
             bytes,
@@ -28,7 +26,6 @@ impl Run<'_> {
         )
     }
 
-    /// Writes a `JSONSchemaPropsOrStringArray`.
     pub(super) fn schema_or_texts(&mut self, field: &FieldInfo, bytes: &[u8], depth: usize) -> Done {
         let text = |run: &mut Self, value: Value<'_>| {
             let Value::Bytes(bytes) = value else { return Err(WRONG_TYPE) };
@@ -38,7 +35,7 @@ impl Run<'_> {
         self.schema_or(bytes, |run, value| run.schema(field, value, depth), text)
     }
 
-    /// Writes a value whose field 1 is a schema and whose fields 2 are elements of an array, which precedes the schema.
+    /// Writes a value that is either a schema (field 1) or an array (fields 2). If both are present, the array counts.
     fn schema_or(
         &mut self,
         bytes: &[u8],

@@ -1,7 +1,7 @@
-//! Encoding of objects: from the JSON of an apiserver to protobuf, byte by byte as apimachinery writes it.
+//! Encoding of objects: from an apiserver's JSON to the bytes that apimachinery would write in protobuf.
 //!
-//! Go's encoder writes the fields of a message in the order of their numbers, and those that are no pointer even if they are
-//! zero. So a message's members are encoded in the order of the JSON, then sorted, and the absent ones are added.
+//! Go's encoder writes the fields of a message in the order of their numbers, and writes zero values unless they are
+//! pointers. So members are encoded in the order of the JSON, then sorted, and the absent ones are added.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,15 @@ mod member;
 #[path = "encode_value.rs"]
 mod value;
 
-/// Deepest nesting of messages that is followed, as in [`super::Converter`].
+/// Deepest nesting of messages that is encoded, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Maximum number of messages that a member is inline in.
+/// Maximum nesting of messages whose members are inline in another message, plus one for the member.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;
 
-/// Encodes objects. Keeps its scratch memory.
+/// Encoder from JSON to protobuf. Keeps its scratch memory for the next object.
 #[derive(Debug)]
 pub struct Encoder {
     schema: &'static Schema,
@@ -34,23 +34,22 @@ pub struct Encoder {
     scratch: Vec<u8>,
 }
 
-/// Encoded fields with the number of one member.
+/// Encoded field of one member, as a range of bytes.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Field numbers: of the messages that the member is inline in, then its own; then zeros.
+    /// Field numbers of the inline messages around the member, then its own, then zeros.
     path: [u32; MAX_INLINE],
     start: usize,
     end: usize,
 }
 
-/// An encoded entry of a map, from its tag.
+/// An encoded entry of a map, as a range of bytes that starts with its tag.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: usize,
     end: usize,
 }
 
-/// One encoding.
 struct Run<'r, 'j> {
     json: Json<'j>,
     schema: &'static Schema,
@@ -59,7 +58,7 @@ struct Run<'r, 'j> {
     entries: &'r mut Vec<Entry>,
     scratch: &'r mut Vec<u8>,
     out: &'r mut Vec<u8>,
-    /// Length of `out` that is too large.
+    /// Maximum length of `out`, in bytes.
     limit: usize,
 }
 
@@ -71,11 +70,11 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Appends the message of an object to `out`. `kind` and `apiVersion` of the object are ignored, since they belong
-    /// to the envelope.
+    /// Appends the message of an object to `out`. Ignores the object's `kind` and `apiVersion`, which belong to the
+    /// envelope.
     ///
     /// # Errors
-    /// The JSON cannot be encoded, or the protobuf exceeds `limit` bytes. `out` has a part of the message then.
+    /// The JSON cannot be encoded, or the protobuf exceeds `limit` bytes. `out` then has a part of the message.
     pub fn object(&mut self, message: MessageId, json: &[u8], limit: usize, out: &mut Vec<u8>) -> Done {
         self.parts.clear();
         self.entries.clear();
@@ -97,7 +96,7 @@ impl Encoder {
 }
 
 impl Run<'_, '_> {
-    /// Encodes an object of JSON.
+    /// Encodes a JSON object as the message `id`.
     fn message(&mut self, id: MessageId, depth: usize) -> Done {
         if depth > MAX_DEPTH {
             return Err(EncodeError::TooDeep);
@@ -138,7 +137,7 @@ impl Run<'_, '_> {
         if self.out.len() > self.limit { Err(EncodeError::TooLarge) } else { Ok(()) }
     }
 
-    /// Writes the parts of a message, and its absent fields, in the order of their numbers.
+    /// Writes the encoded parts of a message and the zero values of its absent fields, in the order of their numbers.
     fn sorted(&mut self, id: MessageId, level: usize, mut from: usize, to: usize) -> Done {
         let message = self.schema.message(id);
         for field in message.by_number() {
@@ -160,7 +159,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Writes a field that is no pointer and has its zero value.
+    /// Writes the zero value of an absent field, unless it is a pointer, an array or a map.
     fn zero(&mut self, field: &FieldInfo) {
         if field.label != Label::One {
             return;
@@ -196,10 +195,10 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Encodes the value of a member, with the tags.
+    /// Encodes the value of a member, with the tag of its field.
     fn member(&mut self, field: &FieldInfo, depth: usize) -> Done {
         if self.json.word("null")? {
-            // With `omitempty`, Go leaves a nil pointer out of the JSON. So `null` is a pointer to a zero value.
+            // With `omitempty`, Go omits a nil pointer. So `null` means a pointer to a zero value.
             let is_zero = field.label == Label::Pointer && field.rule == Rule::OmitEmpty;
             if is_zero && matches!(field.shape, Shape::Time | Shape::MicroTime | Shape::RawJson) {
                 write::bytes(self.out, field.number, &[]);
@@ -222,7 +221,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Encodes a map, whose entries are in the order of their keys.
+    /// Encodes a map, with its entries sorted by key.
     fn map(&mut self, field: &FieldInfo, depth: usize) -> Done {
         self.json.expect(b'{')?;
         let (base, from, mut is_sorted) = (self.entries.len(), self.out.len(), true);
@@ -252,7 +251,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Sorts the entries of a map, which begin at `from`.
+    /// Sorts the encoded entries of a map. The bytes of the first one start at `from`.
     #[cold]
     fn sort_entries(&mut self, base: usize, from: usize) {
         self.scratch.clear();
@@ -266,7 +265,6 @@ impl Run<'_, '_> {
     }
 }
 
-/// Returns the key of an encoded entry.
 fn key_of(entry: &[u8]) -> &[u8] {
     let content = |bytes| match Reader::new(bytes).field() {
         Ok(Some(Field { value: Value::Bytes(content), .. })) => content,

@@ -1,11 +1,10 @@
-//! Fields of each message, by the name of their JSON member.
+//! The members of each message's JSON, to find their fields by name.
 
 use std::sync::OnceLock;
 
 use super::MAX_INLINE;
 use crate::schema::{MessageId, Rule, Schema};
 
-/// The members of all messages.
 #[derive(Debug)]
 pub(super) struct Members(Vec<Box<[Member]>>);
 
@@ -13,11 +12,11 @@ pub(super) struct Members(Vec<Box<[Member]>>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
     name: &'static str,
-    /// The message that has the field: another one if it is inline.
+    /// Message that has the field: the inline message if the member comes from one.
     pub(super) message: MessageId,
     /// Index of the field in that message.
     pub(super) place: usize,
-    /// Field numbers: of the messages that the member is inline in, then its own; then zeros.
+    /// Field numbers of the inline messages around the member, then its own, then zeros.
     pub(super) path: [u32; MAX_INLINE],
 }
 
@@ -36,7 +35,8 @@ impl Members {
         })
     }
 
-    /// Returns a member and its place among the members. Looks at `place` first, where it is if JSON has the usual order.
+    /// Finds a member by name. Returns its place too. `place` is where it is if the JSON has the usual order, so it is
+    /// tried first.
     #[inline]
     pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
         let members = &self.0[id.number()];
@@ -49,7 +49,7 @@ impl Members {
     }
 }
 
-/// Adds the members of a message that is inline in others.
+/// Adds the members of a message, and those of its inline messages, at nesting `level`.
 fn add(schema: &Schema, id: MessageId, path: [u32; MAX_INLINE], level: usize, members: &mut Vec<Member>) {
     for (place, field) in schema.message(id).fields.iter().enumerate() {
         let mut path = path;

@@ -45,7 +45,7 @@ impl Run<'_, '_> {
                 write::bytes(self.out, number, text.as_bytes());
             }
             Shape::Bytes => return self.base64(field, number),
-            // Its text is in the schema.
+            // Nothing to encode: the text is a constant of the schema.
             Shape::Constant => return if *self.json.string()? == *field.constant { Ok(()) } else { Err(WRONG_TYPE) },
             _ => {
                 tag(self.out, number, 2);
@@ -57,7 +57,6 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Encodes the content of a message.
     fn content(&mut self, field: &FieldInfo, depth: usize) -> Done {
         match field.shape {
             Shape::Message => return self.message(field.message, depth + 1),
@@ -124,7 +123,7 @@ impl Run<'_, '_> {
         let start = self.out.len();
         STANDARD.decode_vec(text.as_bytes(), self.out).map_err(|_| EncodeError::Malformed("not base64"))?;
         if self.out.len() == start && field.label == Label::Map {
-            // Of a map's entry, Go leaves out the value if it is empty.
+            // In a map, Go omits the value of an entry if it is empty.
             self.out.truncate(from);
         } else {
             close(self.out, start);
@@ -147,7 +146,6 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Encodes an array of strings.
     fn texts(&mut self, number: u32) -> Done {
         if self.json.word("null")? {
             return Ok(());
@@ -163,7 +161,6 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Encodes a `JSONSchemaPropsOrBool`.
     fn schema_or_bool(&mut self, field: &FieldInfo, depth: usize) -> Done {
         tag(self.out, 1, 0);
         if self.json.peek()? == b'{' {

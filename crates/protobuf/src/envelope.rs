@@ -6,14 +6,14 @@ use super::wire::{Reader, Value};
 /// First bytes of every answer in Kubernetes protobuf.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// `runtime.Unknown`: an object with its kind.
+/// `runtime.Unknown`: the message of an object with its kind and version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Envelope<'i> {
     /// `apiVersion`; empty if it has none.
     pub api_version: &'i str,
     /// `kind`; empty if it has none.
     pub kind: &'i str,
-    /// The message.
+    /// The object's message, still encoded.
     pub raw: &'i [u8],
 }
 
@@ -21,7 +21,7 @@ impl<'i> Envelope<'i> {
     /// Reads the envelope of an object, which begins with [`MAGIC`].
     ///
     /// # Errors
-    /// If the bytes are not an envelope, or the object has another encoding.
+    /// The bytes are not an envelope, or the object is not in protobuf.
     pub fn read(bytes: &'i [u8]) -> Result<Self, ConvertError> {
         let Some(body) = bytes.strip_prefix(MAGIC) else {
             return Err(ConvertError::Malformed("it does not begin with k8s and a zero byte"));

@@ -1,20 +1,20 @@
-//! Reasons why bytes cannot be converted, or JSON not encoded.
+//! Reasons why protobuf cannot be converted, or JSON cannot be encoded.
 
-/// Reason why an object cannot be converted. No message quotes object data.
+/// Reason why an object cannot be converted to JSON. Its text never quotes object data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// Not the protobuf of this message. The object cannot be read.
+    /// The bytes are not a valid message of this type. The object cannot be read.
     #[error("invalid protobuf: {0}")]
     Malformed(&'static str),
-    /// A field that the schema lacks, from a Kubernetes version newer or older than the schema's. It would be lost.
+    /// The schema lacks a field, because it is of another Kubernetes version. Conversion would lose the field.
     #[error("field {number} of {message} is not in the schema")]
     UnknownField {
-        /// The message, as in the schema.
+        /// Name of the message in the schema.
         message: &'static str,
         /// The field's number.
         number: u32,
     },
-    /// Nested deeper than the converter follows.
+    /// The object is nested deeper than the converter follows.
     #[error("nested too deeply")]
     TooDeep,
     /// The JSON exceeds the limit.
@@ -23,26 +23,26 @@ pub enum ConvertError {
 }
 
 impl ConvertError {
-    /// Returns whether the server's JSON of the same object can be read although its protobuf cannot.
+    /// Returns whether to request the object as JSON, since only its protobuf cannot be read.
     #[must_use]
     pub fn needs_json(&self) -> bool {
         matches!(self, Self::UnknownField { .. } | Self::TooDeep)
     }
 }
 
-/// Reason why an object cannot be encoded. No message quotes object data.
+/// Reason why an object cannot be encoded in protobuf. Its text never quotes object data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// Not the JSON of this kind.
+    /// The JSON is not a valid object of this kind.
     #[error("invalid object: {0}")]
     Malformed(&'static str),
-    /// A member that the schema lacks, from a Kubernetes version newer or older than the schema's. It would be lost.
+    /// The schema lacks a member, because it is of another Kubernetes version. Encoding would lose the member.
     #[error("a member of {message} is not in the schema")]
     UnknownMember {
-        /// The message, as in the schema.
+        /// Name of the message in the schema.
         message: &'static str,
     },
-    /// Nested deeper than the encoder follows.
+    /// The object is nested deeper than the encoder follows.
     #[error("nested too deeply")]
     TooDeep,
     /// The protobuf exceeds the limit.

@@ -1,4 +1,4 @@
-//! Messages with a JSON form of their own: times, quantities and so on.
+//! Messages with a JSON form of their own, such as times and quantities.
 
 use super::error::ConvertError;
 use super::text;
@@ -6,10 +6,10 @@ use super::wire::{Reader, Value};
 
 const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
-/// Seconds of the year 1, Go's zero time.
+/// Seconds since 1970 of the start of year 1, Go's zero time.
 pub(super) const ZERO_TIME: i64 = -62_135_596_800;
 
-/// Writes a `Quantity`, which the server has made canonical.
+/// Writes a `Quantity` unchanged, since the server has made it canonical.
 pub(super) fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [value] = fields(bytes, "Quantity")?;
     match value {
@@ -20,7 +20,6 @@ pub(super) fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertErr
     Ok(())
 }
 
-/// Writes an `IntOrString`.
 pub(super) fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [kind, number, string] = fields(bytes, "IntOrString")?;
     match (integer(kind)?, string) {
@@ -33,7 +32,7 @@ pub(super) fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), Conve
     Ok(())
 }
 
-/// Seconds and microseconds of a `Time` or `MicroTime`; `None` if it is unset.
+/// Returns seconds and microseconds of a `Time` or `MicroTime`; `None` if it is unset.
 pub(super) fn time(bytes: &[u8]) -> Result<Option<(i64, i64)>, ConvertError> {
     if bytes.is_empty() {
         return Ok(None);
@@ -45,7 +44,6 @@ pub(super) fn time(bytes: &[u8]) -> Result<Option<(i64, i64)>, ConvertError> {
     Ok(Some((seconds, micros)).filter(|time| *time != (ZERO_TIME, 0)))
 }
 
-/// Writes a `Time` or `MicroTime`.
 pub(super) fn write_time(out: &mut Vec<u8>, bytes: &[u8], is_micro: bool) -> Result<(), ConvertError> {
     match time_of(bytes, is_micro)? {
         None => out.extend_from_slice(b"null"),
@@ -54,7 +52,7 @@ pub(super) fn write_time(out: &mut Vec<u8>, bytes: &[u8], is_micro: bool) -> Res
     Ok(())
 }
 
-/// Decodes a `Time` or `MicroTime`; a `Time` has whole seconds.
+/// Decodes a `Time` or `MicroTime` as [`time`] does. A `Time` has no microseconds.
 pub(super) fn time_of(bytes: &[u8], is_micro: bool) -> Result<Option<(i64, i64)>, ConvertError> {
     if is_micro || bytes.is_empty() {
         return time(bytes);
@@ -64,14 +62,13 @@ pub(super) fn time_of(bytes: &[u8], is_micro: bool) -> Result<Option<(i64, i64)>
     Ok((seconds != ZERO_TIME).then_some((seconds, 0)))
 }
 
-/// Writes a `Duration`.
 pub(super) fn duration(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [nanos] = fields(bytes, "Duration")?;
     text::duration(out, integer(nanos)?);
     Ok(())
 }
 
-/// Writes the JSON inside a `RawExtension`, `FieldsV1` or `JSON`.
+/// Writes the JSON that a `RawExtension`, `FieldsV1` or `JSON` contains.
 pub(super) fn raw(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [raw] = fields(bytes, "RawExtension")?;
     match raw {
@@ -84,7 +81,7 @@ pub(super) fn raw(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     }
 }
 
-/// Writes a message that is an array of strings in JSON.
+/// Writes a message whose JSON form is an array of strings.
 pub(super) fn texts(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let mut reader = Reader::new(bytes);
     let start = out.len();
@@ -105,7 +102,7 @@ pub(super) fn texts(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError>
     Ok(())
 }
 
-/// Returns whether a message that is an array of strings has none.
+/// Returns whether a message whose JSON form is an array of strings is empty.
 pub(super) fn has_no_texts(bytes: &[u8]) -> Result<bool, ConvertError> {
     let mut reader = Reader::new(bytes);
     while let Some(field) = reader.field()? {
@@ -116,7 +113,7 @@ pub(super) fn has_no_texts(bytes: &[u8]) -> Result<bool, ConvertError> {
     Ok(true)
 }
 
-/// Returns the fields 1 to `N` of a small message.
+/// Returns the fields 1 to `N` of a small message; `None` for each that is absent.
 pub(super) fn fields<'i, const N: usize>(
     bytes: &'i [u8],
     message: &'static str,
@@ -133,7 +130,6 @@ pub(super) fn fields<'i, const N: usize>(
     Ok(found)
 }
 
-/// Returns an integer; 0 if it is unset.
 pub(super) fn integer(value: Option<Value<'_>>) -> Result<i64, ConvertError> {
     match value {
         None => Ok(0),
@@ -142,7 +138,7 @@ pub(super) fn integer(value: Option<Value<'_>>) -> Result<i64, ConvertError> {
     }
 }
 
-/// Returns the lower half of an integer, as Go reads an `int32`.
+/// Returns the lower 32 bits of an integer, as Go reads an `int32`.
 #[expect(clippy::cast_possible_truncation, reason = "Go truncates too")]
 pub(super) fn int32(number: i64) -> i32 {
     number as i32

@@ -1,4 +1,4 @@
-//! Reader of JSON for the encoder: a cursor that validates what it passes.
+//! Reader of JSON for the encoder. It validates the JSON that it passes.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::error::EncodeError;
 
 pub(super) const MALFORMED: EncodeError = EncodeError::Malformed("invalid JSON");
 
-/// A position in JSON.
+/// Position of the reader in the JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Json<'j> {
     text: &'j [u8],
@@ -18,7 +18,7 @@ impl<'j> Json<'j> {
         Self { text, at: 0 }
     }
 
-    /// Returns the next byte that is not white space.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub(super) fn peek(&mut self) -> Result<u8, EncodeError> {
         loop {
@@ -30,7 +30,7 @@ impl<'j> Json<'j> {
         }
     }
 
-    /// Skips a byte if it is next. Returns whether it was.
+    /// Consumes a byte if it is next. Returns whether it was.
     #[inline]
     pub(super) fn passes(&mut self, byte: u8) -> Result<bool, EncodeError> {
         let is_next = self.peek()? == byte;
@@ -38,13 +38,14 @@ impl<'j> Json<'j> {
         Ok(is_next)
     }
 
-    /// Skips a byte that must be next.
+    /// Consumes a byte, which must be next.
     #[inline]
     pub(super) fn expect(&mut self, byte: u8) -> Result<(), EncodeError> {
         if self.passes(byte)? { Ok(()) } else { Err(EncodeError::Malformed("a value with an unexpected type")) }
     }
 
-    /// Skips a separator of elements or members. Returns whether one follows; otherwise `close` was skipped.
+    /// Consumes the separator before the next element or member. Returns whether there is one; otherwise consumes
+    /// `close`.
     #[inline]
     pub(super) fn next(&mut self, is_first: bool, close: u8) -> Result<bool, EncodeError> {
         if self.passes(close)? {
@@ -53,7 +54,7 @@ impl<'j> Json<'j> {
         if is_first || self.passes(b',')? { Ok(true) } else { Err(MALFORMED) }
     }
 
-    /// Skips a word if it is next. Returns whether it was.
+    /// Consumes a word if it is next. Returns whether it was.
     pub(super) fn word(&mut self, word: &str) -> Result<bool, EncodeError> {
         self.peek()?;
         let is_next = self.text[self.at..].starts_with(word.as_bytes());
@@ -61,7 +62,7 @@ impl<'j> Json<'j> {
         Ok(is_next)
     }
 
-    /// Returns the content of a string.
+    /// Consumes a string and returns its content, unescaped.
     #[inline]
     pub(super) fn string(&mut self) -> Result<Cow<'j, str>, EncodeError> {
         self.expect(b'"')?;
@@ -85,7 +86,7 @@ impl<'j> Json<'j> {
         serde_json::from_slice::<String>(quoted).map(Cow::Owned).map_err(|_| MALFORMED)
     }
 
-    /// Returns the text of a number.
+    /// Consumes a number and returns its text.
     pub(super) fn number(&mut self) -> Result<&'j str, EncodeError> {
         let first = self.peek()?;
         if !matches!(first, b'-' | b'0'..=b'9') {
@@ -95,7 +96,7 @@ impl<'j> Json<'j> {
         std::str::from_utf8(text).map_err(|_| MALFORMED)
     }
 
-    /// Skips any value and returns its text. The depth is not limited, because values are skipped without recursion.
+    /// Consumes a value of any type and returns its text. Does not recurse, so the depth needs no limit.
     pub(super) fn value(&mut self) -> Result<&'j [u8], EncodeError> {
         self.peek()?;
         let rest = &self.text[self.at..];

@@ -1,16 +1,16 @@
 //! Kubernetes protobuf: from the bytes of an apiserver to the JSON that it would have sent, and back.
 //!
-//! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version
-//! (`make protobuf-schema`). [`Converter`] turns an object into JSON, byte by byte as Go's encoder writes it: in the
-//! order of the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read what is around an
+//! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version (`make
+//! protobuf-schema`). [`Converter`] turns an object into the JSON that Go's encoder would write, byte by byte: in the
+//! order of the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read the messages around an
 //! object. [`Encoder`] is the inverse: from an apiserver's JSON to protobuf. [`ObjectWriter`] puts its messages into
 //! objects, lists and events of watches.
 //!
 //! The crate is synchronous. No input makes it panic, and its memory is bounded by the limit on the JSON.
 //!
 //! # Differences from the server's JSON
-//! Members that a Kubernetes version leaves out or writes as `null` if they are empty are written as the version of the
-//! schema does: `creationTimestamp: null` of a pod template, for example, which 1.34 left out first.
+//! Kubernetes versions differ in the empty members that they omit or write as `null`. This crate does as the version of
+//! its schema does. `creationTimestamp: null` of a pod template, for example, is omitted since 1.34.
 
 mod convert;
 mod encode;

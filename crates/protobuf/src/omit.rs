@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// Paths of members that are not converted. A path leads through messages only, not through lists and maps.
+/// Paths of members that are not converted. A path cannot lead through lists or maps.
 ///
-/// The bytes of an omitted member are not looked at.
+/// The bytes of an omitted member are not read, so errors in them are not found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Omit(BTreeMap<Box<str>, Omit>);
 
 impl Omit {
-    /// Adds a path. A path of no members does nothing.
+    /// Adds a path of member names. An empty path does nothing.
     pub fn add<'p>(&mut self, path: impl IntoIterator<Item = &'p str>) {
         let mut path = path.into_iter();
         let Some(first) = path.next() else { return };
@@ -26,7 +26,7 @@ impl Omit {
         }
     }
 
-    /// Returns the fields to omit below a member.
+    /// Returns the paths to omit below a member; `None` if there are none.
     pub(super) fn below(&self, name: &str) -> Option<&Self> {
         self.0.get(name)
     }

@@ -1,23 +1,22 @@
-//! The messages of Kubernetes' built-in types, read from the generated text. `tests/testbed/protobuf/schema.go` writes and
-//! explains it.
+//! The messages of Kubernetes' built-in types, parsed from a generated text. `tests/testbed/protobuf/schema.go` generates
+//! the text and explains its format.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The generated text.
 const TEXT: &str = include_str!("kubernetes.schema");
 
-/// Number of a field that a message lacks, in [`Message::by_number`].
+/// Marks a number in [`Message::by_number`] that is no field of the message.
 const NONE: u8 = u8::MAX;
 
-/// All messages and kinds.
+/// All messages, and the kinds that they belong to.
 #[derive(Debug)]
 pub struct Schema {
     version: &'static str,
     messages: Vec<Message>,
     kinds: HashMap<(&'static str, &'static str), MessageId>,
-    /// The names of members, quoted and with a colon.
+    /// Names of all members, each quoted and with a colon, as they are written.
     keys: String,
 }
 
@@ -25,17 +24,17 @@ pub struct Schema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId(u16);
 
-/// A struct of Kubernetes.
+/// A message, which is a struct in Go.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) name: &'static str,
     /// Fields, in the order of the JSON members.
     pub(super) fields: Vec<FieldInfo>,
-    /// Places in `fields` by field number.
+    /// Index in `fields` for each field number; [`NONE`] if there is no such field.
     by_number: Vec<u8>,
 }
 
-/// A field of a struct.
+/// A field of a message and its JSON member.
 #[derive(Debug, Clone)]
 pub(super) struct FieldInfo {
     /// Number of the field; 0 for a constant.
@@ -44,15 +43,15 @@ pub(super) struct FieldInfo {
     pub(super) shape: Shape,
     pub(super) rule: Rule,
     pub(super) name: &'static str,
-    /// The constant's text.
+    /// Text of a constant member; empty for any other.
     pub(super) constant: &'static str,
     pub(super) message: MessageId,
-    /// Whether Go writes something for the zero value. False means that a message without the field lacks the member.
+    /// Whether Go writes the member although the field is absent. If false, an absent field has no member.
     pub(super) is_written_if_absent: bool,
     key: Range<u32>,
 }
 
-/// How often a field occurs.
+/// How often a field occurs in a message, and whether it is a pointer in Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
     One,
@@ -61,17 +60,17 @@ pub(super) enum Label {
     Map,
 }
 
-/// When a member is left out.
+/// When a member is omitted from the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     Always,
     OmitEmpty,
     OmitZero,
-    /// The field has no member of its own: the members of its message are members of the outer one.
+    /// The field has no member of its own: the members of its message are written in its place.
     Inline,
 }
 
-/// The form of a value.
+/// Form of a value in protobuf and JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Text,
@@ -95,14 +94,14 @@ pub(super) enum Shape {
 }
 
 impl Message {
-    /// Returns the place of a field.
+    /// Returns the index of the field with this number; `None` if there is none.
     #[inline]
     pub(super) fn place(&self, number: u32) -> Option<usize> {
         let place = *self.by_number.get(usize::try_from(number).ok()?)?;
         (place != NONE).then_some(usize::from(place))
     }
 
-    /// Returns the fields in the order of their numbers, without constants.
+    /// Returns the fields sorted by number, without constants.
     pub(super) fn by_number(&self) -> impl Iterator<Item = &FieldInfo> {
         self.by_number.iter().filter(|place| **place != NONE).map(|place| &self.fields[usize::from(*place)])
     }
@@ -115,16 +114,16 @@ impl MessageId {
 }
 
 impl Schema {
-    /// Returns the schema of the Kubernetes version that this crate knows.
+    /// Returns the schema of the Kubernetes version that this crate is built for.
     ///
     /// # Panics
-    /// Never: tests read the same text.
+    /// Never: tests parse the same text.
     pub fn builtin() -> &'static Self {
         static BUILTIN: OnceLock<Schema> = OnceLock::new();
         BUILTIN.get_or_init(|| parse(TEXT).expect("the embedded schema is valid"))
     }
 
-    /// Returns the Kubernetes version, as in `v1.37.2`.
+    /// Returns the Kubernetes version, such as `v1.37.2`.
     #[must_use]
     pub fn version(&self) -> &'static str {
         self.version
@@ -136,7 +135,7 @@ impl Schema {
         self.kinds.get(&(api_version, kind)).copied()
     }
 
-    /// Returns all kinds, in no order.
+    /// Returns all kinds with their versions and messages, unordered.
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, &'static str, MessageId)> {
         self.kinds.iter().map(|((api_version, kind), message)| (*api_version, *kind, *message))
     }
@@ -154,12 +153,11 @@ impl Schema {
         &self.messages[usize::from(id.0)]
     }
 
-    /// Returns a field by its place in a message.
     pub(super) fn field(&self, id: MessageId, place: usize) -> &FieldInfo {
         &self.message(id).fields[place]
     }
 
-    /// Returns all messages, in their order.
+    /// Returns the IDs of all messages, in order.
     pub(super) fn ids(&self) -> impl Iterator<Item = MessageId> {
         (0..self.messages.len()).filter_map(|number| u16::try_from(number).ok().map(MessageId))
     }
@@ -253,7 +251,7 @@ fn field(
 }
 
 fn is_written_if_absent(label: Label, shape: Shape, rule: Rule) -> bool {
-    // Go never omits an empty struct for `omitempty`.
+    // Go's `omitempty` never omits a struct.
     let is_struct = !matches!(
         shape,
         Shape::Text | Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Bytes | Shape::Texts

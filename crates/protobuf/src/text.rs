@@ -19,10 +19,10 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Returns whether a string has no byte to escape or check.
+/// Returns whether a string has only bytes that need neither escapes nor a check of UTF-8.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
-    // Whole blocks are compared at once, without a branch for each byte.
+    // A block is compared as a whole, without a branch for each byte.
     let any_special = |bytes: &[u8; 16]| bytes.iter().fold(false, |any, byte| any | is_special(*byte));
     let (blocks, rest) = text.as_chunks::<16>();
     if blocks.iter().any(any_special) {
@@ -71,7 +71,6 @@ fn unicode(out: &mut Vec<u8>, character: char) {
     }
 }
 
-/// Writes bytes as base64.
 pub(super) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let start = out.len();
@@ -81,7 +80,6 @@ pub(super) fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Writes an integer.
 #[inline]
 pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -106,7 +104,7 @@ pub(super) fn double(out: &mut Vec<u8>, number: f64) -> Result<(), ConvertError>
     Ok(())
 }
 
-/// Writes a time in UTC (RFC 3339), with microseconds if there are some to write.
+/// Writes a time in UTC (RFC 3339), with microseconds if they are given.
 pub(super) fn time(out: &mut Vec<u8>, seconds: i64, micros: Option<i64>) {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let (year, month, day) = civil(days);
@@ -128,7 +126,6 @@ pub(super) fn time(out: &mut Vec<u8>, seconds: i64, micros: Option<i64>) {
     out.extend_from_slice(b"Z\"");
 }
 
-/// Returns the digits of a number below 100.
 fn two_digits(number: i64) -> [u8; 2] {
     let digit = |number: i64| b'0' + u8::try_from(number.rem_euclid(10)).unwrap_or(0);
     [digit(number / 10), digit(number)]
@@ -168,7 +165,7 @@ pub(super) fn duration(out: &mut Vec<u8>, nanos: i64) {
     append(out, format_args!("\"{sign}{text}\""));
 }
 
-/// Returns a quotient without trailing zeros.
+/// Returns `number / unit` as a decimal without trailing zeros.
 fn decimal(number: u64, unit: u64) -> String {
     let (whole, part) = (number / unit, number % unit);
     if part == 0 {
@@ -179,12 +176,12 @@ fn decimal(number: u64, unit: u64) -> String {
     text.trim_end_matches('0').to_owned()
 }
 
-/// Writes JSON without white space, with the escapes of [`string`].
+/// Writes JSON without its white space, and with the escapes of [`string`].
 ///
 /// # Errors
-/// If the input is not exactly one JSON value.
+/// The input is not exactly one JSON value.
 pub(super) fn raw_json(out: &mut Vec<u8>, json: &[u8]) -> Result<(), ConvertError> {
-    // It may be nested to any depth: the parser ignores values without recursion.
+    // Any depth of nesting is accepted, since the parser ignores values without recursion.
     serde_json::from_slice::<serde::de::IgnoredAny>(json)
         .map_err(|_| ConvertError::Malformed("embedded JSON that is invalid"))?;
     let (mut in_string, mut is_escaped) = (false, false);
@@ -209,7 +206,6 @@ pub(super) fn raw_json(out: &mut Vec<u8>, json: &[u8]) -> Result<(), ConvertErro
     Ok(())
 }
 
-/// Writes formatted text.
 fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     struct Sink<'o>(&'o mut Vec<u8>);
     impl std::fmt::Write for Sink<'_> {

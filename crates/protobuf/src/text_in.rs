@@ -1,6 +1,6 @@
 //! Readers of the texts of times and durations.
 
-/// Reads a time (RFC 3339). Returns seconds since 1970 and nanoseconds.
+/// Parses a time (RFC 3339). Returns seconds since 1970 and nanoseconds; `None` if it is invalid.
 pub(super) fn time(text: &str) -> Option<(i64, u32)> {
     let (date, clock) = text.split_once('T')?;
     let (sign, date) = date.strip_prefix('-').map_or((1, date), |date| (-1, date));
@@ -26,13 +26,13 @@ pub(super) fn time(text: &str) -> Option<(i64, u32)> {
     Some((seconds, nanos(fraction)?))
 }
 
-/// Reads digits.
+/// Parses a text of digits only.
 fn number(text: &str) -> Option<i64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
 }
 
-/// Reads a zone and returns its seconds.
+/// Parses a time zone. Returns its offset in seconds.
 fn offset(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);
@@ -42,7 +42,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(sign * (number(hours)? * 3600 + number(minutes)? * 60)).filter(|offset| offset.abs() < 86_400)
 }
 
-/// Reads the digits of a fraction as nanoseconds.
+/// Parses the digits of a fraction of a second. Returns nanoseconds.
 fn nanos(fraction: &str) -> Option<u32> {
     let digits = fraction.get(..fraction.len().min(9))?;
     if digits.is_empty() {
@@ -63,7 +63,7 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// Reads a duration as Go's `time.ParseDuration` does. Returns nanoseconds.
+/// Parses a duration as Go's `time.ParseDuration` does. Returns nanoseconds.
 pub(super) fn duration(text: &str) -> Option<i64> {
     let (is_negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -87,7 +87,7 @@ pub(super) fn duration(text: &str) -> Option<i64> {
     i64::try_from(if is_negative { -total } else { total }).ok()
 }
 
-/// Returns the nanoseconds of a number with a unit.
+/// Returns the nanoseconds of a number with a unit such as `ms`.
 fn part(value: &str, unit: &str) -> Option<i128> {
     let unit: i128 = match unit {
         "ns" => 1,

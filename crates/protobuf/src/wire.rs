@@ -2,7 +2,7 @@
 
 use super::error::ConvertError;
 
-/// A value as it is on the wire.
+/// A value as the wire format encodes it, without its type in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'i> {
     /// An integer or a boolean.
@@ -30,7 +30,7 @@ pub struct Field<'i> {
     pub number: u32,
     /// The value.
     pub value: Value<'i>,
-    /// Offset of the tag.
+    /// Offset of the field's tag in the message.
     pub start: usize,
 }
 
@@ -54,7 +54,7 @@ pub fn varint(input: &[u8], at: usize) -> Result<Option<(u64, usize)>, ConvertEr
     if length >= 10 { Err(ConvertError::Malformed("a varint of more than ten bytes")) } else { Ok(None) }
 }
 
-/// Reads the fields of a message in their order.
+/// Reader of the fields of a message, in the order of the bytes.
 #[derive(Debug, Clone)]
 pub struct Reader<'i> {
     input: &'i [u8],
@@ -70,7 +70,7 @@ impl<'i> Reader<'i> {
         Self { input, at: 0 }
     }
 
-    /// Returns the offset behind the last field.
+    /// Returns the offset behind the field that was read last.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
@@ -106,7 +106,7 @@ impl<'i> Reader<'i> {
 
     #[inline]
     fn varint(&mut self) -> Result<u64, ConvertError> {
-        // Tags, lengths and most numbers have one byte.
+        // Fast path: tags, lengths and most numbers have one byte.
         if let Some(byte) = self.input.get(self.at).filter(|byte| **byte < 0x80) {
             self.at += 1;
             return Ok(u64::from(*byte));

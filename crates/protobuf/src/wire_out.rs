@@ -3,7 +3,6 @@
 use super::convert::TypeMeta;
 use super::envelope::MAGIC;
 
-/// Writes a varint.
 #[inline]
 pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -13,23 +12,22 @@ pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(low_bits(value));
 }
 
-/// Returns the lowest seven bits.
 fn low_bits(value: u64) -> u8 {
     (value & 0x7f) as u8
 }
 
-/// Returns the number of bytes of a varint.
+/// Returns the number of bytes that a value takes as a varint.
 fn varint_length(value: usize) -> usize {
     (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// Writes the tag of a field.
+/// Writes the tag of a field: its number and wire type.
 #[inline]
 pub(super) fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
     varint(out, u64::from(number << 3 | wire_type));
 }
 
-/// Writes a field of bytes.
+/// Writes a field of bytes: tag, length and content.
 pub(super) fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     tag(out, number, 2);
     length(out, content.len());
@@ -41,7 +39,7 @@ pub(super) fn length(out: &mut Vec<u8>, length: usize) {
     varint(out, length as u64);
 }
 
-/// Inserts the length of what was written since `start` before it.
+/// Inserts the length of the bytes since `start` in front of them.
 #[inline]
 pub(super) fn close(out: &mut Vec<u8>, start: usize) {
     let end = out.len();
@@ -50,7 +48,7 @@ pub(super) fn close(out: &mut Vec<u8>, start: usize) {
     out[start..].rotate_right(added);
 }
 
-/// Begins an envelope: everything before an object's message of `raw` bytes. [`END_OF_ENVELOPE`] follows it.
+/// Writes the start of an envelope. The object's message of `raw` bytes must follow, then [`END_OF_ENVELOPE`].
 pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMeta<'_>, raw: usize) {
     out.extend_from_slice(MAGIC);
     tag(out, 1, 2);
@@ -62,20 +60,20 @@ pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMet
     length(out, raw);
 }
 
-/// The end of an envelope: no encoding and no content type.
+/// End of an envelope: empty fields for encoding and content type.
 pub const END_OF_ENVELOPE: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// Writes an item of a list, whose items are field 2.
+/// Writes a field 2, which is an item of a list.
 pub fn write_item(out: &mut Vec<u8>, item: &[u8]) {
     bytes(out, 2, item);
 }
 
-/// Returns the bytes of a field with content of a length.
+/// Returns the size of a field whose content has `item` bytes.
 fn item_length(item: usize) -> usize {
     1 + varint_length(item) + item
 }
 
-/// Writes a frame of a watch: a length of four bytes, and an event whose object is in its envelope.
+/// Writes a frame of a watch: a length of four bytes, then the event. `object` must be in its envelope.
 pub fn write_frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

@@ -1,4 +1,4 @@
-//! Writer of answers: objects of one kind alone, in lists and in watches.
+//! Writer of answers in protobuf: objects of one kind, alone, in lists or in watches.
 
 use super::convert::TypeMeta;
 use super::encode::Encoder;
@@ -6,18 +6,18 @@ use super::error::EncodeError;
 use super::schema::{MessageId, Schema};
 use super::wire_out::{END_OF_ENVELOPE, begin_envelope, write_frame, write_item};
 
-/// Writes objects of one kind, given as JSON. Keeps its scratch memory; a clone begins without it.
+/// Encodes JSON objects of one kind. Keeps its scratch memory for the next object; a clone starts without it.
 #[derive(Debug)]
 pub struct ObjectWriter {
     encoder: Encoder,
     message: MessageId,
     api_version: String,
     kind: String,
-    /// Maximum size of an object.
+    /// Maximum size of an object's message, in bytes.
     limit: usize,
-    /// The message of an object.
+    /// Scratch memory for the message of an object.
     raw: Vec<u8>,
-    /// An object in its envelope.
+    /// Scratch memory for an object in its envelope.
     object: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl Clone for ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Creates a writer of objects of at most `limit` bytes; `None` if the kind is not in the schema.
+    /// Creates a writer for objects whose message has at most `limit` bytes; `None` if the schema lacks the kind.
     #[must_use]
     pub fn new(TypeMeta { api_version, kind }: TypeMeta<'_>, limit: usize) -> Option<Self> {
         let message = Schema::builtin().kind(api_version, kind)?;
@@ -46,7 +46,7 @@ impl ObjectWriter {
         TypeMeta { api_version: &self.api_version, kind: &self.kind }
     }
 
-    /// Encodes the message of an object. Its `kind` and `apiVersion` are ignored.
+    /// Encodes an object as its message. Ignores its `kind` and `apiVersion`.
     ///
     /// # Errors
     /// The object has members that the schema lacks, is not of this kind, or is too large.
@@ -94,11 +94,11 @@ pub fn write_envelope(out: &mut Vec<u8>, kind: TypeMeta<'_>, raw: &[u8]) {
     out.extend_from_slice(END_OF_ENVELOPE);
 }
 
-/// Writes the beginning of a list, whose items will have `items` bytes. [`END_OF_ENVELOPE`] ends the list. `head` is
-/// the list in JSON without its items, of at most `limit` bytes.
+/// Writes the start of a list. Items of `items` bytes in total must follow, then [`END_OF_ENVELOPE`]. `head` is the list
+/// as JSON without its items; its encoding has at most `limit` bytes.
 ///
 /// # Errors
-/// There is no such list, or the head is not of its kind.
+/// The kind is not that of a list, or the head cannot be encoded.
 pub fn begin_list(
     out: &mut Vec<u8>,
     list: TypeMeta<'_>,

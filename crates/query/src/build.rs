@@ -14,13 +14,13 @@ impl Expr {
         Self::Cluster(ClusterSelector::Names(vec![name]))
     }
 
-    /// Matches objects of this namespace; the empty text matches cluster-scoped objects.
+    /// Matches objects in this namespace; the empty text matches cluster-scoped objects.
     #[must_use]
     pub fn namespace(name: impl Into<SmolStr>) -> Self {
         Self::Namespace(TextTest::In(vec![name.into()]))
     }
 
-    /// Matches objects of this name.
+    /// Matches objects with this name.
     #[must_use]
     pub fn name(name: impl Into<SmolStr>) -> Self {
         Self::Name(TextTest::In(vec![name.into()]))
@@ -50,7 +50,7 @@ impl Expr {
         Self::Field { path, test }
     }
 
-    /// Matches objects owned by the object of this UID.
+    /// Matches objects with an owner of this UID.
     #[must_use]
     pub fn owned_by(owner: Uid) -> Self {
         Self::OwnedBy(owner)

@@ -7,7 +7,7 @@ use super::head::{Head, HeadPath};
 use super::{Column, Unreadable};
 use informer_hub_types::FieldPath;
 
-/// Columns prepared for reading from many objects, to sort, group or display them.
+/// Columns, prepared to read their values from many objects, to sort, group or display them.
 #[derive(Debug)]
 pub struct Columns {
     sources: Vec<Source>,
@@ -15,17 +15,17 @@ pub struct Columns {
     needs_body: bool,
 }
 
-/// The source of a column's value.
+/// Place that a column's value is read from.
 #[derive(Debug)]
 enum Source {
     Cluster,
-    /// A path whose value is in the head, unless it is empty.
+    /// The head; if the value there is empty, the object's bytes decide.
     Head(HeadPath),
     Body,
 }
 
 impl Columns {
-    /// Prepares columns.
+    /// Prepares columns for reading.
     #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         let source = |column: &Column| match column {
@@ -42,13 +42,13 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether some column needs the object's bytes.
+    /// Returns whether a column may need the object's bytes.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// Returns all columns in order, or `None` if one of them needs the object's bytes.
+    /// Returns the values of all columns, in order; `None` if one of them needs the object's bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<Vec<Values>> {
         if self.needs_body {
             return None;
@@ -61,10 +61,10 @@ impl Columns {
         self.sources.iter().map(|source| Some(smallvec![value(source)?])).collect()
     }
 
-    /// Returns all columns in order.
+    /// Returns the values of all columns, in order.
     ///
     /// # Errors
-    /// [`Unreadable`] when the bytes are not JSON.
+    /// [`Unreadable`] if the bytes are not JSON.
     pub fn on_body(&self, head: &impl Head, json: &[u8]) -> Result<Vec<Values>, Unreadable> {
         let mut extracted = self.extractor.extract(json)?.into_iter();
         let mut values = |source: &Source| match source {

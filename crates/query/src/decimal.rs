@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-/// An exact decimal number: `±digits × 10^exponent`, of up to 38 digits.
+/// An exact decimal number `±digits × 10^exponent`, with up to 38 digits.
 ///
-/// Normalized (no trailing zero digit, one zero), so that equal numbers are equal field by field.
+/// Normalized: no trailing zero digit and only one zero, so that equal numbers have equal fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Decimal {
     negative: bool,
@@ -12,9 +12,9 @@ pub(super) struct Decimal {
     exponent: i32,
 }
 
-/// Longest text that is parsed as a quantity, in bytes. Bounds the cost of one text.
+/// Longest text that is parsed as a quantity, in bytes. It bounds the cost.
 const MAX_TEXT: usize = 400;
-/// Largest exponent in a text. Keeps sums of exponents far inside an `i32`.
+/// Largest exponent in a text, so that sums of exponents do not overflow an `i32`.
 const MAX_EXPONENT: i32 = 1_000_000;
 
 impl Decimal {
@@ -61,7 +61,7 @@ impl Decimal {
         }
     }
 
-    /// Returns `None` if `float` is not finite, which JSON cannot express.
+    /// Converts a float; `None` if it is not finite, which JSON cannot express.
     fn float(float: f64) -> Option<Self> {
         if !float.is_finite() {
             return None;
@@ -72,12 +72,12 @@ impl Decimal {
         Some(Self::normal(float.is_sign_negative(), digits, exponent.parse::<i32>().ok()? - scale))
     }
 
-    /// Compares `|self|` with `|other|`, neither of them zero.
+    /// Compares the absolute values. Neither number may be zero.
     fn cmp_magnitude(&self, other: &Self) -> Ordering {
         let top = |d: &Self| d.exponent + i32::try_from(d.digits.ilog10()).unwrap_or(0);
         top(self).cmp(&top(other)).then_with(|| {
-            // The leading digits have the same place value. Scale the shorter number up to the length of the longer one;
-            // on overflow it is the greater.
+            // The leading digits have the same place value. Scale the number with the greater exponent; if it overflows,
+            // it is the greater.
             let scaled = |d: &Self, by: i32| 10_u128.checked_pow(by.unsigned_abs())?.checked_mul(d.digits);
             let by = self.exponent - other.exponent;
             match by.cmp(&0) {
@@ -114,7 +114,7 @@ impl PartialOrd for Decimal {
     }
 }
 
-/// Parses digits with at most one point into an integer and the number of digits after the point.
+/// Parses digits with at most one point. Returns them as an integer, with the number of digits after the point.
 fn unsigned(text: &str) -> Option<(u128, i32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
@@ -126,7 +126,7 @@ fn unsigned(text: &str) -> Option<(u128, i32)> {
     Some((digits, i32::try_from(fraction.len()).ok()?))
 }
 
-/// Returns the powers of ten and of two of a suffix.
+/// Returns the power of ten and the power of two that a suffix means; `None` for an unknown suffix.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),
@@ -152,7 +152,6 @@ fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     })
 }
 
-/// A parsed JSON number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Num {
     /// A 64-bit integer.
@@ -177,7 +176,7 @@ impl Num {
     }
 }
 
-/// Compares a 64-bit integer with a float. A saturated cast is correct: the float is then beyond every such integer.
+/// Compares a 64-bit integer with a float. If the cast of the float saturates, the float is beyond every such integer.
 fn cmp_int(int: i128, float: f64) -> Ordering {
     #[expect(clippy::cast_possible_truncation)]
     let whole = float.trunc() as i128;

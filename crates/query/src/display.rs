@@ -95,7 +95,7 @@ impl Display for Expr {
     }
 }
 
-/// Returns the binding strength: 0 for a single condition, 1 for `and`, 2 for `or`. Lower binds tighter.
+/// Returns how loosely an operator binds: 0 for a single condition, 1 for `and`, 2 for `or`.
 fn precedence(expr: &Expr) -> u8 {
     match expr {
         Expr::And(exprs) | Expr::Or(exprs) if exprs.len() == 1 => precedence(&exprs[0]),
@@ -146,7 +146,7 @@ fn names(f: &mut Formatter<'_>, what: &dyn Display, names: impl ExactSizeIterato
     }
 }
 
-/// Returns an equivalent selector that the grammar can express: it has no syntax for an empty set of values.
+/// Returns an equivalent selector without empty sets of values, for which the grammar has no syntax.
 fn expressible(selector: &LabelSelector) -> LabelSelector {
     let requirements = selector.requirements();
     if requirements.iter().any(|of| matches!(&of.condition, Condition::In(values) if values.is_empty())) {
@@ -190,7 +190,6 @@ impl Display for Literal {
     }
 }
 
-/// Items separated by commas.
 struct List<'a, T>(&'a [T]);
 
 impl<T: Display> Display for List<'_, T> {
@@ -232,8 +231,8 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A path. A field named like a keyword, or nearly so, is written in brackets. So is the first field of a longer path if
-/// it is named like an operator: `select in.x` would test a field `select`.
+/// A path. A field named like a keyword, or nearly so, is written in brackets. So is the first of several fields if its
+/// name is an operator: `select in.x` would test a field `select`.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {

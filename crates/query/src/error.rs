@@ -6,18 +6,18 @@ use smol_str::SmolStr;
 
 use informer_hub_types::{nearest_name, printable_char};
 
-/// A text that is not a valid query. The author of the text can fix it.
+/// Error for a text that is not a valid query. The author of the text can fix it.
 ///
 /// Displays as one line; [`Self::annotated`] adds an excerpt with a mark below the position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at position {at}")]
 #[non_exhaustive]
 pub struct InvalidQuestion {
-    /// The text; if it is too long, its beginning.
+    /// The query text; only its start if it is too long.
     pub text: String,
     /// Byte offset of the error.
     pub at: usize,
-    /// The problem at this offset.
+    /// Problem at this offset.
     pub problem: ParseProblem,
 }
 
@@ -32,7 +32,7 @@ pub enum ParseProblem {
         expected: &'static str,
         /// The token found.
         found: SmolStr,
-        /// A keyword that is spelled nearly the same.
+        /// Keyword that is spelled nearly like the token found.
         suggestion: Option<&'static str>,
     },
     /// The text is too long.
@@ -80,7 +80,7 @@ pub enum ParseProblem {
     /// An invalid quantity.
     #[error("not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]
     Quantity,
-    /// An unquoted value that begins like a number and has no size.
+    /// An unquoted value that starts like a number but cannot be compared by size.
     #[error(
         "{0:?} is neither a number nor a quantity such as 500m or 2Gi, nor a time; put it in quotes to compare it as a text"
     )]
@@ -106,7 +106,7 @@ fn did_you_mean(word: Option<&str>) -> String {
 const AROUND: usize = 60;
 
 impl InvalidQuestion {
-    /// Returns a display of the message, an excerpt of the affected line, and a mark below the position.
+    /// Returns a display of the message with an excerpt of the affected line, and a mark below the position.
     #[must_use]
     pub fn annotated(&self) -> Annotated<'_> {
         Annotated(self)
@@ -141,7 +141,7 @@ pub(super) const MAX_TERMS: usize = 4_000;
 /// Deepest nesting of an expression.
 pub(super) const MAX_DEPTH: usize = 256;
 
-/// An expression that cannot be evaluated. The program that built it can fix it; a parsed expression is always valid.
+/// Error for an expression that cannot be evaluated. Only expressions built in Rust can cause it; parsed ones are valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidExpr {
@@ -159,7 +159,7 @@ pub enum InvalidExpr {
     },
 }
 
-/// Returns the last char boundary at or before `at`.
+/// Returns the last character boundary at or before `at`.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

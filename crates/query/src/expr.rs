@@ -12,11 +12,11 @@ pub enum Expr {
     /// Every object.
     #[default]
     All,
-    /// All of these hold; an empty list matches every object.
+    /// All these conditions hold; an empty list matches every object.
     And(Vec<Expr>),
-    /// Any of these holds; an empty list matches no object.
+    /// Any of these conditions holds; an empty list matches no object.
     Or(Vec<Expr>),
-    /// This does not hold.
+    /// This condition does not hold.
     Not(Box<Expr>),
     /// The object is in a selected cluster.
     Cluster(ClusterSelector),
@@ -24,7 +24,7 @@ pub enum Expr {
     Namespace(TextTest),
     /// Test of `metadata.name`.
     Name(TextTest),
-    /// The labels match.
+    /// The labels match the selector.
     Labels(LabelSelector),
     /// Test of a field.
     Field {
@@ -33,7 +33,7 @@ pub enum Expr {
         /// The test.
         test: Test,
     },
-    /// The object has any of these values in an index, declared or computed.
+    /// The object has any of these values in an index, whether the index is declared or computed.
     Index {
         /// The index's name.
         index: SmolStr,
@@ -51,19 +51,19 @@ pub enum Expr {
 pub enum TextTest {
     /// Equal to one of these.
     In(Vec<SmolStr>),
-    /// Starts with this.
+    /// Starts with this text.
     Prefix(SmolStr),
 }
 
 /// A test of the values at a path.
 ///
-/// A path with `[*]` may yield several values. A test holds if it holds for any of them. A negative test
+/// A path with `[*]` may yield several values. A positive test holds if it holds for any of them. A negative test
 /// ([`Self::IsNot`], [`Self::NotIn`]) holds if it holds for all, also if there are none.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Test {
-    /// The value is equal.
+    /// Equal to this value.
     Is(Literal),
-    /// Not equal, or missing.
+    /// Not equal to this value, or missing.
     IsNot(Literal),
     /// Equal to one of these.
     In(Vec<Literal>),

@@ -13,7 +13,7 @@ use informer_hub_types::FieldPath;
 /// The values at one path of one object, in document order.
 pub type Values = SmallVec<[Value; 1]>;
 
-/// Paths prepared for extraction from many objects.
+/// Paths, prepared to extract their values from many objects.
 #[derive(Debug)]
 pub struct Extractor {
     trie: Trie,
@@ -21,7 +21,7 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// Prepares paths.
+    /// Prepares paths for extraction.
     #[must_use]
     pub fn new(paths: &[FieldPath]) -> Self {
         Self { trie: Trie::new(paths.iter().enumerate()), paths: paths.len() }
@@ -29,11 +29,11 @@ impl Extractor {
 
     /// Returns the values of each path, in the order of the paths.
     ///
-    /// Makes one pass, skips what no path selects, and stops when no path can yield more values. Bytes after that point
-    /// are not checked. If a field occurs twice, its first value counts, or both.
+    /// Makes one pass, skips values that no path selects, and stops when no path can yield more. Bytes after that point
+    /// are not checked. If a field occurs twice, its first value or both values are returned.
     ///
     /// # Errors
-    /// [`Unreadable`] when the bytes are not JSON.
+    /// [`Unreadable`] if the bytes are not JSON.
     pub fn extract(&self, json: &[u8]) -> Result<Vec<Values>, Unreadable> {
         let mut found =
             Extraction { values: vec![Values::new(); self.paths], open: vec![true; self.paths], is_complete: false };
@@ -61,7 +61,7 @@ struct Extraction {
 }
 
 impl Extraction {
-    /// Collects the values at `node` and below it from a parsed value.
+    /// Adds the values that paths select in a parsed value. `node` is its place in the tree of paths.
     fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());
@@ -85,7 +85,7 @@ impl Extraction {
         }
     }
 
-    /// Marks paths as complete. Returns whether all are.
+    /// Marks paths as having no further values. Returns whether all paths are.
     fn close(&mut self, paths: &[usize]) -> bool {
         for &path in paths {
             self.open[path] = false;

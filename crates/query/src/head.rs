@@ -1,4 +1,4 @@
-//! The decoded head of a stored object, and the paths that it can answer.
+//! The decoded head of a stored object, and the paths whose values it contains.
 
 use smol_str::SmolStr;
 
@@ -14,9 +14,10 @@ pub trait Head {
     fn namespace(&self) -> &str;
     /// `metadata.name`.
     fn name(&self) -> &str;
-    /// Returns the value of a label.
+    /// Returns the value of a label; `None` if the object lacks the label.
     fn label(&self, key: &str) -> Option<&str>;
-    /// Returns whether the labels match. A store may override it with a memo: most objects share their label sets.
+    /// Returns whether the labels match. A store may override this with a cache, since most objects share their label
+    /// sets.
     fn matches_labels(&self, selector: &LabelSelector) -> bool {
         selector.matches(|key| self.label(key))
     }
@@ -24,7 +25,7 @@ pub trait Head {
     fn uid(&self) -> &Uid;
     /// Returns whether the object has any of `values` in `index`; `false` if the index does not exist.
     fn in_index(&self, index: &str, values: &[SmolStr]) -> bool;
-    /// Returns whether one of the object's owners has this UID; `None` if only the bytes can decide.
+    /// Returns whether an owner of the object has this UID; `None` if only the object's bytes can decide.
     fn owned_by(&self, owner: &Uid) -> Option<bool> {
         let _ = owner;
         None
@@ -50,7 +51,7 @@ impl HeadPath {
         }
     }
 
-    /// Returns the value; `None` if it is empty, since the bytes may have it empty or missing.
+    /// Returns the value; `None` if it is empty, since the field may then be empty or missing in the bytes.
     pub(super) fn value<'h>(self, head: &'h impl Head) -> Option<std::borrow::Cow<'h, str>> {
         let text: std::borrow::Cow<'h, str> = match self {
             Self::Name => head.name().into(),

@@ -1,4 +1,4 @@
-//! Lexer of the text form: blanks, words, quoted texts, paths, values.
+//! Lexer of the query language: blanks, words, quoted texts, paths, values.
 
 use smol_str::SmolStr;
 use winnow::combinator::{alt, opt, peek, preceded, repeat, terminated};
@@ -15,14 +15,14 @@ use informer_hub_types::FieldPath;
 /// Parser input: the text, the position, and the counters.
 pub(super) type Input<'t> = Stateful<LocatingSlice<&'t str>, Count>;
 
-/// Counters of bounded quantities.
+/// Counters of nesting depth and of conditions, which are limited.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Count {
     pub(super) depth: usize,
     pub(super) terms: usize,
 }
 
-/// A parse error and its position. Without a problem, the parser did not apply and another one may.
+/// A parse error and its position. Without a problem, only this parser did not match, and another one may.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -43,12 +43,12 @@ impl ParserError<Input<'_>> for Fault {
 
 pub(super) type Parsed<T> = ModalResult<T, Fault>;
 
-/// A final error: no other parser is tried.
+/// Returns a final error, after which no other parser is tried.
 pub(super) fn fault(at: usize, problem: ParseProblem) -> ErrMode<Fault> {
     ErrMode::Cut(Fault { at, problem: Some(problem) })
 }
 
-/// An error at the next token: `expected` is missing. Suggests one of the words in `known`.
+/// Returns the error that `expected` is missing at the next token. Suggests a word of `known` that is spelled similarly.
 pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'static str]) -> ErrMode<Fault> {
     let rest = input.input.trim_start();
     let at = input.current_token_start() + (input.input.len() - rest.len());
@@ -65,7 +65,7 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
     fault(at, ParseProblem::Unexpected { expected, found, suggestion })
 }
 
-/// Returns whether a character can be in a word. ASCII only, so that a word can be cut at any byte.
+/// Returns whether a character can be in a word. Only ASCII characters can, so a word can be cut at any byte.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
@@ -79,17 +79,17 @@ pub(super) fn blanks(input: &mut Input<'_>) -> Parsed<()> {
     take_while(0.., char::is_whitespace).void().parse_next(input)
 }
 
-/// A keyword in any case, not followed by a letter or digit.
+/// Parses this keyword, in any case and as a whole word.
 pub(super) fn word<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
     preceded(blanks, take_while(1.., is_word)).verify(move |found: &str| found.eq_ignore_ascii_case(expected))
 }
 
-/// A symbol such as `(` or `<=`.
+/// Parses this symbol, such as `(` or `<=`.
 pub(super) fn mark<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str, ErrMode<Fault>> {
     preceded(blanks, expected)
 }
 
-/// Returns whether a parser would succeed here; consumes nothing.
+/// Returns whether a parser would succeed here, without consuming input.
 pub(super) fn ahead<'t, O>(input: &mut Input<'t>, parser: impl Parser<Input<'t>, O, ErrMode<Fault>>) -> bool {
     let state = input.state;
     let found = opt(peek(parser)).parse_next(input).is_ok_and(|found| found.is_some());
@@ -97,7 +97,6 @@ pub(super) fn ahead<'t, O>(input: &mut Input<'t>, parser: impl Parser<Input<'t>,
     found
 }
 
-/// A text in single or double quotes.
 fn quoted(input: &mut Input<'_>) -> Parsed<SmolStr> {
     let start = input.current_token_start();
     let quote = one_of(['"', '\'']).parse_next(input)?;
@@ -120,14 +119,14 @@ fn quoted(input: &mut Input<'_>) -> Parsed<SmolStr> {
     }
 }
 
-/// A text, quoted if it has other characters than [`is_bare`] allows.
+/// Parses a text. Other characters than [`is_bare`] allows need quotes.
 pub(super) fn text(input: &mut Input<'_>) -> Parsed<SmolStr> {
     let bare = take_while(1.., is_bare).map(SmolStr::new);
     let found = opt(preceded(blanks, alt((quoted, bare)))).parse_next(input)?;
     found.ok_or_else(|| unexpected(input, "a text, in quotes unless it is made of letters, digits and _-./:+@%$", &[]))
 }
 
-/// A value of any kind; its syntax determines the kind.
+/// Parses a value, whose syntax determines its kind.
 pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
     blanks(input)?;
     let at = input.current_token_start();
@@ -147,8 +146,8 @@ pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
     }
 }
 
-/// A value to compare by size. Unquoted, what begins like a number must be a number, a quantity or a date: `1GB` or `-30d`
-/// would be compared byte by byte.
+/// Parses a value to compare by size. An unquoted value that starts like a number must be a number, a quantity or a date:
+/// `1GB` or `-30d` would otherwise be compared byte by byte.
 pub(super) fn sizable_literal(input: &mut Input<'_>) -> Parsed<Literal> {
     blanks(input)?;
     let at = input.current_token_start();
@@ -189,7 +188,7 @@ pub(super) fn bare_literal(bare: &str) -> Result<Literal, ParseProblem> {
     }
 }
 
-/// The parenthesis that closes the one at `start`.
+/// Parses the parenthesis that closes the one at `start`.
 pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
@@ -197,7 +196,7 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// An error after a parenthesis at `start`: it is not closed, or something other than `expected` follows.
+/// Returns the error after a parenthesis at `start`: it is not closed, or `expected` is missing.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);
@@ -205,7 +204,7 @@ pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) 
     unexpected(input, expected, &[])
 }
 
-/// A list `(a, b)` or `[a, b]` of any length.
+/// Parses a list `(a, b)` or `[a, b]` of any length.
 pub(super) fn list<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
     blanks(input)?;
     let start = input.current_token_start();
@@ -228,7 +227,7 @@ pub(super) fn list<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Par
     }
 }
 
-/// The longest text that may be a path; its syntax is not checked.
+/// Parses the longest text that may be a path, without checking its syntax.
 pub(super) fn path_text<'t>(input: &mut Input<'t>) -> Parsed<&'t str> {
     let stops = |c: char| c.is_whitespace() || "=!<>(),[\"'&|".contains(c);
     let escaped = |quote: char| repeat::<_, _, (), _, _>(0.., alt((('\\', any).void(), none_of(&['\\', quote]))));
@@ -244,7 +243,6 @@ fn none_of<'t>(excluded: &[char]) -> impl Parser<Input<'t>, (), ErrMode<Fault>> 
     any.verify(move |c| !excluded.contains(c)).void()
 }
 
-/// A path.
 pub(super) fn path(input: &mut Input<'_>) -> Parsed<FieldPath> {
     blanks(input)?;
     let at = input.current_token_start();
@@ -254,18 +252,17 @@ pub(super) fn path(input: &mut Input<'_>) -> Parsed<FieldPath> {
     }
 }
 
-/// Parses the text of a path that begins at `at`.
+/// Parses the text of a path. `at` is its position, for errors.
 pub(super) fn read_path(text: &str, at: usize) -> Parsed<FieldPath> {
     text.parse()
         .map_err(|wrong: informer_hub_types::InvalidPath| fault(at + wrong.at, ParseProblem::Path(wrong.problem)))
 }
 
-/// Returns whether only blanks are left.
 pub(super) fn at_end(input: &mut Input<'_>) -> bool {
     input.input.trim_start().is_empty()
 }
 
-/// The next path or word, without consuming it.
+/// Returns the next path or word, without consuming it.
 pub(super) fn peek_path<'t>(input: &mut Input<'t>) -> Parsed<&'t str> {
     peek(terminated(path_text, blanks)).parse_next(input)
 }

@@ -1,4 +1,4 @@
-//! An expression prepared for evaluation on many objects: on their heads first, then on the bytes if needed.
+//! An expression prepared for many objects: evaluated on their heads first, and on their bytes if needed.
 
 use smallvec::SmallVec;
 use smol_str::SmolStr;
@@ -11,12 +11,12 @@ use super::trie::Trie;
 use super::walk::{SeenValue, Unreadable, ValueVisitor, walk};
 use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
-/// A prepared [`Expr`].
+/// An [`Expr`] prepared for evaluation.
 #[derive(Debug)]
 pub struct Matcher {
     root: Node,
     terms: Vec<Term>,
-    /// The paths of terms that need bytes, keyed by term number.
+    /// Paths of the conditions that may need the bytes, by the condition's number.
     trie: Trie,
     needs_body: bool,
 }
@@ -41,13 +41,13 @@ enum Term {
     Field { head: Option<HeadPath>, test: PreparedTest, negative: bool },
 }
 
-/// The result of each term, once it is decided.
+/// Result of each condition; `None` until it is decided.
 type TermResults = SmallVec<[Option<bool>; 16]>;
 
 impl Matcher {
-    /// Largest number of terms and connectives. Bounds the cost per object.
+    /// Largest number of conditions and connectives. It bounds the cost per object.
     pub const MAX_TERMS: usize = error::MAX_TERMS;
-    /// Deepest nesting. Bounds the use of stack.
+    /// Deepest nesting. It bounds the use of stack.
     pub const MAX_DEPTH: usize = error::MAX_DEPTH;
 
     /// Prepares an expression.
@@ -63,23 +63,23 @@ impl Matcher {
         Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Returns whether some object may need its bytes for a decision.
+    /// Returns whether the bytes of an object may be needed for a decision.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// Evaluates the expression on an object's head: `None` if only the bytes can decide. Stops at the first term that
-    /// decides. Allocates nothing, unless a field condition reads `metadata.uid`, which is stored as bytes.
+    /// Evaluates the expression on an object's head; `None` if only the bytes can decide. Stops at the first decisive
+    /// condition. Allocates nothing, unless a field condition reads `metadata.uid`, which is stored as bytes.
     pub fn on_head(&self, head: &impl Head) -> Option<bool> {
         self.root.holds(&|term| self.terms[term].on_head(head))
     }
 
-    /// Evaluates the expression on an object. Makes one pass over its bytes and stops as soon as the result is certain;
-    /// bytes after that point are not checked. If a field occurs twice, either value may count.
+    /// Evaluates the expression on an object. Makes one pass over its bytes and stops when the result is certain, so
+    /// later bytes are not checked. If a field occurs twice, either value may count.
     ///
     /// # Errors
-    /// [`Unreadable`] when the bytes are not JSON.
+    /// [`Unreadable`] if the bytes are not JSON.
     pub fn on_body(&self, head: &impl Head, json: &[u8]) -> Result<bool, Unreadable> {
         let known = self.terms.iter().map(|term| term.on_head(head)).collect();
         let mut pass = Pass { matcher: self, known };
@@ -92,7 +92,6 @@ impl Matcher {
     }
 }
 
-/// Builder of a matcher.
 struct Builder {
     terms: Vec<Term>,
     paths: Vec<(usize, FieldPath)>,
@@ -141,7 +140,7 @@ impl Builder {
 }
 
 impl Node {
-    /// Three-valued logic: an undecided term is ignored if the others decide.
+    /// Evaluates a node by three-valued logic. An undecided condition is ignored if the others decide.
     fn holds(&self, term: &impl Fn(usize) -> Option<bool>) -> Option<bool> {
         let any = |nodes: &[Self], decisive: bool| {
             let mut all_decided = true;
@@ -181,7 +180,7 @@ impl Term {
     }
 }
 
-/// One pass over one object's bytes.
+/// State of one pass over an object's bytes.
 struct Pass<'m> {
     matcher: &'m Matcher,
     known: TermResults,
@@ -192,7 +191,7 @@ impl Pass<'_> {
         self.matcher.root.holds(&|term| self.known[term])
     }
 
-    /// Decides a term that has found no value: negative tests hold, others do not.
+    /// Decides a condition whose path has no value: a negative test holds, any other does not.
     fn resolve_missing(&mut self, term: usize) {
         let negative = matches!(&self.matcher.terms[term], Term::Field { negative: true, .. });
         self.known[term].get_or_insert(negative);

@@ -1,4 +1,4 @@
-//! Total order of JSON values.
+//! Total order of JSON values, for sorting query answers.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use super::Direction;
 use super::decimal::{Decimal, Num};
 
-/// Sort key of an object in one column: the first value of the column.
+/// Sort key of an object in one column, made from the column's first value.
 ///
 /// Missing values and `null` come first, then `false`, `true`, numbers by value, texts byte by byte, and arrays and
 /// objects by their JSON text. A text that is a Kubernetes quantity (`500m`, `2Gi`, `7`) sorts as a number, so CPU and
@@ -27,7 +27,7 @@ enum Rank {
 }
 
 impl SortKey {
-    /// Returns the key of a column's values.
+    /// Returns the sort key of a column's values.
     #[must_use]
     pub fn new(values: &[Value]) -> Self {
         Self(match values.first() {
@@ -39,7 +39,7 @@ impl SortKey {
         })
     }
 
-    /// Returns the approximate size in bytes.
+    /// Returns the approximate size of the key in bytes.
     #[must_use]
     pub fn size(&self) -> usize {
         let text = match &self.0 {

@@ -70,7 +70,7 @@ fn parse<T>(text: &str, parser: impl Fn(&mut Input<'_>) -> Parsed<T>) -> Result<
         ErrMode::Cut(Fault { at, problem: Some(problem) }) => Some((at, problem)),
         _ => None,
     };
-    // Every parser error carries a problem. This is the fallback if one does not.
+    // A fallback, although every parser error should have a problem.
     let fallback = |input: &Input<'_>| {
         problem_of(unexpected(input, "something else", &[])).unwrap_or((0, ParseProblem::OpenQuote))
     };
@@ -99,7 +99,7 @@ fn starts_clause(input: &mut Input<'_>) -> bool {
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))
 }
 
-/// Clauses parsed so far.
+/// Clauses parsed so far, none of which may be repeated.
 type SeenClauses = Vec<&'static str>;
 
 fn once(seen_clauses: &mut SeenClauses, at: usize, what: &'static str) -> Parsed<()> {
@@ -187,7 +187,7 @@ fn limit(input: &mut Input<'_>) -> Parsed<NonZeroUsize> {
     text.parse().map_err(|_| fault(at, ParseProblem::Limit))
 }
 
-/// One or more items separated by commas.
+/// Parses one or more items separated by commas.
 fn separated<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
     let mut items = vec![item(input)?];
     while opt(mark(",")).parse_next(input)?.is_some() {
@@ -196,7 +196,7 @@ fn separated<'t, T>(input: &mut Input<'t>, item: fn(&mut Input<'t>) -> Parsed<T>
     Ok(items)
 }
 
-/// A column: a path, or a short name of a head field.
+/// Parses a column: a path, or the short name of a field in the head.
 fn column(input: &mut Input<'_>) -> Parsed<Column> {
     let short = peek_path(input).unwrap_or_default().to_ascii_lowercase();
     let field = match short.as_str() {
@@ -222,7 +222,7 @@ fn ordered(input: &mut Input<'_>) -> Parsed<(Column, Direction)> {
     Ok((column, direction.parse_next(input)?.unwrap_or_default()))
 }
 
-/// A condition: `or` of `and` of single conditions.
+/// Parses a condition: `or`, then `and`, then single conditions.
 pub(super) fn condition(input: &mut Input<'_>) -> Parsed<Expr> {
     let or = |input: &mut Input<'_>| opt(alt((word("or").void(), mark("||").void()))).parse_next(input);
     let and = |input: &mut Input<'_>| opt(alt((word("and").void(), mark("&&").void()))).parse_next(input);
@@ -249,7 +249,7 @@ fn joined<'t>(
 fn unary(input: &mut Input<'_>) -> Parsed<Expr> {
     blanks(input)?;
     let at = input.current_token_start();
-    // `not.x` is a path.
+    // `not.x` is a path, not the keyword.
     let is_not_keyword = peek_path(input).is_ok_and(|first| first.eq_ignore_ascii_case("not"));
     let not = opt(alt((word("not").verify(|_: &str| is_not_keyword).void(), mark("!").void()))).parse_next(input)?;
     if not.is_some() {

@@ -1,4 +1,4 @@
-//! Tests prepared for evaluation on many values.
+//! Tests in the form in which they are evaluated on many values.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use super::error::InvalidExpr;
 use super::walk::SeenValue;
 use super::{Literal, Test, TextTest};
 
-/// A prepared [`Test`] without its negation. It holds if it holds for any value.
+/// A prepared [`Test`] without its negation. It holds if any value passes.
 #[derive(Debug)]
 pub(super) enum PreparedTest {
     OneOf { texts: Vec<SmolStr>, others: Vec<PreparedLiteral> },
@@ -94,7 +94,7 @@ impl PreparedLiteral {
         })
     }
 
-    /// Compares a value to this literal; `None` if they are of different kinds.
+    /// Compares a value with this literal; `None` if their kinds differ.
     fn cmp_to(&self, value: SeenValue<'_>) -> Option<Ordering> {
         match (self, value) {
             (Self::Bool(own), SeenValue::Bool(value)) => Some(value.cmp(own)),
@@ -107,7 +107,7 @@ impl PreparedLiteral {
     }
 }
 
-/// A prepared [`TextTest`]: membership is a binary search.
+/// A prepared [`TextTest`], which finds a text by binary search.
 #[derive(Debug)]
 pub(super) enum PreparedTextTest {
     In(Vec<SmolStr>),

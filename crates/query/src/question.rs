@@ -9,19 +9,19 @@ use informer_hub_types::FieldPath;
 
 /// A query over the objects of one resource in all clusters.
 ///
-/// Built in Rust, or parsed from the text that it displays as. The default selects every object, ordered by cluster,
-/// namespace and name. That order also breaks ties of a requested order.
+/// Built in Rust, or parsed from text. Its `Display` form is such a text. The default selects every object, ordered by
+/// cluster, namespace and name. That order also breaks ties of a requested order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Question {
-    /// Selects the objects.
+    /// Condition that selects the objects.
     pub condition: Expr,
     /// Sort columns, most significant first.
     pub order: Vec<(Column, Direction)>,
-    /// Largest number of objects, groups or values in an answer; `None` for the largest that an answer may have.
+    /// Largest number of objects, groups or values in an answer; `None` for the largest that any answer may have.
     pub limit: Option<NonZeroUsize>,
-    /// Continue token of the previous answer: goes on after it, on the same snapshot.
+    /// Continue token of the previous answer. The answer continues after it, on the same snapshot.
     pub continue_token: Option<SmolStr>,
-    /// The form of the answer.
+    /// Form of the answer.
     pub output: Output,
 }
 
@@ -52,12 +52,12 @@ pub enum Output {
     Objects,
     /// These columns of each object. A column may have no value, one, or several.
     Columns(Vec<Column>),
-    /// The number of objects.
+    /// Only the number of objects.
     Count,
-    /// The number of objects per value. An object counts once for each distinct value; without a value it counts for
-    /// `null`.
+    /// The number of objects per value. An object counts once for each of its distinct values, or for `null` if it has
+    /// none.
     CountBy(Column),
-    /// The distinct values; `null` is not one.
+    /// The distinct values, without `null`.
     Distinct(Column),
 }
 
@@ -82,7 +82,7 @@ impl Question {
         self
     }
 
-    /// Continues after an earlier answer to the same query.
+    /// Continues after the answer to the same query that returned this token.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());

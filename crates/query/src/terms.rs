@@ -1,4 +1,4 @@
-//! Parser of single conditions.
+//! Parser of single conditions of a query.
 
 use smol_str::SmolStr;
 use winnow::Parser;
@@ -59,7 +59,7 @@ pub(super) fn operator(input: &mut Input<'_>) -> Parsed<Operator> {
     alt((marks, words)).parse_next(input)
 }
 
-/// One condition: a keyword and its arguments, or a path and a test.
+/// Parses one condition: a keyword and its arguments, or a path and a test.
 pub(super) fn term(input: &mut Input<'_>) -> Parsed<Expr> {
     let first = peek_path(input).unwrap_or_default().to_ascii_lowercase();
     match first.as_str() {
@@ -111,7 +111,7 @@ fn negated(expr: Expr) -> Expr {
     Expr::Not(Box::new(expr))
 }
 
-/// `= x`, `!= x`, `in (x, y)`, `not in (x, y)`.
+/// Parses `= x`, `!= x`, `in (x, y)` or `not in (x, y)`.
 fn names<'t, T>(
     input: &mut Input<'t>,
     expected: &'static str,
@@ -129,7 +129,7 @@ fn names<'t, T>(
     }
 }
 
-/// The forms of [`names`], `prefix x` and `not prefix x`.
+/// Parses the forms of [`names`], `prefix x` or `not prefix x`.
 fn texts(input: &mut Input<'_>, make: fn(TextTest) -> Expr) -> Parsed<Expr> {
     let before = *input;
     match opt(operator).parse_next(input)? {
@@ -178,7 +178,7 @@ fn cluster_name(input: &mut Input<'_>) -> Parsed<ClusterName> {
     ClusterName::new(&name).map_err(|invalid: InvalidName| fault(at, ParseProblem::Cluster(invalid.rule)))
 }
 
-/// A label selector in kubectl's grammar, up to the closing parenthesis.
+/// Parses a label selector in kubectl's grammar, up to the closing parenthesis.
 fn labels(input: &mut Input<'_>) -> Parsed<Expr> {
     blanks(input)?;
     let start = input.current_token_start();
@@ -231,7 +231,7 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     Ok(if is_negated { negated(field) } else { field })
 }
 
-/// The error for a missing operator. Suggests another operator, or a keyword in place of the path.
+/// Returns the error for a missing operator. Suggests an operator, or a keyword instead of the path.
 fn missing_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
     match nearest(first, TERMS) {
         Some(_) => unexpected(start, "a condition", TERMS),

@@ -7,11 +7,10 @@ use smol_str::SmolStr;
 use informer_hub_types::FieldPath;
 use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 
-/// Node of the path tree.
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Paths that end here, followed by paths that end further below: ranges of `order`.
+    /// Numbers of the paths that end here, until `own` and `below`, which are ranges of `order`, replace them.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
@@ -34,7 +33,7 @@ pub(super) struct Trie {
 impl Trie {
     pub(super) const ROOT: usize = 0;
 
-    /// Builds the tree. Each path is identified by its number.
+    /// Builds the tree of these paths, each with its number.
     pub(super) fn new<'p>(paths: impl IntoIterator<Item = (usize, &'p FieldPath)>) -> Self {
         let mut trie = Self { nodes: vec![Node::default()], order: Vec::new() };
         for (number, path) in paths {
@@ -45,7 +44,7 @@ impl Trie {
         trie
     }
 
-    /// Lays out a subtree in `order`. The depth of recursion is the length of the longest path, which is bounded.
+    /// Lays out a subtree in `order`. Recurses as deep as the longest path, which is bounded.
     fn lay_out(&mut self, at: usize) {
         let start = self.order.len();
         let node = &mut self.nodes[at];
@@ -67,17 +66,17 @@ impl Trie {
         self.nodes[node].branches.each()
     }
 
-    /// Returns the field names below a node.
+    /// Returns the field names below a node, each with its node.
     pub(super) fn fields(&self, node: usize) -> &[(SmolStr, usize)] {
         self.nodes[node].branches.fields()
     }
 
-    /// Returns the paths that end at a node.
+    /// Returns the numbers of the paths that end at a node.
     pub(super) fn ends(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].own.clone()]
     }
 
-    /// Returns the paths that end at a node or below it.
+    /// Returns the numbers of the paths that end at a node or below it.
     pub(super) fn below(&self, node: usize) -> &[usize] {
         &self.order[self.nodes[node].below.clone()]
     }

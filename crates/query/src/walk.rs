@@ -7,12 +7,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use super::decimal::Num;
 use super::trie::Trie;
 
-/// The bytes of a stored object are not JSON: a bug, or damage on disk.
+/// Error for a stored object whose bytes are not JSON, because of a bug or damage on disk.
 #[derive(Debug, thiserror::Error)]
 #[error("the object's bytes are not JSON")]
 pub struct Unreadable(#[from] pub(super) serde_json::Error);
 
-/// A visited value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SeenValue<'v> {
     Null,
@@ -24,16 +23,16 @@ pub(super) enum SeenValue<'v> {
     Compound,
 }
 
-/// Receiver of the values that a pass finds.
+/// Receiver of the values that a pass over an object finds.
 pub(super) trait ValueVisitor {
-    /// Visits a value that is at the paths with these numbers.
+    /// Receives a value that the paths with these numbers select.
     fn visit(&mut self, paths: &[usize], value: SeenValue<'_>);
 
-    /// Called when the paths with these numbers have no further values. Returns whether the pass can stop.
+    /// Notes that the paths with these numbers have no further values. Returns whether the pass can stop.
     fn paths_done(&mut self, paths: &[usize]) -> bool;
 }
 
-/// Visits the values in `json` until the visitor stops the pass. Bytes after that point are not checked.
+/// Passes the selected values of `json` to the visitor, until it stops the pass. Later bytes are not checked.
 pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) -> Result<(), Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let mut stopped = false;
@@ -50,9 +49,9 @@ pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) ->
 struct Position<'t> {
     trie: &'t Trie,
     node: Option<usize>,
-    /// Paths that end at the enclosing array.
+    /// Paths that end at the array of which this value is an element.
     element_of: &'t [usize],
-    /// No array encloses this value, so its paths have no other value.
+    /// Whether no array encloses this value, so that its paths have no other value.
     single: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Keywords of the query language, and detection of misspelled ones.
+//! Keywords of the query language, and detection of misspelled keywords.
 
 use super::error::nearest;
 
@@ -8,7 +8,7 @@ pub(super) const CLAUSES: &[&str] = &["order", "limit", "continue", "select", "c
 pub(super) const TERMS: &[&str] = &["all", "cluster", "index", "labels", "name", "namespace", "not", "owned-by", "uid"];
 /// Keywords that follow a path.
 pub(super) const OPERATORS: &[&str] = &["in", "notin", "not", "contains", "prefix", "exists"];
-/// Keywords that no usual field name resembles: `namespce = shop` is a typo, not a field that every object lacks.
+/// Keywords unlike any usual field name: `namespce = shop` is a typo, not a test of a field that every object lacks.
 pub(super) const DISTINCTIVE: &[&str] = &["cluster", "index", "labels", "namespace", "owned-by"];
 
 /// Returns whether a path is spelled nearly like a keyword. A path in brackets is always a field name.

@@ -315,8 +315,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes events set aside due now if their last attempt failed no later than `refused_by`, because the receiver
-    /// accepts content again.
+    /// Makes events set aside due now if their last attempt failed no later than `refused_by`: the receiver accepts
+    /// content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }

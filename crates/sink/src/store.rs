@@ -110,8 +110,8 @@ impl Store {
         }
     }
 
-    /// Opens or creates the store in a directory, and reads all its records. `knows` returns whether the caches on disk
-    /// have an event's object in that state or a newer one.
+    /// Opens or creates the store in a directory, and reads it whole. `knows` returns whether the caches on disk have
+    /// an event's object in that state or a newer one.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; damaged records are not an error.

@@ -57,8 +57,7 @@ pub enum Access {
         /// Origin of the kubeconfig, for messages.
         origin: Arc<str>,
     },
-    /// Not known yet. [`KubeConnector::change`](super::KubeConnector::change) replaces it when the source provides the
-    /// settings.
+    /// Not known yet, until [`KubeConnector::change`](super::KubeConnector::change) sets the real access.
     Awaited {
         /// The cluster source that will provide it.
         source: String,
@@ -340,8 +339,7 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// Loads the configuration, with stamps of the files that a client does not reread itself. A changed stamp causes a
-/// rebuild.
+/// Loads the configuration, with stamps of the files that a client does not reread itself, to detect changes.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,

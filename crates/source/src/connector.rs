@@ -1,4 +1,4 @@
-//! A configured cluster, as the reflector sees it: implements the ports [`Connector`] and [`Connection`].
+//! Implements the reflector's ports [`Connector`] and [`Connection`] for a configured cluster.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -24,8 +24,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock, with_causes};
 
-/// How long the first connection waits for unknown access settings. Short, so that an error soon shows that they are
-/// missing.
+/// How long the first connection waits for unknown access settings, before an error shows that they are missing.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// How long later connections wait for unknown access settings.
 const LONG_WAIT: Duration = Duration::from_secs(600);
@@ -41,7 +40,7 @@ struct ConnectorState {
     settings: Mutex<AccessSettings>,
     /// Counts changes of the access settings.
     changes: WatchCell<u64>,
-    /// Whether a connection has already requested the access settings. Later requests wait longer for unknown ones.
+    /// Whether a connection has requested the access settings before. If so, the wait is long.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,

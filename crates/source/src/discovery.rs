@@ -61,7 +61,6 @@ struct GroupVersion {
 }
 
 impl Group {
-    /// Returns the names of the versions, the preferred one first.
     pub(super) fn versions(&self) -> Vec<&str> {
         let mut versions: Vec<&str> = self.preferred_version.iter().map(|v| v.version.as_str()).collect();
         for version in &self.versions {
@@ -114,13 +113,12 @@ impl Resource {
     }
 }
 
-/// State of a lookup of one resource.
 struct Search<'s> {
     client: &'s Client,
     reference: &'s ResourceRef,
-    /// Names of resources that did not match, as `name` or `name.group`. The error suggests the nearest ones.
+    /// Names that did not match, as `name` or `name.group`, for suggestions in the error.
     seen: Vec<String>,
-    /// Error of the first group that did not answer; returned if no other group has the resource.
+    /// Error of the first group that did not answer, unless another group has the resource.
     unavailable: Option<SourceError>,
 }
 
@@ -175,7 +173,7 @@ impl Search<'_> {
                 Ok(self.search_versions(&versions).await)
             }
             Err(error) if error.class == ErrorClass::NotFound => {
-                // The group does not exist. Its suggestions are the same resource in the existing groups.
+                // The group does not exist: suggest the resource in others.
                 let groups: Result<GroupList, _> = get(self.client, "/apis".to_owned()).await;
                 let names = groups.map(|list| list.groups).unwrap_or_default().into_iter().map(|group| group.name);
                 self.seen.extend(names.map(|group| format!("{}.{group}", self.reference.resource)));
@@ -224,8 +222,8 @@ impl Search<'_> {
         None
     }
 
-    /// Selects the resource with this plural name, or else one with this singular or short name. If none matches, notes
-    /// all names for suggestions.
+    /// Selects the resource by its plural, or else by singular or short name. If none matches, notes all names for
+    /// suggestions.
     fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
         let reference = self.reference.resource.as_str();
         let watchable = || resources.iter().filter(|resource| resource.is_watchable());

@@ -23,7 +23,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, Scope, Threads};
 
-/// `Accept` headers for one kind of answer: `both` for protobuf or JSON, `json` for JSON alone.
+/// `Accept` headers for one kind of answer, with protobuf (`both`) and without.
 struct Accept {
     both: &'static str,
     json: &'static str,
@@ -73,8 +73,7 @@ impl Default for KubeSourceOptions {
 /// exist as long as the source.
 pub struct KubeSource {
     client: Arc<ReloadingClient>,
-    /// Number of address changes at the time of the last request. The resource versions that the reflector knows are of
-    /// this address.
+    /// Number of address changes when the last request was made. Known resource versions are of this address.
     epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
@@ -296,7 +295,7 @@ impl ListerWatcher for KubeSource {
 
     fn encoding(&self) -> Option<EncodingInUse> {
         let last = self.encoding.load_full()?;
-        // The decoder is locked while a body is decoded. Its encoding is then that of the last answer.
+        // While a body is decoded, the decoder is locked and its encoding is that of the last answer.
         let now = self.decoder.try_lock().map(|decoder| decoder.encoding(self.options.metadata_only));
         let is_given_up = |now: &EncodingInUse| last.reason != Some(JsonReason::Configured) && now.fallback().is_some();
         Some(now.filter(is_given_up).unwrap_or_else(|| EncodingInUse::clone(&last)))

@@ -129,7 +129,7 @@ impl Identity {
         self.username.strip_prefix("system:serviceaccount:")?.split_once(':')
     }
 
-    /// Returns whether the apiserver treats the client as anonymous: it sent no credentials.
+    /// Returns whether the user is anonymous, because the client sent no credentials.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.username == "system:anonymous"
@@ -235,8 +235,7 @@ pub struct Estimate {
     pub sample: Option<usize>,
 }
 
-/// Estimates the objects of a resource by listing one of them. The server adds the number of the others, which it counts
-/// without reading them.
+/// Lists one object. The answer has the number of the others, which the server counts without reading them.
 ///
 /// # Errors
 /// The list failed, for example by missing permissions or an unsupported field selector.

@@ -32,7 +32,7 @@ const MAX_LIST_BYTES: usize = 128 * 1024;
 /// alone would wake four threads, though none is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Decoder of a body for [`pump`]: accepts bytes and returns batches of decoded items.
+/// Decoder of a body for [`pump`]: turns bytes into batches of items.
 pub(super) trait Intake: Send + 'static {
     /// A batch, which is one item of the channel.
     type Batch: Send + 'static;
@@ -155,7 +155,6 @@ pub(super) struct WatchIntake {
     bytes: usize,
 }
 
-/// Splitter of a watch body, for its encoding.
 enum WatchSplitter {
     Json(LineSplitter),
     Protobuf(FrameSplitter),
@@ -228,7 +227,7 @@ impl Intake for WatchIntake {
             }),
         };
         drop(decoder);
-        // A bookmark arrives about once a minute, and at the end of a list. Free the buffer of an idle watch.
+        // A bookmark arrives about once a minute and ends a list: free the buffer.
         if matches!(self.items.last(), Some(WatchItem::Bookmark { .. })) {
             self.splitter.free();
         }
@@ -293,7 +292,6 @@ pub(super) struct ListIntake {
     bytes: usize,
 }
 
-/// Splitter of a list body, for its encoding.
 enum Splitter {
     Json(ListSplitter),
     Protobuf(ProtobufListSplitter),
@@ -407,15 +405,13 @@ impl Intake for ListIntake {
     }
 }
 
-/// Stream of the batches that a read task sends. Dropping it aborts the task. If the task panics, the stream ends with an
-/// error.
+/// Stream of batches from a read task. Dropping it aborts the task. If the task panics, the stream ends with an error.
 pub(super) struct BatchStream<B> {
     receiver: mpsc::Receiver<Piece<B>>,
     task: AbortOnDrop,
     is_over: bool,
 }
 
-/// A task that is aborted when dropped.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {

@@ -171,7 +171,6 @@ impl CurrentClient {
     }
 }
 
-/// The last attempt to rebuild the client.
 struct Attempt {
     at: Instant,
     settings: AccessSettings,

@@ -22,7 +22,6 @@ const MAX_ERROR_BODY: usize = 64 * 1024;
 /// Deadline for the body of a failed answer.
 const ERROR_BODY_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Encoding of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Json,
@@ -30,7 +29,6 @@ pub(super) enum Encoding {
     Protobuf,
 }
 
-/// Content type of Kubernetes protobuf.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// A GET request. `accept` names JSON, perhaps with Kubernetes protobuf.
@@ -237,7 +235,6 @@ pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError
     SourceError { message: format!("{method} {path}: {}", error.message), ..error }
 }
 
-/// Reads a body of at most `limit` bytes.
 pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) -> Result<Vec<u8>, SourceError> {
     let read = async {
         let mut bytes = Vec::new();
@@ -280,7 +277,6 @@ pub(super) fn transient(message: String) -> SourceError {
     SourceError { class: ErrorClass::Transient, message }
 }
 
-/// Classifies a failure of the client.
 pub(super) fn failure(error: &kube::Error) -> SourceError {
     let is_plugin_error = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
     let class = if is_plugin_error || matches!(error, kube::Error::Auth(_)) {

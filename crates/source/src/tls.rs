@@ -50,9 +50,7 @@ pub(super) enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-/// ALPN identifier of HTTP/2.
 pub(super) const H2: &[u8] = b"h2";
-/// ALPN identifier of HTTP/1.1.
 pub(super) const HTTP1: &[u8] = b"http/1.1";
 
 /// TLS settings of a cluster, from which connectors are made.

@@ -37,7 +37,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// TCP keep-alive interval, as in client-go's dialer. It detects a dead peer before the watch times out.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Connection pool of a client, with the digest of the settings that it was made from.
+/// Connection pool of a client, with the digest of its settings.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     pool: Pool,
@@ -110,7 +110,6 @@ fn tunnel<C>(proxy: &Uri, connector: C) -> Tunnel<C> {
     }
 }
 
-/// Reason why a client cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OpenError {
     /// The TLS settings are unusable.
@@ -150,7 +149,7 @@ impl fmt::Display for CannotConnect {
 
 impl Error for CannotConnect {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // Return the error itself: an `Arc` of it has another type, which callers could not downcast.
+        // Return the error itself, since callers cannot downcast an `Arc` of it.
         Some(&*self.source)
     }
 }

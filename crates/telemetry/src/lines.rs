@@ -22,8 +22,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Writer that makes foreign text in log lines printable. It receives whole lines. The formats escape colour codes in
-/// fields, so the remaining ones are the format's own.
+/// Writer that makes foreign text in log lines printable. It receives whole lines. The log formats have already escaped
+/// colour codes in fields, so any that remain are the format's own.
 #[derive(Debug)]
 pub(super) struct Printable<W> {
     pub(super) out: W,
@@ -49,7 +49,7 @@ impl<W: io::Write> io::Write for Printable<W> {
     }
 }
 
-/// JSON format that adds `trace_id` and `span_id` if the current span is exported. Otherwise it adds no cost.
+/// JSON format that adds `trace_id` and `span_id` if the current span is exported.
 #[derive(Debug)]
 pub(super) struct WithTrace<F>(pub(super) F);
 

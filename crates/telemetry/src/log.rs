@@ -17,8 +17,8 @@ use crate::lines::{self, LogFormat};
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
 
-/// Dependencies silenced by default. They log each attempt without the cluster's name; our own lines report it once,
-/// with the name.
+/// Dependencies whose logs are off by default. They log every attempt without the cluster's name; the hub reports it
+/// once, with the name.
 const QUIET: [&str; 10] =
     ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
@@ -52,7 +52,7 @@ pub fn init_with_traces(format: LogFormat, default: &str, io: &Handle) -> Traces
 
 fn start(format: LogFormat, default: &str, tracer: Option<SdkTracer>) {
     let (filter, error) = filter(default);
-    // An error means that logging was already set up, which takes precedence.
+    // Ignore the error: logging was already set up, and stays as it is.
     let _ = subscriber(format, filter, tracer).try_init();
     if let Some(error) = error {
         tracing::warn!(error, "cannot parse RUST_LOG; ignoring it");
@@ -90,7 +90,7 @@ fn subscriber_to<W: std::io::Write + 'static>(
     tracing_subscriber::registry().with(layers)
 }
 
-/// Returns the log filter, and the problem of `RUST_LOG` if it is invalid.
+/// Returns the log filter, and the error text of `RUST_LOG` if it is invalid.
 fn filter(default: &str) -> (EnvFilter, Option<String>) {
     let quiet = || {
         let directives = QUIET.iter().map(|name| format!(",{name}=off"));

@@ -16,7 +16,7 @@ pub(super) const EXPORT: Duration = Duration::from_secs(10);
 /// Time limit of the last export at shutdown.
 pub(super) const FLUSH: Duration = Duration::from_secs(3);
 
-/// Default service name, and the instrumentation scope.
+/// Default of the service name, and name of the instrumentation scope.
 pub(super) const NAME: &str = "informer-hub";
 
 /// Returns an environment variable; `None` if it is unset or blank.
@@ -24,12 +24,11 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// Returns whether OpenTelemetry is disabled as a whole.
 pub(super) fn is_disabled() -> bool {
     variable("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
 }
 
-/// Returns scheme, host and port of an endpoint. The rest may contain credentials.
+/// Returns scheme, host and port of an endpoint, for messages. The rest may contain credentials.
 pub(super) fn shown(endpoint: &str) -> Result<String, String> {
     let url = reqwest::Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.ok_or("OTEL_EXPORTER_OTLP_…ENDPOINT is not an HTTP address; use e.g. http://127.0.0.1:4318")?;
@@ -38,13 +37,13 @@ pub(super) fn shown(endpoint: &str) -> Result<String, String> {
 }
 
 pub(super) fn client(endpoint: &str) -> Result<reqwest::Client, Box<dyn Error>> {
-    // A plain HTTP receiver needs no root certificates, so a machine without any must not fail here.
+    // Plain HTTP must work on a machine without root certificates, so it loads none.
     let roots = if endpoint.starts_with("https") { Roots::SystemAnd(Vec::new()) } else { Roots::Only(Vec::new()) };
     let builder = reqwest::Client::builder().tls_backend_preconfigured(http_config(roots, None)?);
     Ok(builder.redirect(reqwest::redirect::Policy::none()).timeout(EXPORT).build()?)
 }
 
-/// Returns the resource from the environment, with service name `informer-hub` if it sets none.
+/// Returns the OpenTelemetry resource from the environment. The default service name is `informer-hub`.
 pub(super) fn resource() -> Resource {
     let named = |resource: &Resource| match resource.get(&Key::from_static_str("service.name")) {
         Some(Value::String(name)) => !name.as_str().starts_with("unknown_service"),
@@ -94,12 +93,12 @@ pub(super) struct FailureLog {
 }
 
 impl FailureLog {
-    /// Creates a log for a kind of telemetry (`what`) and an endpoint.
+    /// Creates a log. `what` is the kind of telemetry, `shown` the endpoint without credentials.
     pub(super) fn new(what: &'static str, shown: String) -> Self {
         Self { what, shown, is_failing: AtomicBool::new(false) }
     }
 
-    /// Records the result of an export.
+    /// Records the result of an export; `None` is a success.
     pub(super) fn note(&self, error: Option<&str>) {
         let (what, endpoint) = (self.what, &self.shown);
         if self.is_failing.swap(error.is_some(), Relaxed) == error.is_some() {

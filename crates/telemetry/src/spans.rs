@@ -1,7 +1,6 @@
 //! Spans exported as traces: one per list and per watch connection, and a limited rate of changes and delivery
 //! attempts.
-//!
-//! Without an exporter, creating one costs a load and a branch.
+//! Without an exporter, creating a span costs a load and a branch.
 
 use std::fmt::Display;
 
@@ -23,7 +22,7 @@ pub fn list(cluster: &impl Display, resource: &impl Display, scope: &impl Displa
     )
 }
 
-/// Records the result of a list. A streaming list has no pages.
+/// Records the result of a list. `pages` is 0 for a streaming list.
 pub fn end_list(span: &Span, objects: u64, pages: u64, error: Option<&dyn Display>) {
     span.record("objects", objects).record("pages", pages);
     fail(span, error);
@@ -45,8 +44,8 @@ pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     fail(span, error);
 }
 
-/// Starts the span of a request to the Kubernetes read API, from its arrival to the head of its response. It continues
-/// the reader's trace, if that is sampled. At most [`TraceLimiter::MOST`] per second.
+/// Starts the span of a request to the Kubernetes read API, until the head of its response. It continues the reader's
+/// trace, if that is sampled. At most [`TraceLimiter::MOST`] per second.
 #[must_use]
 pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option<TraceParent>) -> Span {
     static LIMIT: TraceLimiter = TraceLimiter::new();
@@ -59,20 +58,20 @@ pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option
         http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
     );
     if let Some(parent) = parent {
-        // An error means that there is no exporter.
+        // Ignore the error: there is no exporter.
         let _ = span.set_parent(Context::new().with_remote_span_context(context(parent)));
     }
     span
 }
 
-/// Records the response of a read. Codes below 500 are no failures of the hub.
+/// Records the response of a read. Only codes from 500 are failures of the hub.
 pub fn end_read(span: &Span, code: u16, error: Option<&dyn Display>) {
     span.record("http.response.status_code", code);
     fail(span, error.filter(|_| code >= 500));
 }
 
-/// Starts the span of a change in one actor, from its arrival to its departure. Returns a disabled span for a change
-/// without a trace.
+/// Starts the span of a traced change in one actor, until the actor passes the change on. Without a trace, returns a
+/// disabled span.
 #[must_use]
 pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     traced.map_or_else(Span::none, |traced| {
@@ -80,7 +79,7 @@ pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     })
 }
 
-/// Records the origin of a change, which is not known yet when its trace starts.
+/// Records where a change comes from, which is unknown when its trace starts.
 pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display, scope: &impl Display) {
     span.record("cluster", display(cluster)).record("resource", display(resource)).record("scope", display(scope));
 }
@@ -106,7 +105,7 @@ pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parent
         http.response.status_code = Empty, otel.status_code = Empty, otel.status_description = Empty,
     );
     if let Some(first) = first {
-        // An error means that there is no exporter.
+        // Ignore the error: there is no exporter.
         let _ = span.set_parent(Context::new().with_remote_span_context(context(first)));
         parents.for_each(|other| span.add_link(context(other)));
     }
@@ -118,7 +117,7 @@ fn context(TraceParent { trace, span }: TraceParent) -> SpanContext {
     SpanContext::new(trace, span, TraceFlags::SAMPLED, true, TraceState::default())
 }
 
-/// Returns the ID of the current span; `None` if it is not exported.
+/// Returns trace and span ID of the current span; `None` if it is not exported.
 #[cfg(feature = "log")]
 pub(super) fn current() -> Option<TraceParent> {
     Context::map_current(|context| TraceParent::of_context(context.span().span_context()))

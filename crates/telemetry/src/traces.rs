@@ -25,7 +25,7 @@ impl Traces {
     /// Sends the remaining spans, for at most three seconds, and ends the export.
     pub async fn flush(self) {
         let Some(provider) = self.0 else { return };
-        // The SDK blocks this thread, while the export runs on other threads of the runtime.
+        // The SDK blocks its thread during the shutdown; the export needs the runtime's other threads.
         let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH));
         if !matches!(tokio::time::timeout(FLUSH, ending).await, Ok(Ok(Ok(())))) {
             tracing::debug!("cannot export the last traces in time");
@@ -50,7 +50,7 @@ pub(super) fn start(io: &Handle) -> Result<Traces, String> {
     let shown = shown(&endpoint)?;
     let client = client(&endpoint).map_err(|error| format!("cannot create an HTTP client for {shown}: {error}"))?;
     let built = OtlpExporter::builder().with_http().with_http_client(client).build();
-    // Without the builder's error, which quotes the endpoint and thus possibly credentials.
+    // Leave out the builder's error: it quotes the endpoint, which may contain credentials.
     let inner = built.map_err(|_| format!("cannot set up the exporter for {shown}; check the OTEL_… variables"))?;
     let failing = FailureLog::new("traces", shown);
     let exporter = OnRuntime { inner: Arc::new(inner), io: io.clone(), failing };
@@ -58,7 +58,7 @@ pub(super) fn start(io: &Handle) -> Result<Traces, String> {
     Ok(Traces(Some(provider)))
 }
 
-/// Exporter that runs exports on a runtime, since the SDK's thread has none.
+/// Exporter that runs exports on the runtime, since the SDK's own thread has none.
 #[derive(Debug)]
 struct OnRuntime {
     inner: Arc<OtlpExporter>,
@@ -93,7 +93,7 @@ impl SpanExporter for OnRuntime {
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        // Called before the first export, so the exporter is not shared yet.
+        // The SDK calls this before the first export, while the exporter is not shared yet.
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.set_resource(resource);
         }

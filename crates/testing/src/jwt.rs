@@ -1,4 +1,4 @@
-//! Signer of JSON Web Tokens.
+//! Signer of JSON Web Tokens for tests.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::{Value, json};
 
-/// Signing key for ES256, with its name.
+/// ES256 key that signs tokens, with its name (`kid`).
 pub struct Signer {
     name: String,
     key: EcdsaKeyPair,
 }
 
 impl Signer {
-    /// Creates a key.
+    /// Creates a signer with a new key.
     ///
     /// # Panics
     /// If ring cannot create keys.
@@ -35,13 +35,13 @@ impl Signer {
         json!({ "kty": "EC", "crv": "P-256", "kid": self.name, "x": x, "y": y })
     }
 
-    /// Returns a token.
+    /// Returns a token with these claims, signed by this key.
     #[must_use]
     pub fn sign(&self, claims: &Value) -> String {
         self.sign_as(&json!({ "alg": "ES256", "kid": self.name }), claims)
     }
 
-    /// Returns a token with a header of the test's.
+    /// Returns a signed token with this header, which may be invalid.
     ///
     /// # Panics
     /// If ring cannot sign.
@@ -59,13 +59,13 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Returns header and claims of a token, which a signature follows.
+/// Returns the encoded header and claims of a token, without a signature.
 #[must_use]
 pub fn unsigned(header: &Value, claims: &Value) -> String {
     format!("{}.{}", base64url(header.to_string()), base64url(claims.to_string()))
 }
 
-/// Encodes bytes as tokens do.
+/// Encodes bytes as URL-safe base64 without padding, as in tokens.
 #[must_use]
 pub fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)

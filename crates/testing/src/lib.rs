@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// Returns the number of cases of a property: `INFORMER_HUB_CASES`, or `default`.
+/// Returns the number of cases that a property test runs: `INFORMER_HUB_CASES`, or `default`.
 ///
 /// # Panics
 /// If the variable is not a number.
@@ -26,7 +26,7 @@ pub fn cases(default: u32) -> u32 {
     }
 }
 
-/// Returns what an environment variable selects from named choices; `None` if it is not set or empty.
+/// Returns the choice that an environment variable names; `None` if the variable is unset or empty.
 ///
 /// # Panics
 /// If its value is not one of the names.
@@ -38,7 +38,7 @@ pub fn choice<T: Copy>(variable: &str, choices: &[(&str, T)]) -> Option<T> {
     Some(chosen.unwrap_or_else(|| panic!("{variable} is {}, not {value:?}", names())).1)
 }
 
-/// Returns the texts of all files below `root/folder` with an extension, by their paths from `root`.
+/// Returns the texts of all files below `root/folder` with this extension, by their path relative to `root`.
 ///
 /// # Panics
 /// If a folder or file cannot be read.
@@ -63,7 +63,7 @@ pub fn texts_below(root: &Path, folder: &str, extension: &str) -> BTreeMap<PathB
 /// Environment variable that replays a randomised test with the seed printed by a failed run.
 pub const SEED: &str = "INFORMER_HUB_SEED";
 
-/// Returns the seed to replay, if [`SEED`] is set.
+/// Returns the seed to replay; `None` if [`SEED`] is not set.
 ///
 /// # Panics
 /// If the variable is not a number.
@@ -73,8 +73,8 @@ pub fn replayed() -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{SEED}={text:?} is not a number")))
 }
 
-/// Returns the seed of a randomised test, [`replayed`] or a new one, and prints it. The test harness shows it if the
-/// test fails.
+/// Returns the seed of a randomised test: [`replayed`] or a new one. Prints it; the test harness shows it if the test
+/// fails.
 #[must_use]
 pub fn seed() -> u64 {
     let seed = replayed().unwrap_or_else(fresh);
@@ -95,7 +95,7 @@ fn seeded(default: u32, seed: u64) -> Config {
     Config { cases: cases(default), rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// Returns the seeds of a range, or only the one to replay. If a round panics, its seed is printed.
+/// Returns the seeds in a range, or only the one to replay. If the test panics, prints the seed in use.
 #[must_use]
 pub fn seeds(range: Range<u64>) -> Seeds {
     Seeds { rest: replayed().map_or(range, |seed| seed..seed + 1), current: None }
@@ -125,7 +125,7 @@ impl Drop for Seeds {
     }
 }
 
-/// Returns a random number.
+/// Returns a random number, for a new seed.
 fn fresh() -> u64 {
     RandomState::new().build_hasher().finish()
 }

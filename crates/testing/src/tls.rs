@@ -1,4 +1,4 @@
-//! Test CA, and TLS servers with certificates of it.
+//! Test CA, and configurations of TLS servers with its certificates.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ use rustls::{ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, Strea
 /// Name in the certificates of test servers, which listen on loopback.
 const SERVER: &str = "127.0.0.1";
 
-/// CA with a new key, for one test.
+/// CA with a new key, used by one test.
 pub struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
@@ -36,7 +36,7 @@ impl Ca {
         self.0.pem()
     }
 
-    /// Issues a certificate for a host name, an address or a user. Returns it and its key as PEM.
+    /// Issues a certificate for a host name, an address or a user. Returns the certificate and its key as PEM.
     ///
     /// # Panics
     /// If the name is not ASCII.
@@ -45,7 +45,7 @@ impl Ca {
         self.issue_with(&named(name))
     }
 
-    /// Issues a certificate with these parameters. Returns it and its key as PEM.
+    /// Issues a certificate with these parameters. Returns the certificate and its key as PEM.
     ///
     /// # Panics
     /// If the parameters are invalid.
@@ -96,7 +96,7 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// Reads once from a TLS client and writes an answer. Returns whether both succeeded.
+/// Reads once from a TLS client and writes `answer`. Returns whether both succeeded.
 #[must_use]
 pub fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, answer: &[u8]) -> bool {
     let Ok(mut tls) = ServerConnection::new(config) else { return false };
@@ -106,7 +106,7 @@ pub fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, answer: &[u8]) -
 
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(vec![name.to_owned()]).expect("the name is ASCII");
-    // With the subject of the CA, OpenSSL takes the certificate for a self-signed one.
+    // Use a subject of its own: with the CA's, OpenSSL considers the certificate self-signed.
     params.distinguished_name.push(DnType::CommonName, name);
     params
 }

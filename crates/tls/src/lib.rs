@@ -1,8 +1,7 @@
-//! TLS clients with ring as their crypto provider.
+//! TLS settings for the hub's clients, with ring as their crypto provider.
 //!
-//! Without a provider of their own, rustls and the HTTP clients on top of it take that of the process. If there is
-//! none, they install it. The process belongs to the program that embeds the hub, so every client of the hub is built
-//! here.
+//! Without an explicit provider, rustls and the HTTP clients on top of it use the one of the process, and install it if
+//! there is none. The process belongs to the program that embeds the hub, so every client of the hub is built here.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -25,15 +24,15 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Certificates that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Roots {
-    /// The system's certificates. Without any, no server is trusted.
+    /// The system's certificates. If there are none, no server is trusted.
     AnyOfSystem,
-    /// The system's certificates and these. At least one is needed.
+    /// The system's certificates and these. It is an error if both are empty.
     SystemAnd(Vec<CertificateDer<'static>>),
     /// Only these certificates.
     Only(Vec<CertificateDer<'static>>),
 }
 
-/// Client certificate with its chain and key. `Debug` shows no key.
+/// Client certificate with its chain and key. `Debug` does not show the key.
 pub struct Identity {
     /// The certificate, then its intermediates.
     pub chain: Vec<CertificateDer<'static>>,
@@ -48,10 +47,10 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads certificates and a key from PEM, which may be the same text.
+    /// Reads certificates and a key from PEM. Both arguments may be the same text.
     ///
     /// # Errors
-    /// If there is no key, no certificate, or broken PEM.
+    /// There is no certificate or no key, or the PEM is malformed.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, pem::Error> {
         let chain = certificates(chain)?;
         if chain.is_empty() {
@@ -64,12 +63,12 @@ impl Identity {
 /// Reads all certificates of a PEM text. Other sections are skipped.
 ///
 /// # Errors
-/// If the PEM is broken.
+/// The PEM is malformed.
 pub fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
     CertificateDer::pem_slice_iter(pem).collect()
 }
 
-/// Returns the verifier of servers whose certificate is signed by one of these roots.
+/// Returns a verifier that accepts servers whose certificate one of these roots has signed.
 ///
 /// # Errors
 /// If a root is not a certificate, or there is none.
@@ -78,10 +77,10 @@ pub fn verifier(roots: Vec<CertificateDer<'static>>) -> Result<Arc<WebPkiServerV
     builder.build().map_err(|error| Error::General(error.to_string()))
 }
 
-/// Returns the settings of a client without ALPN. Reads the system's certificates if the roots include them.
+/// Returns TLS settings for a client, without ALPN. Reads the system's certificates if the roots include them.
 ///
 /// # Errors
-/// If a root or the identity is unusable, or there is no root with [`Roots::SystemAnd`].
+/// A root or the identity is unusable, or [`Roots::SystemAnd`] has no root at all.
 pub fn client_config(roots: Roots, identity: Option<Identity>) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = match roots {
@@ -101,10 +100,10 @@ pub fn client_config(roots: Roots, identity: Option<Identity>) -> Result<ClientC
     }
 }
 
-/// Returns [`client_config`] for HTTP/2 and HTTP/1.1.
+/// Returns [`client_config`] with ALPN for HTTP/2 and HTTP/1.1.
 ///
 /// # Errors
-/// As [`client_config`].
+/// As for [`client_config`].
 pub fn http_config(roots: Roots, identity: Option<Identity>) -> Result<ClientConfig, Error> {
     let mut config = client_config(roots, identity)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

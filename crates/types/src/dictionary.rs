@@ -165,7 +165,7 @@ fn identifier(content: &[u8]) -> u32 {
 }
 
 thread_local! {
-    /// The thread's decompression context, and a buffer in which a frame gets its magic number again.
+    /// Decompression context, and a buffer in which a frame gets its magic number again.
     static DECOMPRESS: RefCell<(DCtx<'static>, Vec<u8>)> = RefCell::new((DCtx::create(), Vec::new()));
 }
 

@@ -49,7 +49,6 @@ pub(super) struct Report {
     pub(super) memory: u64,
 }
 
-/// Report on one cluster source.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SourceCheck {
@@ -149,7 +148,6 @@ impl ClusterReport {
         }
     }
 
-    /// Adds a finding about the cluster itself.
     pub(super) fn find(&mut self, level: Level, problem: impl Into<String>, advice: impl Into<String>) {
         let about = format!("clusters.{}", self.cluster);
         self.findings.push(Finding { level, about, problem: problem.into(), advice: advice.into() });

@@ -21,7 +21,6 @@ const DOWN_EVERY: usize = 5;
 /// Begin and end of the outages, as shares of the whole duration.
 const DOWN: (f64, f64) = (0.3, 0.6);
 
-/// Returns the watched resources.
 pub(super) fn resources() -> [ApiResource; 3] {
     let resource = |gvr: Gvr, kind: &str, namespaced| ApiResource { gvr, kind: kind.into(), namespaced };
     [

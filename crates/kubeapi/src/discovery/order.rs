@@ -31,7 +31,6 @@ const GROUPS: [&str; 22] = [
     "storagemigration.k8s.io",
 ];
 
-/// A group with its served versions and resources.
 pub(super) struct Group<'s> {
     /// Name; empty for the core group.
     pub(super) name: &'s str,
@@ -58,8 +57,8 @@ fn rank(group: &str) -> usize {
     GROUPS.iter().position(|known| *known == group).unwrap_or(GROUPS.len())
 }
 
-/// Priority of a version, in ascending order. Stable versions precede beta and alpha ones in documents, higher numbers
-/// first; all others follow by name.
+/// Priority of a version, ascending. The greatest comes first: stable, beta, alpha, each by its numbers, then all others
+/// by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
     Other,

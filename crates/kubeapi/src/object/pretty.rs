@@ -18,7 +18,6 @@ pub fn pretty(json: &[u8]) -> Vec<u8> {
 #[derive(Clone, Debug, Default)]
 pub struct Indenter {
     depth: usize,
-    /// Last byte written.
     last: Option<u8>,
 }
 

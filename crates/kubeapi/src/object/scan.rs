@@ -13,7 +13,6 @@ pub(crate) struct Malformed;
 pub(crate) struct Member<'j> {
     /// Name, with its quotes.
     pub(crate) key: &'j [u8],
-    /// Value.
     pub(crate) value: &'j [u8],
     /// Name, colon and value as they are written.
     pub(crate) text: &'j [u8],
@@ -46,7 +45,6 @@ impl<'j> Members<'j> {
         Self::behind(json, b'[')
     }
 
-    /// Members of an empty object.
     pub(crate) fn none() -> Self {
         Self { json: b"}", at: 0 }
     }
@@ -125,7 +123,7 @@ pub(crate) fn skip_string(json: &[u8], at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns the offset behind the value that starts at `at`. Does not recurse, so nesting cannot overflow the stack.
+/// Returns the offset behind the value that starts at `at`. Does not recurse.
 fn skip_value(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut depth = 0_usize;
     loop {

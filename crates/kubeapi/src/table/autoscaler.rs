@@ -103,7 +103,7 @@ struct Target {
 }
 
 impl<'j> Metric<'j> {
-    /// Returns the field of the metric that belongs to its type; `None` for an unknown type.
+    /// Returns the member that a metric of type `kind` has; `None` for an unknown type.
     fn source(&self, kind: &str) -> Option<&Source<'j>> {
         match kind {
             "Resource" => self.resource.as_ref(),
@@ -115,8 +115,7 @@ impl<'j> Metric<'j> {
         }
     }
 
-    /// Returns `current/target` as kubectl shows it, with the name of a resource in front. `status` holds the current
-    /// value.
+    /// Returns `current/target`, for a resource with its name. `status` holds the current value.
     fn text(&self, status: Option<&Self>) -> String {
         let kind = &*self.kind;
         let Some(Source { name, target }) = self.source(kind) else { return "<unknown type>".to_owned() };
@@ -145,7 +144,6 @@ impl<'j> Metric<'j> {
     }
 }
 
-/// Returns a value, or `<unknown>`.
 fn shown(value: Option<String>) -> String {
     value.unwrap_or_else(|| "<unknown>".to_owned())
 }

@@ -136,7 +136,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// Joins texts with a separator.
 pub(super) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut joined = String::new();
     for (index, text) in texts.into_iter().enumerate() {
@@ -176,7 +175,6 @@ impl<'j, T> Deref for Members<'j, T> {
 }
 
 impl<T> Members<'_, T> {
-    /// Returns the value of a key; `None` if it is missing.
     pub(super) fn get(&self, key: &str) -> Option<&T> {
         self.iter().find(|(found, _)| **found == *key).map(|(_, value)| value)
     }
@@ -259,7 +257,6 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// Metadata that every row shows.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Meta<'j> {
@@ -277,7 +274,6 @@ pub(super) struct Object<'j> {
     pub(super) metadata: Meta<'j>,
 }
 
-/// One of the conditions of a status.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Condition<'j> {
@@ -290,7 +286,6 @@ pub(super) struct Condition<'j> {
 }
 
 impl Condition<'_> {
-    /// Returns whether the condition's status is `True`.
     pub(super) fn is_true(&self) -> bool {
         *self.status == *"True"
     }
@@ -301,7 +296,6 @@ pub(super) fn is_true(conditions: &[Condition<'_>], kind: &str) -> bool {
     conditions.iter().find(|condition| *condition.kind == *kind).is_some_and(Condition::is_true)
 }
 
-/// Name and image of a container.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Container<'j> {
@@ -311,7 +305,6 @@ pub(super) struct Container<'j> {
     pub(super) image: Text<'j>,
 }
 
-/// Template of pods.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct Template<'j> {
@@ -321,7 +314,6 @@ pub(super) struct Template<'j> {
     pub(super) spec: TemplateSpec<'j>,
 }
 
-/// Metadata of a template.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 pub(super) struct TemplateMeta<'j> {
@@ -329,7 +321,6 @@ pub(super) struct TemplateMeta<'j> {
     pub(super) labels: Labels<'j>,
 }
 
-/// Specification of a template.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct TemplateSpec<'j> {
@@ -340,12 +331,10 @@ pub(super) struct TemplateSpec<'j> {
 }
 
 impl Template<'_> {
-    /// Returns the names of the containers, separated by commas.
     pub(super) fn names(&self) -> String {
         join(self.spec.containers.iter().map(|container| &container.name), ",")
     }
 
-    /// Returns the images of the containers, separated by commas.
     pub(super) fn images(&self) -> String {
         join(self.spec.containers.iter().map(|container| &container.image), ",")
     }
@@ -361,7 +350,6 @@ pub(super) struct Selector<'j> {
     match_expressions: List<Expression<'j>>,
 }
 
-/// One of the expressions of a selector.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default)]
 struct Expression<'j> {
@@ -428,7 +416,7 @@ impl Expression<'_> {
     }
 }
 
-/// Joins the shown texts, and appends `+ <n> more...` if `count` is greater. `<unset>` if the result would be empty.
+/// Joins texts, and appends `+ <n> more...` if `count` is greater. `<unset>` if there are none.
 pub(super) fn first_of(shown: &[String], count: usize) -> String {
     let joined = shown.join(",");
     if count > shown.len() {

@@ -8,7 +8,6 @@ use super::{Column, Row};
 /// Function that prints an object as a row. The time, for ages, is in seconds since 1970.
 pub(super) type Print = fn(&[u8], i64) -> serde_json::Result<Row>;
 
-/// Columns and cells of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub(super) columns: &'static [Spec],
@@ -37,20 +36,15 @@ impl From<&Spec> for Column {
     }
 }
 
-/// Column of the object's name.
 pub(super) const NAME: Spec =
     Spec { format: "name", ..text("Name", "Name of the object, unique within its namespace") };
 
-/// Column of the time since the object was created.
 pub(super) const AGE: Spec = text("Age", "Time since the object was created");
 
-/// Column of the containers of a pod template.
 pub(super) const CONTAINERS: Spec = wide("Containers", "Names of the containers of the pod template");
 
-/// Column of the images of a pod template.
 pub(super) const IMAGES: Spec = wide("Images", "Images of the containers of the pod template");
 
-/// Column of the selector of a workload.
 pub(super) const SELECTOR: Spec = wide("Selector", "Label selector of the pods that belong to the object");
 
 /// Column of strings.
@@ -63,28 +57,23 @@ pub(super) const fn wide(name: &'static str, description: &'static str) -> Spec 
     Spec { priority: 1, ..text(name, description) }
 }
 
-/// Column of integers.
 pub(super) const fn integer(name: &'static str, description: &'static str) -> Spec {
     Spec { kind: "integer", ..text(name, description) }
 }
 
-/// Column of booleans.
 pub(super) const fn boolean(name: &'static str, description: &'static str) -> Spec {
     Spec { kind: "boolean", ..text(name, description) }
 }
 
-/// Column of timestamps.
 pub(super) const fn date(name: &'static str, description: &'static str) -> Spec {
     Spec { kind: "date", ..text(name, description) }
 }
 
 impl Spec {
-    /// Returns the column with this format.
     pub(super) const fn with_format(self, format: &'static str) -> Self {
         Self { format, ..self }
     }
 
-    /// Returns the column for wide output only.
     pub(super) const fn only_wide(self) -> Self {
         Self { priority: 1, ..self }
     }
@@ -95,7 +84,6 @@ pub(super) fn decode<'j, T: Deserialize<'j>>(json: &'j [u8]) -> serde_json::Resu
     serde_json::from_slice(json)
 }
 
-/// Returns a row without `conditions`.
 pub(super) fn row<const N: usize>(cells: [Value; N]) -> Row {
     Row { cells: cells.into(), conditions: Vec::new() }
 }

@@ -61,7 +61,7 @@ pub struct Printer {
     default_class: Option<String>,
 }
 
-/// Source of the cells: a built-in printer, or the columns of a definition.
+/// Source of the cells: a built-in printer or a definition.
 #[derive(Debug)]
 enum Cells {
     BuiltIn(Print),

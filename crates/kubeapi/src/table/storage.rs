@@ -86,7 +86,6 @@ pub(super) const CSI_DRIVERS: Kind = Kind {
     print: csi_driver,
 };
 
-/// Metadata with annotations.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct AnnotatedMeta<'j> {

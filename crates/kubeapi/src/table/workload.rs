@@ -255,7 +255,7 @@ struct Owner<'j> {
 }
 
 impl Owner<'_> {
-    /// Returns the referenced object as `kind.group/name`, with the kind and group in lower case.
+    /// Returns the owner as `kind.group/name`, with kind and group in lower case.
     fn reference(&self) -> String {
         let group = self.api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let dot = if group.is_empty() { "" } else { "." };

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior};
 
-/// Maximum number of instructions of the template engine for one message.
+/// Maximum instructions of the template engine for one message.
 const FUEL: u64 = 200_000;
 /// Maximum bytes of a message.
 const MAX_OUTPUT: usize = 1 << 20;

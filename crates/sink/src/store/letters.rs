@@ -157,7 +157,7 @@ impl Store {
     }
 
     fn try_replay(&mut self, filter: &LetterFilter, replayed: &mut Replayed) -> Result<(), StoreError> {
-        // Number from which the next step searches, so that no letter is replayed twice by this call.
+        // Number of the next letter, so that none is replayed twice.
         let mut from = 0;
         loop {
             let (mut numbers, mut events) = (Vec::new(), Vec::new());

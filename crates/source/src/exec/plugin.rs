@@ -25,7 +25,6 @@ const MAX_NAME: usize = 120;
 const MAX_HINT: usize = 200;
 const MAX_QUOTE: usize = 240;
 
-/// A failure of a credential plugin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecError {
     /// The exec section has no command.
@@ -48,51 +47,22 @@ pub(crate) enum ExecError {
     /// The command is not installed or not in the search path.
     #[error("command '{command}' is not in the PATH of the hub{hint}")]
     Missing {
-        /// The command.
         command: String,
         /// The kubeconfig's `installHint`.
         hint: String,
     },
     /// The command cannot be started: permissions, format, interpreter.
     #[error("cannot run command '{command}': {error}")]
-    Start {
-        /// The command.
-        command: String,
-        /// The cause.
-        error: std::io::Error,
-    },
+    Start { command: String, error: std::io::Error },
     /// The command exited with a failure.
     #[error("command '{command}' failed with {status}{stderr_end}")]
-    Failed {
-        /// The command.
-        command: String,
-        /// Exit code or signal of the command.
-        status: ExitStatus,
-        /// The end of the command's standard error.
-        stderr_end: String,
-    },
+    Failed { command: String, status: ExitStatus, stderr_end: String },
     /// The command exceeded its deadline and was killed.
     #[error("command '{command}' did not end within {} s and was killed{stderr_end}", limit.as_secs())]
-    Deadline {
-        /// The command.
-        command: String,
-        /// The deadline.
-        limit: Duration,
-        /// The end of the command's standard error.
-        stderr_end: String,
-    },
+    Deadline { command: String, limit: Duration, stderr_end: String },
     /// The command wrote too much and was killed.
     #[error("command '{command}' wrote more than {limit} bytes to its {stream} and was killed{stderr_end}")]
-    TooLong {
-        /// The command.
-        command: String,
-        /// Name of the output stream.
-        stream: &'static str,
-        /// The limit in bytes.
-        limit: u64,
-        /// The end of the command's standard error.
-        stderr_end: String,
-    },
+    TooLong { command: String, stream: &'static str, limit: u64, stderr_end: String },
     /// The standard output is not an ExecCredential.
     #[error("the output of command '{0}' is not an ExecCredential with a status")]
     Output(String),
@@ -122,7 +92,6 @@ pub(crate) struct Plugin {
     deadline: Duration,
 }
 
-/// Credentials from a plugin.
 pub(crate) struct Credentials {
     /// The `Authorization` header; `None` if the plugin returned no token.
     pub(crate) header: Option<HeaderValue>,

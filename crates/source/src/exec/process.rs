@@ -35,7 +35,6 @@ struct Groups {
     running: Vec<Pid>,
 }
 
-/// The output and exit status of a command.
 #[derive(Debug)]
 pub(super) struct Run {
     /// `None` if the command was killed.
@@ -46,7 +45,6 @@ pub(super) struct Run {
     pub(super) kill_reason: Option<KillReason>,
 }
 
-/// Reason for killing a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum KillReason {
     Deadline,

@@ -15,8 +15,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Per cluster, the time of the last log line, and the number of plugin runs since then that were not logged.
 static LAST_LOGGED: Mutex<BTreeMap<Arc<str>, (Instant, u64)>> = Mutex::new(BTreeMap::new());
 
-/// Logs a plugin's standard error, at most once a minute per cluster. `bytes` is its whole size, of which `text` is the
-/// end.
+/// Logs the end (`text`) of a plugin's standard error of `bytes` bytes, at most once a minute per cluster.
 pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     let stderr = printable(text.trim());
     if stderr.is_empty() {

@@ -49,7 +49,7 @@ impl ExecToken {
         Some(Self { plugin: Arc::new(plugin), io: io.clone(), state })
     }
 
-    /// Returns the `Authorization` header for a request, after a renewal if the token is about to expire.
+    /// Returns the `Authorization` header, after a renewal if the token is about to expire.
     ///
     /// # Errors
     /// The token has expired and cannot be renewed.
@@ -86,7 +86,7 @@ impl ExecToken {
     }
 }
 
-/// Starts a renewal in its own task, and returns a future of its result.
+/// Starts a renewal in its own task. The future waits for it.
 fn renewal(plugin: Arc<Plugin>, io: &Threads) -> Renewal {
     let task = io.spawn(async move {
         let credentials = plugin.run().await?;

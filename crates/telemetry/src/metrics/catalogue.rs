@@ -5,8 +5,8 @@
 //!
 //! # Cardinality
 //! Label values are names from the configuration (cluster, source, resource, sink, subscription, queue) and fixed words
-//! (state, reason, outcome, kind). They are never an object, a namespace, an address or an error. Informers of one
-//! resource in one cluster (several namespaces or views) are one series: their sum or the worst of them.
+//! (state, reason, outcome, kind). They are never an object, a namespace, an address or an error. Several informers of
+//! one resource in one cluster are one series: their sum or the worst value.
 
 /// Kind of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,13 +44,13 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Returns its description in one or two sentences.
+    /// Returns the help text, in one or two sentences.
     #[must_use]
     pub fn help(&self) -> &'static str {
         self.help.trim_ascii()
     }
 
-    /// Returns the name of its family in OpenMetrics: without a counter's `_total`.
+    /// Returns the name of the metric family in OpenMetrics: without a counter's `_total`.
     #[must_use]
     pub fn family(&self) -> &'static str {
         match self.kind {
@@ -59,15 +59,15 @@ impl Metric {
         }
     }
 
-    /// Returns the base unit at the end of its name; empty if it has none.
+    /// Returns the base unit at the end of the name; empty if it has none.
     #[must_use]
     pub fn unit(&self) -> &'static str {
         let family = self.family();
         ["seconds", "bytes"].into_iter().find(|unit| family.ends_with(unit)).unwrap_or_default()
     }
 
-    /// Returns the OTLP name, without unit and `_total`. Translation to Prometheus adds both, which restores
-    /// [`Self::name`].
+    /// Returns the OTLP name, without unit and `_total`. A translation to Prometheus adds both and gives [`Self::name`]
+    /// again.
     #[must_use]
     pub fn otlp_name(&self) -> String {
         let bare = self.family().strip_suffix(self.unit()).unwrap_or_default().trim_end_matches('_');

@@ -21,10 +21,10 @@ use super::wire::Sender;
 use crate::otlp::{EXPORT, FLUSH, FailureLog, client, headers, is_disabled, resource, shown, variable};
 use informer_hub_types::clock;
 
-/// Default interval, as in OpenTelemetry.
+/// Default export interval, as in OpenTelemetry.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Minimum interval.
+/// Minimum export interval.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
 type Collect = Arc<dyn Fn() -> Snapshot + Send + Sync>;
@@ -45,7 +45,7 @@ impl Drop for Running {
     }
 }
 
-/// Sender of snapshots.
+/// Sender of snapshots to the OTLP receiver.
 struct Exporter {
     client: reqwest::Client,
     endpoint: String,
@@ -91,7 +91,7 @@ impl Export {
     pub async fn flush(self) {
         let Some(mut running) = self.0 else { return };
         let (last, _) = oneshot::channel();
-        // An error means that the task has already ended.
+        // Ignore the error: the task has already ended.
         let _ = std::mem::replace(&mut running.last, last).send(());
         if tokio::time::timeout(FLUSH, &mut running.task).await.is_err() {
             tracing::debug!("cannot export the last metrics in time");
@@ -137,7 +137,7 @@ impl Exporter {
     async fn run(self, every: Duration, mut ending: oneshot::Receiver<()>) {
         let exporter = Arc::new(self);
         let mut ticks = tokio::time::interval_at(clock::now() + every, every);
-        // An export longer than the interval is followed by one tick, not by all missed ones.
+        // After an export that takes longer than the interval, one tick follows, not all missed ones.
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let is_last = tokio::select! {
@@ -148,7 +148,7 @@ impl Exporter {
             tokio::pin!(exporting);
             let (result, ends) = tokio::select! {
                 result = &mut exporting => (result, is_last),
-                // At shutdown, a running export is replaced by one with the last values.
+                // At shutdown, abort a running export and send the last values instead.
                 _ = &mut ending, if !is_last => (exporter.export().await, true),
             };
             exporter.failing.note(result.err().map(|error| error.to_string()).as_deref());
@@ -165,7 +165,7 @@ impl Exporter {
 
     async fn send(self: &Arc<Self>) -> Result<(), ExportError> {
         let collector = Arc::clone(self);
-        // Encoded at once, so that the snapshot is dropped before any request.
+        // Encode all requests first, so that the snapshot is freed before they are sent.
         let collecting = tokio::task::spawn_blocking(move || {
             let snapshot = (collector.collect)();
             collector.sender.requests(&snapshot).map(|request| request.encode_to_vec()).collect::<Vec<_>>()
@@ -184,7 +184,7 @@ impl Exporter {
     }
 }
 
-/// Returns the start of the process in nanoseconds since the epoch, from which counters count.
+/// Returns the start of the process, from which counters count, in nanoseconds since 1970.
 fn since() -> u64 {
     let known = process::start_time().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let nanos = known.map(|since| since.as_nanos());

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::catalogue::Id;
 use super::snapshot::{LabelSet, Snapshot};
 
-/// Clock ticks per second in which Linux reports processor time, on all supported machines.
+/// Clock ticks per second of processor time in `/proc`: 100 on all supported machines.
 const TICKS: f64 = 100.0;
 
 /// Adds the process metrics that can be read; on systems other than Linux, none. Takes about 100 µs.
@@ -45,12 +45,12 @@ pub(super) fn start_time() -> Option<f64> {
     })
 }
 
-/// Returns the fields after the program's name, starting with the state. The name may contain any character.
+/// Returns the fields of `/proc/self/stat` behind the program's name, which may contain any character.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }
 
-/// Returns the ticks in user and kernel mode.
+/// Returns the processor time in user and kernel mode, in ticks.
 fn cpu_ticks(stat: &str) -> Option<f64> {
     let mut fields = after_name(stat)?.skip(11);
     let mut next = || fields.next()?.parse::<f64>().ok();
@@ -67,7 +67,7 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
 fn open_files() -> Option<u64> {
     let folder = "/proc/self/fd";
     match std::fs::metadata(folder).ok()?.len() {
-        // Without the descriptor used for reading the folder.
+        // Do not count the descriptor that reads the folder.
         0 => Some(std::fs::read_dir(folder).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }

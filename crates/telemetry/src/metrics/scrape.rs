@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::snapshot::Snapshot;
 use super::text::Format;
 
-/// Result of a scrape, shared by all that wait for it; `None` if the collection failed.
+/// Text of the metrics, shared by all scrapes that wait for it; `None` if the collection panicked.
 pub type ScrapeResult = Option<Bytes>;
 
 type RunningCollection = Shared<BoxFuture<'static, ScrapeResult>>;
@@ -31,12 +31,12 @@ struct Inner {
 }
 
 impl Scraper {
-    /// Creates a scraper of `collect`, which must not wait.
+    /// Creates a scraper. `collect` returns a snapshot and must not wait.
     pub fn new(collect: impl Fn() -> Snapshot + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { collect: Box::new(collect), under_way: <[_; 2]>::default() }))
     }
 
-    /// Returns the current metrics. Must be called on a tokio runtime.
+    /// Returns the current metrics as text. Must be called on a tokio runtime.
     pub async fn scrape(&self, format: Format) -> ScrapeResult {
         self.join(format).await
     }
@@ -49,7 +49,7 @@ impl Scraper {
         let scraper = self.clone();
         let work = tokio::task::spawn_blocking(move || {
             let text = format.write(&(scraper.0.collect)());
-            // Later scrapes start a new collection. The lock waits for the scrape that is starting this one.
+            // Make later scrapes start a new collection. The lock may be held by the scrape that is starting this one.
             scraper.0.under_way[format as usize].lock().take();
             Bytes::from(text)
         });

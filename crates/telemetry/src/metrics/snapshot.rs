@@ -19,22 +19,22 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Set without labels, for a metric without labels or with a word as its only one.
+    /// Empty set, for a metric without labels or with a word as its only label.
     pub const NONE: Self = Self(0);
 }
 
-/// A label set with its text form.
+/// A label set with its text in Prometheus' format.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
     pub(super) pairs: Vec<(&'static str, String)>,
     pub(super) text: String,
 }
 
-/// A value of a metric. A label with fixed values is stored as a word instead of multiplying label sets.
+/// A value of a metric. A label with fixed values is stored as a word, which saves label sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,
-    /// Value of the metric's last label; empty if the set contains it.
+    /// Value of the metric's last label; empty if `set` has that label.
     pub(super) word: &'static str,
     pub(super) value: f64,
 }
@@ -80,7 +80,7 @@ impl Snapshot {
         self.count(id, set, u64::from(value));
     }
 
-    /// Adds a count with a word as its last label.
+    /// Adds a count. `word` is the value of the metric's last label.
     pub fn count_word(&mut self, id: Id, set: LabelSet, word: &'static str, value: u64) {
         self.put_word(id, set, word, exact(value));
     }
@@ -91,7 +91,7 @@ impl Snapshot {
         self.points[id as usize].push(Point { set, word, value });
     }
 
-    /// Adds a histogram. Unless `word` is empty, it is the value of the last label.
+    /// Adds a histogram. `word` is the value of the metric's last label; empty if `set` has it.
     pub fn histogram(&mut self, id: Id, set: LabelSet, word: &'static str, state: HistogramState) {
         debug_assert!(self.fits(id, set, word), "the labels of {} are {:?}", id.metric().name, id.metric().labels);
         debug_assert_eq!(id.metric().kind, Kind::Histogram);
@@ -120,7 +120,7 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Returns the value with these label values, in the metric's order. For tests and tables.
+    /// Returns the value with these label values, in the metric's order; `None` if there is none. For tests and tables.
     #[must_use]
     pub fn value(&self, id: Id, labels: &[&str]) -> Option<f64> {
         let is_match = |point: &&Point| {
@@ -149,14 +149,14 @@ impl Snapshot {
     }
 }
 
-/// Converts a count to a float, as scrapers do; exact up to 2^53.
+/// Converts a count to a float, as metrics need it; exact up to 2^53.
 fn exact(value: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "scrapers keep floats")]
     let value = value as f64;
     value
 }
 
-/// Formatter of a label value between quotes.
+/// Formatter that escapes a label value for the quotes around it.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

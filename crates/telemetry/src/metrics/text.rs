@@ -16,7 +16,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Returns the format that an `Accept` header requests: OpenMetrics if it is weighted at least like plain text,
+    /// Returns the format that an `Accept` header requests: OpenMetrics if its weight is at least that of plain text,
     /// else Prometheus.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
@@ -48,9 +48,9 @@ impl Format {
     /// Writes all metrics that have values.
     #[must_use]
     pub fn write(self, snapshot: &Snapshot) -> String {
-        // Estimate for a value with two labels.
+        // Estimated size of a value with two labels.
         let mut text = String::with_capacity(CATALOGUE.len() * 160 + snapshot.len() * 96);
-        // Writing to a string cannot fail.
+        // Ignore the error: writing to a string cannot fail.
         let _ = self.write_to(&mut text, snapshot);
         text
     }
@@ -152,7 +152,7 @@ fn write_exemplar(out: &mut String, exemplar: &Exemplar) -> fmt::Result {
     write!(out, " {}.{:03}", at.as_second(), at.subsec_millisecond())
 }
 
-/// Formatter of a value; integers without a decimal point.
+/// Formatter of a value; writes integers without a decimal point.
 #[derive(Clone, Copy)]
 struct Number(f64);
 
@@ -165,7 +165,7 @@ impl Number {
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Floats represent all integers up to here.
+        /// Largest number up to which a float represents all integers.
         const WHOLE: f64 = 9_007_199_254_740_992.0;
         let Self(value) = *self;
         if value.fract() == 0.0 && (0.0..WHOLE).contains(&value) {
@@ -184,7 +184,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Formatter of a bucket's bound. OpenMetrics requires a decimal point.
+/// Formatter of a histogram bucket's bound. OpenMetrics requires a decimal point.
 struct Bound {
     value: f64,
     format: Format,

@@ -1,4 +1,4 @@
-//! OTLP messages of a snapshot.
+//! OTLP requests made from a snapshot.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -13,14 +13,14 @@ use super::catalogue::{Id, Kind};
 use super::snapshot::{LabelSet, Snapshot};
 use informer_hub_types::{self as types, HistogramState};
 
-/// Maximum values per request, about two megabytes. Receivers reject much larger requests.
+/// Maximum number of values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
 
-/// Builder of requests, with the resource and the start of the counters.
+/// Builder of requests, with the resource and the time from which counters count.
 #[derive(Debug)]
 pub(super) struct Sender {
     resource: WireResource,
-    /// Nanoseconds since the epoch.
+    /// Time from which counters count, in nanoseconds since 1970.
     since: u64,
 }
 
@@ -30,7 +30,7 @@ impl Sender {
         Self { resource: WireResource { attributes, ..WireResource::default() }, since }
     }
 
-    /// Returns the requests for a snapshot. They are created one at a time, since they are large.
+    /// Returns the requests for a snapshot, built one at a time, since they are large.
     pub(super) fn requests(&self, snapshot: &Snapshot) -> impl Iterator<Item = ExportMetricsServiceRequest> {
         let mut pieces = Id::ALL.iter().flat_map(|&id| self.pieces(snapshot, id)).peekable();
         std::iter::from_fn(move || {

@@ -20,17 +20,14 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    /// Returns an empty emitter.
     pub(super) fn with_capacity(capacity: usize) -> Self {
         Self { out: String::with_capacity(capacity), column: 0, is_spaced: true, is_indentation: true }
     }
 
-    /// Returns the bytes that were written.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.out.into_bytes()
     }
 
-    /// Writes a whole document.
     pub(super) fn document(&mut self, node: &Node<'_>) {
         self.node(node, None, false);
         self.line(0);

@@ -30,7 +30,6 @@ fn is_word(text: &str) -> bool {
     text == "~" || ["y", "yes", "true", "on", "n", "no", "false", "off", "null"].into_iter().any(is_cased)
 }
 
-/// Returns whether the text is an infinity or NaN.
 fn is_special_float(text: &str) -> bool {
     matches!(text, ".nan" | ".NaN" | ".NAN")
         || matches!(text.strip_prefix(['+', '-']).unwrap_or(text), ".inf" | ".Inf" | ".INF")

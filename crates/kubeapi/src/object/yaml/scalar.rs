@@ -2,7 +2,6 @@
 
 use super::resolve::is_string;
 
-/// How a string is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Style {
     /// Without quotes.
@@ -84,7 +83,6 @@ impl Analysis {
     }
 }
 
-/// Returns whether a character ends a line.
 pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }

@@ -42,7 +42,7 @@ fn walk<'a>(steps: &'a [Step], start: Vec<PathValue<'a>>) -> Values<'a> {
     steps.iter().try_fold(start, |values, step| step.apply(values))
 }
 
-/// Returns the first byte of a JSON value, which shows its kind: `{`, `[` or that of a scalar.
+/// Returns the first byte of a JSON value, which shows its kind.
 fn container(json: &[u8]) -> Option<u8> {
     json.get(skip_space(json, 0)).copied()
 }
@@ -147,8 +147,7 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns the range of indices that the slice selects of `length` elements. An empty range (`None`) ends the
-    /// evaluation.
+    /// Returns the indices that the slice selects of `length` elements. An empty range (`None`) ends the evaluation.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };

@@ -8,7 +8,6 @@ mod print;
 
 pub(super) use eval::PathValue;
 
-/// A parsed path.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Path {
     steps: Vec<Step>,
@@ -35,7 +34,6 @@ enum Step {
     Identifier,
 }
 
-/// Literal in a JSONPath template.
 #[derive(Clone, PartialEq, Debug)]
 enum Constant {
     Text(String),
@@ -62,14 +60,12 @@ struct Filter {
     comparison: Option<Comparison>,
 }
 
-/// Comparison of two paths.
 #[derive(Clone, PartialEq, Debug)]
 struct Comparison {
     operator: Operator,
     right: Vec<Step>,
 }
 
-/// Operator of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Operator {
     Less,

@@ -5,7 +5,6 @@ use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 /// Depth up to which nested filters and unions are parsed.
 const DEEPEST: usize = 16;
 
-/// A path that cannot be parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::table) struct InvalidPath;
 
