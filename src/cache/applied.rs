@@ -43,12 +43,12 @@ pub enum Applied {
 pub struct Outbox {
     /// Number of the batch within its partition, from 1.
     pub number: u64,
-    /// Effects in order.
+    /// Effects in the order in which the changes were applied.
     pub applied: Arc<[Applied]>,
 }
 
 impl Applied {
-    /// Returns the object that was stored.
+    /// Returns the object that the change stored; `None` for deletions, repeated objects and `Synced`.
     pub(super) fn newcomer(&self) -> Option<&Arc<StoredObject>> {
         match self {
             Self::Added(new) | Self::Updated { new, .. } | Self::Restored { whole: new, .. } => Some(new),
@@ -56,7 +56,7 @@ impl Applied {
         }
     }
 
-    /// Returns the key of the object.
+    /// Returns the key of the changed object; `None` for `Synced`.
     pub(super) fn key(&self) -> Option<&ObjectKey> {
         match self {
             Self::Added(object)

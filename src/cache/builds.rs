@@ -25,10 +25,10 @@ use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
-/// Index values of one object: an entry for each index of a build; empty if the object is gone.
+/// Index values of one object: one entry per index of the build. If the object was removed, all entries are empty.
 type Row = Vec<ValuesOf>;
 
-/// Work on indices for a [`Store`](super::Store). Any number of threads may call [`Self::work`].
+/// Construction of new indices for a [`Store`](super::Store). Any number of threads may call [`Self::work`].
 pub struct IndexBuild {
     columns: Vec<Column>,
     source: Mutex<Source>,
@@ -37,7 +37,7 @@ pub struct IndexBuild {
     ended: AtomicBool,
 }
 
-/// One index of a build.
+/// One index under construction.
 struct Column {
     name: SharedStr,
     function: IndexFn,
@@ -46,7 +46,7 @@ struct Column {
     dropped: AtomicBool,
 }
 
-/// Input of a build.
+/// Remaining input of a build.
 enum Source {
     /// The objects of a snapshot after this position.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
@@ -54,7 +54,7 @@ enum Source {
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
-/// A unit of work.
+/// Part of the input that a thread processes at once.
 enum Piece {
     Objects(PartitionId, Vec<Arc<StoredObject>>),
     Rows(Vec<(Location, Row)>),
@@ -110,7 +110,7 @@ impl IndexBuild {
         while self.work_once() {}
     }
 
-    /// Processes one piece. Returns whether there was one.
+    /// Processes one part of the input. Returns false if none was left or the build has ended.
     pub(super) fn work_once(&self) -> bool {
         if self.has_ended() {
             return false;
@@ -162,12 +162,12 @@ impl IndexBuild {
         self.columns.iter().any(|column| !column.dropped.load(Relaxed))
     }
 
-    /// Returns the names that have not been removed.
+    /// Returns the names of the indices that were not removed during the build.
     fn names(&self) -> impl Iterator<Item = &SharedStr> {
         self.columns.iter().filter(|column| !column.dropped.load(Relaxed)).map(|column| &column.name)
     }
 
-    /// Ends the build. Returns the indices, and the names that were removed.
+    /// Ends the build. Returns the built indices, and the names of those that were removed during the build.
     fn finish(&self) -> (Vec<Computed>, Vec<SharedStr>) {
         self.ended.store(true, Relaxed);
         let built = std::mem::take(&mut *self.built.lock());
@@ -197,15 +197,15 @@ impl fmt::Debug for Builds {
 pub enum BuildStep {
     /// The build has work left: run this.
     Work(Arc<IndexBuild>),
-    /// The indices are published, or an error.
+    /// The build has ended: its indices are published, or the error gives the reason why not.
     Done(Result<(), AddIndexersError>),
 }
 
-/// A queued request for indices.
+/// A queued request to build indices.
 struct BuildRequest {
     id: BuildId,
     build: Arc<IndexBuild>,
-    /// Number of times its work was handed out. From the first on, writes go to the journal.
+    /// Number of times the build was handed to threads. Once above 0, `journal` records all writes.
     rounds: u32,
     journal: HashMap<Location, Row>,
 }
@@ -217,13 +217,13 @@ impl BuildRequest {
 }
 
 impl Drop for BuildRequest {
-    /// Cancels the work: it is complete, or its store was dropped.
+    /// Stops the threads of the build: it is complete or cancelled, or its store was dropped.
     fn drop(&mut self) {
         self.build.ended.store(true, Relaxed);
     }
 }
 
-/// Queue of a store's requests. One is built at a time.
+/// Queue of a store's requests for new indices. One request is built at a time.
 #[derive(Default)]
 pub(super) struct Builds {
     queue: VecDeque<BuildRequest>,
@@ -231,14 +231,15 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    /// Number of journal entries that the writer applies itself, in 1 to 2 ms.
+    /// Maximum number of journal entries that the store's writer applies itself, in 1 to 2 ms. More are left to
+    /// threads.
     const WRITER_MAX: usize = if cfg!(test) { 2 } else { 1_000 };
 
-    /// Maximum number of rounds. Each round has only the writes of the previous one, so more are needed only if writes
-    /// outpace catching up. Then the writer applies the rest.
+    /// Maximum number of rounds in which threads catch up with the journal. It is reached only if writes outpace the
+    /// threads. The writer then applies the rest.
     const MAX_ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
 
-    /// Returns the names of planned indices.
+    /// Returns the names of the indices that are queued or under construction.
     pub(super) fn names(&self) -> impl Iterator<Item = &SharedStr> {
         self.queue.iter().flat_map(|request| request.build.names())
     }
@@ -259,7 +260,7 @@ impl Builds {
         build.finish().0
     }
 
-    /// Begins the first request, unless it has begun.
+    /// Starts the first queued build. `None` if the queue is empty or that build has started already.
     pub(super) fn begin(&mut self, snapshot: impl FnOnce() -> Arc<Snapshot>) -> Option<(BuildId, Arc<IndexBuild>)> {
         let request = self.queue.front_mut().filter(|request| request.rounds == 0)?;
         request.rounds = 1;
@@ -269,7 +270,7 @@ impl Builds {
         Some((request.id, Arc::clone(&request.build)))
     }
 
-    /// Removes a planned index. Returns whether there was one.
+    /// Removes an index that is queued or under construction. Returns whether it was found.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         let columns = self.queue.iter().flat_map(|request| request.build.columns.iter());
         let Some(column) = columns.filter(|it| !it.dropped.load(Relaxed)).find(|it| it.name == name) else {
@@ -282,7 +283,7 @@ impl Builds {
         true
     }
 
-    /// Records a written object in the journal.
+    /// Records a written object in the journal of the running build, if there is one.
     pub(super) fn put(&mut self, partition: PartitionId, object: &StoredObject) {
         if let Some(request) = self.under_way() {
             let row = request.build.row(object);
@@ -290,7 +291,7 @@ impl Builds {
         }
     }
 
-    /// Records a removed object in the journal.
+    /// Records a removed object in the journal of the running build, if there is one.
     pub(super) fn discard(&mut self, partition: PartitionId, key: &ObjectKey) {
         if let Some(request) = self.under_way() {
             let row = vec![ValuesOf::new(); request.build.columns.len()];
@@ -298,7 +299,7 @@ impl Builds {
         }
     }
 
-    /// Returns whether removals must be recorded.
+    /// Returns whether a build is running, so that removed objects must be recorded.
     pub(super) fn is_under_way(&self) -> bool {
         self.queue.front().is_some_and(BuildRequest::is_under_way)
     }
@@ -307,7 +308,7 @@ impl Builds {
         self.queue.front_mut().filter(|request| request.is_under_way())
     }
 
-    /// Returns the next step of the running build: more work, or the indices and the names of removed ones.
+    /// Returns the next step of the running build: more work, or its result. `None` if no build is running.
     pub(super) fn resume(&mut self) -> Option<Next> {
         let request = self.queue.front_mut().filter(|request| request.rounds > 0)?;
         let journal = std::mem::take(&mut request.journal);
@@ -328,7 +329,7 @@ impl Builds {
     }
 }
 
-/// Result of [`Builds::resume`].
+/// Result of [`Builds::resume`]: more work, or the built indices and the names of the removed ones.
 pub(super) enum Next {
     Work(Arc<IndexBuild>),
     Built(Vec<Computed>, Vec<SharedStr>),

@@ -7,12 +7,12 @@ use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
-/// Skipped objects per returned one. The returned ones let the caller pause.
+/// Of the objects that cannot match, one in this many is returned, so that the caller can pause during a long scan.
 const SKIPPED: usize = 64;
 
 impl Partition {
-    /// Returns the objects after `key` by key, each with whether its labels may match. Of the objects that cannot match,
-    /// it returns only some, so that a caller can pause there. The others are skipped without touching them.
+    /// Returns the objects after `key` in key order, each with whether its labels may match. Of those that cannot
+    /// match, it returns one in 64, so that the caller can pause. The others are skipped without reading them.
     #[doc(hidden)]
     pub fn candidates_after<'s>(
         &'s self,
@@ -29,8 +29,8 @@ impl Partition {
 }
 
 impl Snapshot {
-    /// Returns the objects of a partition after `key` by key that have a value at a path. `None` if no index of the path
-    /// covers the partition.
+    /// Returns the objects of a partition that have `value` at a path, in key order after `key`. `None` if the
+    /// partition is missing or no index of the path covers it.
     #[doc(hidden)]
     #[must_use]
     pub fn indexed_after<'s>(

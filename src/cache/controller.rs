@@ -31,7 +31,7 @@ pub enum ProcessError {
     Failed(#[source] Box<dyn Error + Send + Sync>),
 }
 
-/// Result of one call.
+/// Result of [`Controller::process_next`].
 #[derive(Debug)]
 #[must_use]
 pub enum Progress {
@@ -45,7 +45,7 @@ pub enum Progress {
     Idle,
     /// The queue is empty and closed.
     Closed,
-    /// The store has no such partition any more. The queue is unchanged.
+    /// The controller's partition was closed in the store. The queue is unchanged.
     Abandoned,
 }
 
@@ -62,8 +62,8 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Creates a controller of an open partition. The last batch of a predecessor is processed first, because it may
-    /// not have been. Receivers recognize duplicates by the batch number.
+    /// Creates a controller of an open partition. It first processes the last batch of a previous controller again,
+    /// because that batch may not have been processed. Receivers recognize duplicates by the batch number.
     #[must_use]
     pub fn new(store: Store, partition: PartitionId, fifo: DeltaFifo) -> Self {
         let unprocessed = store.outbox(partition);

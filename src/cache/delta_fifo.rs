@@ -67,13 +67,14 @@ struct Pending {
 }
 
 impl Pending {
-    /// Appends a delta and merges it where allowed. Returns the number of deltas that were merged away.
+    /// Appends a delta and merges it if allowed; `crowded` allows more merges. Returns the number of deltas that
+    /// merging removed.
     fn append(&mut self, delta: Delta, crowded: bool) -> u64 {
         self.bytes += cost(&delta);
         self.deltas.push(delta);
         let merged = compress(&mut self.deltas, crowded);
         if merged > 0 {
-            // A body that has been compressed since counts less now.
+            // Bodies that were compressed after they were queued count less now.
             let now: usize = self.deltas.iter().map(cost).sum();
             self.bytes = now.min(self.bytes);
         }
@@ -81,7 +82,7 @@ impl Pending {
     }
 }
 
-/// First change of the queue: client-go's `populated`.
+/// Kind of the first change that the queue received, which decides when it is synced. client-go's `populated`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Start {
     #[default]
@@ -102,7 +103,7 @@ pub struct DeltaFifo {
     start: Start,
     /// Version up to which all changes have arrived.
     received: Option<ResourceVersion>,
-    /// Watermark before the last [`Self::pop`].
+    /// Watermark before the last [`Self::pop`]; requeued entries restore it.
     settled: Option<ResourceVersion>,
     /// Number of list ends that were popped and not requeued.
     ended: u64,
@@ -120,8 +121,8 @@ impl DeltaFifo {
     /// Bytes per delta that count against the limit besides the body, so that tiny objects are limited too.
     const OVERHEAD: usize = 128;
 
-    /// Divisor of the limit while a list is running. An apiserver waits for the reader of a list, unlike that of a
-    /// watch. Queueing a list would only cost memory.
+    /// Divisor of the byte limit while a list is received. An apiserver waits for a slow reader of a list, unlike that
+    /// of a watch, so a longer queue would only cost memory.
     pub(super) const LIST_SHARE: usize = 128;
 
     /// Capacity in keys that an empty queue retains.
@@ -167,7 +168,8 @@ impl DeltaFifo {
         match change {
             Change::ReplaceBegin => {
                 self.listing = Some(HashSet::new());
-                // Objects of the list are as of any time during it, so no version is complete before its end.
+                // The objects of a list have their states from different times, so no version is complete before its
+                // end.
                 self.received = None;
             }
             Change::ReplaceKeep(key) => {
@@ -357,13 +359,13 @@ impl DeltaFifo {
         }
     }
 
-    /// Returns whether deltas of one key merge at this number of bytes.
+    /// Returns whether live states of one key merge when the queue has this many bytes: above half of the limit.
     fn is_crowded_at(&self, bytes: usize) -> bool {
         bytes > self.limit / 2
     }
 
-    /// Returns whether the limit, or a running list's share of it, is exceeded, so that the caller should wait.
-    /// Complete lists have a limit of their own: repeating queued objects adds no bytes, but a set of keys.
+    /// Returns whether the caller should wait: the byte limit, which is lower during a list, or the number of complete
+    /// lists is exceeded. Lists have their own limit, because their sets of keys count no bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
@@ -424,7 +426,7 @@ fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
             deltas.pop();
             1
         }
-        // From a repeating watch; the store would ignore it too.
+        // A watch may repeat an older state, which the store would ignore too.
         (false, false)
             if crowded
                 && last.kind != DeltaKind::Replaced

@@ -71,7 +71,7 @@ impl<K> Indexer<K> {
         self.store.lock().put(self.partition, &object.into());
     }
 
-    /// As [`Self::add`]: as in client-go, the object need not exist.
+    /// Same as [`Self::add`]: the object need not exist, as in client-go.
     pub fn update(&self, object: impl Into<Arc<StoredObject>>) {
         self.add(object);
     }
@@ -195,7 +195,7 @@ pub enum ObjectError {
     NoName,
 }
 
-/// Parsed part of an object made by a program.
+/// The part of an object's JSON that the stored form needs parsed.
 #[derive(Deserialize)]
 struct Head {
     metadata: Metadata,

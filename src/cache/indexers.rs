@@ -24,7 +24,7 @@ type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Se
 #[derive(Clone)]
 pub struct IndexFn {
     function: Arc<Function>,
-    /// Path whose scalars in the object's bytes are the values, if the function does nothing else.
+    /// Path that the function reads, if it returns exactly the scalars at that path in the object's JSON.
     path: Option<Arc<FieldPath>>,
 }
 
@@ -101,7 +101,7 @@ impl Indexers {
         self.0.keys()
     }
 
-    /// Returns the function of a name.
+    /// Returns the function of the index with this name; `None` if there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&IndexFn> {
         self.0.get(name)

@@ -210,7 +210,7 @@ impl Indices {
         self.computed(name).is_some()
     }
 
-    /// Returns the name of a computed index of a path.
+    /// Returns the name of a computed index that reads exactly this path, if there is one.
     pub(super) fn computed_of(&self, path: &FieldPath) -> Option<&SharedStr> {
         self.computed.iter().find(|index| index.function.read_at() == Some(path)).map(|index| &index.name)
     }
@@ -225,7 +225,7 @@ impl Indices {
         self.computed(name).map(|index| &index.function)
     }
 
-    /// Returns the computed indices.
+    /// Returns the computed indices with their functions.
     pub(super) fn indexers(&self) -> Indexers {
         self.computed.iter().map(|index| (index.name.clone(), index.function.clone())).collect()
     }
@@ -252,7 +252,7 @@ impl Indices {
         values.filter(|(_, at)| at.is_in_any(partitions)).map(|(value, _)| value)
     }
 
-    /// Returns the number of objects with a value.
+    /// Returns the number of objects that have this value in the index.
     pub(super) fn count(&self, name: &str, value: &str) -> usize {
         self.posting(name, value).map_or(0, Posting::len)
     }

@@ -1,8 +1,8 @@
 //! Notification queue of one subscriber of one informer: merges notifications of one object if the subscriber is slow.
 //!
 //! Bounded by merging. Up to a threshold every notification is kept. Above it, notifications of one object merge: at
-//! most three per object wait, its initial addition, its deletion and the addition of its successor, for any stall.
-//! Merging never changes the final state that a subscriber sees.
+//! most three per object wait, however long the subscriber stalls: its initial addition, its deletion, and the addition
+//! of its successor. Merging never changes the final state that a subscriber sees.
 //!
 //! An initial addition merges with nothing. The receiver of a sink may know the object from an earlier process, and drop
 //! the addition because it was delivered before. It must still get the update or the deletion.
@@ -47,7 +47,7 @@ pub struct ListenerQueue {
     options: ListenerOptions,
     replay: Option<Replay>,
     slots: VecDeque<Option<Notification>>,
-    /// Number of the first slot, counted from the start.
+    /// Number of the first slot, counting all slots since the queue was created.
     first: u64,
     live: usize,
     /// Waiting slots per key, oldest first; maintained only while merging.
@@ -226,12 +226,13 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether the key has one slot. An initial addition behind a deletion is that of a successor.
+    /// Returns whether only one notification of the key waits. Otherwise, an initial addition is that of a successor
+    /// object.
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
 
-    /// Returns whether the slot of the key before its last one is a deletion.
+    /// Returns whether the second-last waiting notification of the key is a deletion.
     fn follows_a_deletion(&mut self, key: &ObjectKey) -> bool {
         let numbers = self.by_key.as_ref().and_then(|by_key| by_key.get(key));
         let Some(&[.., before, _]) = numbers.map(SmallVec::as_slice) else { return false };
@@ -370,8 +371,8 @@ enum Merged {
     Cancelled,
 }
 
-/// Merges two notifications of one key: oldest `old`, newest `new`. `Added` then `Deleted` cancel each other. A
-/// successor of the same name never merges.
+/// Merges two notifications of one key, keeping the first `old` and the last `new`. `Added` and a later `Deleted`
+/// cancel each other. A successor of the same name never merges.
 fn merge(waiting: Notification, next: Notification) -> Merged {
     use Notification::{Added, Deleted, Updated};
     match (waiting, next) {

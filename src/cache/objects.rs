@@ -33,13 +33,13 @@ struct ObjectLeaf {
     len: usize,
 }
 
-/// An object to insert, with its tag.
+/// An object to insert, with its tag: 16 bits of its key's hash.
 struct Item {
     tag: u16,
     object: Arc<StoredObject>,
 }
 
-/// A key to find, with its tag.
+/// A key to find, with its tag: 16 bits of its hash.
 #[derive(Clone, Copy)]
 struct Probe<'w> {
     tag: u16,
@@ -57,8 +57,8 @@ fn tag(key: &ObjectKey) -> u16 {
     u16::from_le_bytes([low, high])
 }
 
-/// The next eight bytes of each bound after the common prefix of all bounds, as a number. Most comparisons of keys then
-/// compare adjacent numbers.
+/// Bounds of a tree node, prepared for lookups: their common prefix, and the eight bytes after it as a number for each.
+/// Most lookups then compare numbers only.
 #[derive(Clone)]
 struct Routes {
     common: SmolStr,
@@ -193,7 +193,7 @@ impl Leaf for ObjectLeaf {
         };
         let head = head(rest);
         let less: usize = routes.heads.iter().map(|bound| usize::from(*bound < head)).sum();
-        // Mostly zero, which is found without reading the number of bounds.
+        // Mostly zero: then the number of bounds need not be loaded.
         let equal = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
         if equal == 0 {
             return less;
@@ -267,7 +267,7 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Returns the position of a bound: before or after a key.
+/// Returns the key of a bound, and whether the position is after it; `None` if there is no bound.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -281,7 +281,7 @@ fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
 pub(super) enum Change<'t> {
     Added(&'t Arc<StoredObject>),
     Removed(&'t Arc<StoredObject>),
-    /// Another allocation, with equal or different contents.
+    /// The key has another allocation, with equal or different contents.
     Exchanged(&'t Arc<StoredObject>, &'t Arc<StoredObject>),
 }
 
@@ -291,8 +291,8 @@ impl Objects {
         self.tree.is_same(&other.tree)
     }
 
-    /// Passes the differences to `next` to `each`, by key. Costs in proportion to the difference if one was derived
-    /// from the other: shared nodes are skipped.
+    /// Calls `each` for every difference between this tree and `next`, in key order. If one was derived from the other,
+    /// shared nodes are skipped, and the cost is in proportion to the differences.
     pub(super) fn changes<'t>(&'t self, next: &'t Self, mut each: impl FnMut(Change<'t>)) {
         fn key((leaf, at): (&ObjectLeaf, usize)) -> Option<&ObjectKey> {
             leaf.objects[at].as_ref().map(|object| object.key())

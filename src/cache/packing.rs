@@ -32,11 +32,11 @@ pub struct Packing {
     /// Dead bytes that a sweep cannot free: old states that are still referenced keep their chunks alive.
     out_of_reach: usize,
     trainings: u64,
-    /// Packer of the last round, kept while a first list is read: its rounds are small.
+    /// Packer of the last round, reused while a first list is read, because its rounds are small.
     packer: Option<Packer>,
 }
 
-/// Dictionary and its compression ratios.
+/// Compression dictionary of a resource, and how well it compresses.
 #[derive(Clone, Debug)]
 enum Fitness {
     Untrained,
@@ -45,7 +45,7 @@ enum Fitness {
         dictionary: Arc<Dictionary>,
         /// Bytes packed so far, before compression. At 0, the dictionary is still to be checked against objects.
         packed: usize,
-        /// Bytes after which one of its own objects is tried.
+        /// Value of `packed` at which a dictionary of the resource's own objects is tried.
         trial_at: usize,
     },
     /// An empty dictionary, never trained: a trained one would have parts of confidential objects (Secrets, ConfigMaps).
@@ -95,7 +95,8 @@ impl Fitness {
     }
 }
 
-/// Position of the next slice: after a key of a partition, or at its start.
+/// Progress of a sweep, which repacks old bodies in slices. The next slice starts after a key of a partition, or at its
+/// start.
 #[derive(Clone, Debug)]
 struct Sweep {
     partition: PartitionId,
@@ -131,7 +132,7 @@ impl Ratio {
     }
 }
 
-/// Returns whether no dictionary is made of a resource's objects.
+/// Returns whether objects of this resource may be secret, so that no dictionary is trained on them.
 fn is_confidential(resource: &Gvr) -> bool {
     resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource)
 }
@@ -139,7 +140,7 @@ fn is_confidential(resource: &Gvr) -> bool {
 /// Maximum bytes of one training sample.
 const SAMPLE_BYTES: usize = 64 * 1024;
 
-/// Packing round for a background thread.
+/// One round of compression, which a background thread runs.
 #[derive(Debug)]
 pub struct Round {
     fitness: Fitness,
@@ -166,7 +167,7 @@ pub struct RoundOutcome {
 impl Packing {
     /// Rounds without a dictionary before training is retried.
     const UNFIT_ROUNDS: u32 = 8;
-    /// Maximum number of objects that a slice of a sweep visits, and that it packs.
+    /// Maximum numbers of objects that one slice of a sweep visits and packs.
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
@@ -175,7 +176,7 @@ impl Packing {
     /// Factor for a resource that is never idle: a dictionary is tried after this many times the packed bytes of an
     /// idle resource.
     const BUSY: usize = 512;
-    /// Packed bytes for each uncompressed byte while a first list is read.
+    /// While a first list is read, objects may stay uncompressed up to the packed bytes divided by this.
     const LIST_SHARE: usize = 8;
     /// Factor by which the packed bytes must grow before the next trial, after a trial without a gain.
     const NEXT_TRIAL: usize = 8;
@@ -213,7 +214,7 @@ impl Packing {
         let mut packing = Self { totals, ..Self::of(resource) };
         let Some(dictionary) = dictionary.filter(|dictionary| dictionary.size() > 0) else { return packing };
         packing.fitness = match packing.fitness {
-            // The directory is of an earlier version, which made dictionaries of such objects.
+            // An earlier version, which trained dictionaries on such objects, wrote the state directory.
             confidential @ Fitness::Confidential { .. } => {
                 packing.sweep = Some(Sweep { partition: PartitionId(0), after: None, migrates: true });
                 confidential
@@ -258,7 +259,7 @@ impl Packing {
         self.begin(aged, uncompressed, snapshot, false)
     }
 
-    /// Returns the round of a resource that has not changed for a while: the time to try another dictionary.
+    /// As [`Self::round`], for a resource that has not changed for a while: the time to try another dictionary.
     #[must_use]
     pub fn idle_round(
         &mut self,
@@ -448,7 +449,7 @@ fn sample(object: &Arc<StoredObject>) -> Vec<u8> {
 }
 
 /// Returns whether a built-in dictionary is good enough for a first list: it saves three fifths of what compression
-/// without a dictionary leaves. With too few objects to train another, any is.
+/// without a dictionary leaves. If there are too few objects to train another, it always is.
 fn suits(builtin: &Dictionary, objects: &[Arc<StoredObject>]) -> bool {
     if objects.len() < Uncompressed::MIN_SAMPLES {
         return true;
@@ -477,7 +478,7 @@ fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
         return None;
     }
     let step = objects.len().div_ceil(Uncompressed::SAMPLES).max(1);
-    // Every fourth first: with large samples, training ends before the last.
+    // Every fourth object is first: with large samples, training ends before the last one.
     let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
     match Dictionary::train(spread.map(sample)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),

@@ -1,4 +1,4 @@
-//! Locations of the objects with one index value.
+//! Set of the locations (partition and key) of the objects that have one index value.
 
 use std::ops::Bound::{Excluded, Unbounded};
 use std::slice;
@@ -15,11 +15,11 @@ pub struct PartitionId(pub u32);
 pub struct Location {
     /// The partition.
     pub partition: PartitionId,
-    /// The key in the partition.
+    /// Key of the object in the partition.
     pub key: ObjectKey,
 }
 
-/// A borrowed location of a posting.
+/// A borrowed [`Location`]: partition and key.
 pub(super) type At<'p> = (PartitionId, &'p ObjectKey);
 
 impl Location {
@@ -28,7 +28,8 @@ impl Location {
     }
 }
 
-/// A set of locations, never empty. An object costs one key reference; the partition is stored once per run of keys.
+/// A set of locations, never empty. Each location costs one reference to a key; the partition is stored once per run of
+/// keys.
 ///
 /// Most values have one or few objects: those need no allocation, or a single exact one. Larger sets are a persistent
 /// tree of runs. An update of a posting with a million entries then copies one path and one run.
@@ -58,7 +59,7 @@ impl Posting {
         }
     }
 
-    /// Removes a location. Returns whether none is left; then the posting must be dropped.
+    /// Removes a location. Returns whether no location is left, so that the caller must drop the posting.
     pub(super) fn remove(&mut self, location: &Location) -> bool {
         match self {
             Self::One(one) => return one == location,
@@ -69,7 +70,7 @@ impl Posting {
             }
             Self::Many(tree) => {
                 tree.remove(location);
-                // Half of the limit, for hysteresis.
+                // Half of the limit, so that a set around it does not change its form at every update.
                 if tree.len <= Chunk::MAX / 2 {
                     *self = Self::Few(Chunk::of(self.iter().map(owned).collect()));
                 }
@@ -90,12 +91,12 @@ impl Posting {
         }
     }
 
-    /// Returns the locations from a partition on, by partition and key.
+    /// Returns the locations in this and later partitions, by partition and key.
     fn iter_from(&self, partition: PartitionId) -> impl Iterator<Item = At<'_>> {
         self.iter_at(Location { partition, key: ObjectKey::new("", "") })
     }
 
-    /// Returns the locations from one on, by partition and key.
+    /// Returns the locations that are not less than `start`, by partition and key.
     fn iter_at(&self, start: Location) -> impl Iterator<Item = At<'_>> {
         let (first, rest) = match self {
             Self::One(one) => (Some(Run::Mixed(slice::from_ref(one))), None),
@@ -130,8 +131,8 @@ impl Posting {
         same.map(|(_, key)| key).skip_while(move |found| **found == start.key)
     }
 
-    /// Returns whether any of these partitions, which must be sorted, has a location. Skips between partitions with a
-    /// location and requested ones, so it costs a lookup for each of the smaller set.
+    /// Returns whether any of these partitions, which must be sorted, has a location. Partitions in only one of the two
+    /// sets are skipped, so it costs at most one lookup per partition of the smaller set.
     pub(super) fn is_in_any(&self, mut partitions: &[PartitionId]) -> bool {
         while let Some(wanted) = partitions.first() {
             match self.iter_from(*wanted).next() {
@@ -166,8 +167,8 @@ enum ChunkInsertion {
 }
 
 impl Chunk {
-    /// Maximum number of locations, all of which an update copies. Above it, a tree is cheaper. With its counters, a
-    /// full chunk fills a size class of 256 bytes.
+    /// Maximum number of locations per chunk. An update copies all of them, so a tree is cheaper above it. With its
+    /// counters, a full chunk fills the allocator's size class of 256 bytes.
     const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
@@ -251,7 +252,7 @@ enum Run<'p> {
 }
 
 impl Run<'_> {
-    /// Returns the rest from a location on.
+    /// Returns the locations of this run that are not less than `first`.
     fn from(self, first: &Location) -> Self {
         match self {
             Self::Of(partition, keys) => {
@@ -297,12 +298,12 @@ impl Tree {
         Self { chunks: chunks.into_iter().filter_map(keyed).collect(), len }
     }
 
-    /// Returns the chunk for a location, with its key.
+    /// Returns the chunk that has or would have a location, with its key in the tree.
     fn chunk_of(&self, location: &Location) -> Option<(&Location, &Chunk)> {
         self.chunks.get_prev(location).or_else(|| self.chunks.get_min().map(|(key, chunk)| (key, chunk)))
     }
 
-    /// Returns the chunk for a location, and all chunks after it.
+    /// Returns the chunk that has or would have a location, and all chunks after it.
     fn from<'t>(&'t self, first: &Location) -> (Option<&'t Chunk>, impl Iterator<Item = &'t Chunk> + use<'t>) {
         let found = self.chunk_of(first);
         let after = found.map_or(Unbounded, |(key, _)| Excluded(key));
@@ -336,7 +337,7 @@ impl Tree {
         let Ok(at) = chunk.find(location.at()) else { return };
         let (key, chunk) = (key.clone(), chunk.without(at));
         self.len -= 1;
-        // Joins two small neighbours.
+        // Joins the chunk with a neighbour if both together fill at most half a chunk.
         let fits = |other: &Chunk| chunk.len() + other.len() <= Chunk::MAX / 2;
         let before = self.chunks.range::<_, Location>((Unbounded, Excluded(&key))).next_back();
         let after = self.chunks.range::<_, Location>((Excluded(&key), Unbounded)).next();

@@ -145,7 +145,7 @@ impl<K> IndexReader<K> {
         Ok(found.into_iter().map(Object::cast).collect())
     }
 
-    /// Returns the objects of an answer from the last published state.
+    /// Answers a query from the last published state, and returns its objects.
     pub(super) fn find(&self, query: Query) -> Result<Vec<Object<K>>, QueryError> {
         self.find_in(&self.snapshot(), query)
     }
@@ -154,7 +154,7 @@ impl<K> IndexReader<K> {
         let clusters = match &self.only {
             None => self.clusters.clone(),
             Some(only) => {
-                // A selector by labels needs the cluster's labels.
+                // A selector may test the cluster's labels, which are known from its informers.
                 let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
                 let is_selected = origins
                     .filter(|origin| origin.cluster == *only)
@@ -175,7 +175,7 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// Returns whether there is an index of a path, over all objects or those of some partition.
+    /// Returns whether there is an index of a path: computed for all objects, or declared by some informer.
     #[doc(hidden)]
     #[must_use]
     pub fn has_index_of(&self, path: &FieldPath) -> bool {

@@ -1,4 +1,4 @@
-//! Recording of a store's changes in its window.
+//! Records a store's changes in the window of recent changes, and assigns the versions from which readers resume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
-    /// Records that the present state, restored as a whole, had these versions in an earlier process. Readers resume
-    /// from them. Holds until the next change, or until [`Self::keep_history`].
+    /// Records the versions that the present state, restored as a whole, had in an earlier process, so that readers can
+    /// resume from them. Dropped at the next change, or once [`Self::keep_history`] has used them.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
         self.saved_version = Some((saved, clusters));
     }
 
-    /// Returns the version of [`Self::set_saved_version`], if it still holds.
+    /// Returns the version set by [`Self::set_saved_version`], unless a change followed.
     #[must_use]
     pub fn saved_version(&self) -> Option<SavedVersion> {
         self.saved_version.as_ref().map(|(saved, _)| *saved)
@@ -35,7 +35,7 @@ impl Store {
 
     /// Starts to count versions after `base` and to keep recent changes. The present objects get the version `base`.
     /// Call it once, before readers use versions. `base` should exceed the versions of earlier processes, such as the
-    /// present time in microseconds. If the saved version is not less, versions start after that.
+    /// present time in microseconds. If the saved version is greater or equal, versions start after that one.
     pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
         let (saved, clusters) = self.saved_version.take().unzip();
         let base = base.max(saved.map_or(0, |saved| saved.version.saturating_add(1)));
@@ -54,12 +54,12 @@ impl Store {
         self.publish();
     }
 
-    /// Sets the marks of a cluster that the window starts with, above all versions that readers may have. Returns the
-    /// floor of its window. `saved` are the versions of its state in an earlier process.
+    /// Prepares a restored cluster for recording: new versions are above all that readers may have. Returns the floor,
+    /// the lowest version to resume from. `saved` are the versions of its state in an earlier process.
     ///
-    /// Objects may be newer than the version from which their watch resumes: what was sent before a kill is known. The
-    /// watch repeats their changes, but the store does not. So readers from before must list, and the versions are made
-    /// up until the watch has caught up.
+    /// Objects may be newer than the version from which their watch resumes, because objects delivered before a kill
+    /// are restored too. The store then ignores the changes that the watch repeats. So earlier readers must list, and
+    /// versions are made up until the watch has caught up.
     fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
         let (mut own, mut is_ahead) = (None, false);
         for id in self.joined(name) {
@@ -80,7 +80,7 @@ impl Store {
             Some(greatest) if is_ahead => Some(next(greatest).max(MADE_UP.saturating_add(base))),
             greatest => greatest.map(next),
         };
-        // Older processes saved the greatest made-up version here.
+        // Older releases saved the greatest made-up version in `greatest`.
         let passed = made_up.and(of_readers).filter(|passed| *passed < MADE_UP).map(|passed| passed.saturating_add(1));
         let until = own.max(passed).filter(|_| floor >= Some(MADE_UP));
         self.mark_joined(name, |partition| Marks { until, ..Marks::new(number(partition.resume.as_ref()), floor) });
@@ -90,8 +90,8 @@ impl Store {
         greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
     }
 
-    /// Returns to the versions of the cluster if they are made up and all its partitions have caught up. Readers must
-    /// list, since they may have made-up versions.
+    /// Ends the use of made-up versions for a cluster once all its partitions have caught up with its own. Readers must
+    /// list, since they may have made-up ones.
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
         if partition.marks.until.is_none() || partition.marks.is_behind() {
             return;
@@ -107,7 +107,7 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Sets the marks of the partitions of a cluster that have joined, except for the one that is being written.
+    /// Sets the marks of all visible partitions of a cluster, except for the one that is being written.
     fn mark_joined(&mut self, cluster: &ClusterName, marks_of: impl Fn(&Partition) -> Marks) {
         for id in self.joined(cluster) {
             let Some(mut partition) = self.next.take(id) else { continue };
@@ -116,13 +116,13 @@ impl Store {
         }
     }
 
-    /// Returns the read half of the window; `None` if there is none.
+    /// Returns the read half of the window of recent changes; `None` if none is kept.
     #[must_use]
     pub fn history(&self) -> Option<&HistoryReader> {
         self.next.history()
     }
 
-    /// Sets the time of the following changes.
+    /// Sets the time of the changes recorded from now on.
     pub fn set_time(&mut self, now: Instant) {
         if let Some(history) = self.next.history() {
             history.set_time(now);
@@ -134,7 +134,7 @@ impl Store {
         self.history().is_some_and(|history| history.trim(now))
     }
 
-    /// Sets whether memory is short. If so, fewer changes are kept.
+    /// Sets whether memory is short. If so, only an eighth of the byte limit is used.
     pub fn set_history_tight(&mut self, tight: bool) {
         if let Some(history) = self.next.history() {
             history.set_tight(tight);
@@ -158,7 +158,8 @@ impl Store {
         }
     }
 
-    /// Records a batch of a partition that is being written. `list` is the version of the list that it ended.
+    /// Records a batch of a partition that is being written. `list` is the version of the list that the batch ended, if
+    /// any.
     pub(super) fn record_batch(
         &mut self,
         id: PartitionId,
@@ -192,15 +193,16 @@ impl Store {
         let marks = self.marks_with(&cluster, partition);
         let base = marks.base_of(&partition.marks);
         let has_missed = drafts.iter().any(Draft::is_missed);
-        // The versions of later changes of other partitions are unknown: a deletion could get one of them.
+        // With other partitions, a deletion could get the version of one of their later changes, which is still
+        // unknown.
         let may_guess = has_missed && self.next.joined_partitions(&cluster).next().is_none();
         let used = may_guess.then(|| self.used_versions(&cluster, partition, &drafts));
         for (draft, version) in arrange(drafts, Conditions { list, base, used }) {
             let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
             let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
             let version = version.filter(is_own).or_else(|| {
-                // Readers that have this or a later version would miss the change. If two changes had one version, one
-                // of them would be missed. Readers may have the version in the object too.
+                // Readers at this or a later version would miss the change, and of two changes with one version, one
+                // would be missed. Readers may also resume from the version in the object.
                 self.make_up(partition, draft.received());
                 partition.marks.floor
             });
@@ -213,8 +215,8 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the versions that no deletion may get: those of earlier changes and of present objects. Excludes the
-    /// versions of the drafts, because their own changes get them.
+    /// Returns the versions that a found deletion must not get: those of earlier changes and of present objects. Leaves
+    /// out the versions of `drafts`, which their own changes get.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -239,7 +241,7 @@ impl Store {
             bytes += stored.map_or(0, |stored| stored.plain_size());
         } else {
             object.set_fleet_version(version);
-            // A partition without bodies stores a copy.
+            // A partition without bodies stores a copy of the object, which needs the version too.
             let stored = partition.get(object.key()).filter(|stored| is_same_state(stored, &object));
             stored.inspect(|stored| stored.set_fleet_version(version));
         }
@@ -253,7 +255,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Cuts the window of the cluster if a list went back, or if its objects do not continue the previous ones.
+    /// Records the end of a list. If it does not continue the previous state (it went back, or the resource or its CRD
+    /// changed), all readers of the cluster must list.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
         let continued = partition.marks.complete.filter(|complete| list >= *complete);
@@ -263,7 +266,7 @@ impl Store {
             }
             return;
         }
-        // After a list that went back, versions that readers have may be used again for other states.
+        // After a list that went back, the apiserver may use versions again, for other states than readers have seen.
         self.make_up(partition, Some(list));
         let Marks { floor, until, .. } = partition.marks;
         partition.marks = Marks { until, ..Marks::new(Some(list), floor) };
@@ -277,7 +280,8 @@ impl Store {
     /// Records that a list has skipped the changes between two versions.
     fn record_skip(&mut self, partition: &mut Partition, from: u64, to: u64) {
         let cluster = partition.origin().cluster.clone();
-        // Nor must other partitions, which may not be complete up to here, lead new readers to a version in between.
+        // New readers must not start between the two versions either, though other partitions may not be complete up to
+        // `to`.
         if self.next.joined_partitions(&cluster).next().is_some() {
             partition.marks.floor = partition.marks.floor.max(Some(to));
         }
@@ -288,7 +292,7 @@ impl Store {
         self.step(cluster, Step::Skip { from, to, at: self.next.version });
     }
 
-    /// Records that a partition of another store has joined.
+    /// Records that a partition moved here from another store: its objects are visible from now on.
     pub(super) fn record_adoption(&mut self, id: PartitionId) {
         let Some(mut adopted) = self.next.take(id) else { return };
         let complete = number(adopted.resume.as_ref()).or(adopted.marks.complete);
@@ -308,7 +312,7 @@ impl Store {
             object.set_fleet_version(version);
         }
         self.record_all(id, partition, PartitionChangeKind::Joined, 0);
-        // A version that readers of the other partitions have must not lead here.
+        // Versions that readers of the other partitions have must not be valid here.
         let ahead = newest_of(partition).filter(|newest| complete.is_some_and(|complete| *newest > complete));
         let floor = others.fresh().max(complete).max(ahead.map(|ahead| ahead.saturating_add(1)));
         partition.marks = Marks::new(complete, floor);
@@ -345,7 +349,7 @@ impl Store {
         self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
     }
 
-    /// Records a change of all objects of a partition, with a version for each. An empty partition takes one version too.
+    /// Records one change for all objects of a partition, and takes a fleet version for each object, at least one.
     fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
         let first = self.next.version + 1;
         self.next.version += partition.len().max(1) as u64;
@@ -365,12 +369,12 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Raises the floor of a partition to a made-up version, above those that readers may have. `received` is one of these.
+    /// Makes up a version above all that readers may have, `received` included, and stores it as the floor of the
+    /// partition.
     ///
-    /// If the partition is the only one of its cluster, the version is also far above those of the cluster. Otherwise a
-    /// later process would mistake it for a version that the cluster has issued. The cluster's own versions are used
-    /// again once the partition is complete beyond those that readers may have. Several partitions might never reach
-    /// that state at the same time.
+    /// If the partition is the only one of its cluster, the version is also far above those of the cluster. Later
+    /// processes then recognize it as made up. The cluster's own versions are used again once the partition is complete
+    /// beyond those that readers may have. Several partitions might never reach that state at the same time.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };
@@ -386,7 +390,7 @@ impl Store {
         partition.marks.floor = Some(made_up);
     }
 
-    /// Returns the partitions of a cluster that have joined, except for the one that is being written.
+    /// Returns the visible partitions of a cluster, except for the one that is being written.
     fn joined(&self, cluster: &ClusterName) -> Vec<PartitionId> {
         self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
     }
@@ -398,7 +402,7 @@ impl Store {
     }
 }
 
-/// Returns the greatest version of an object.
+/// Returns the greatest resource version of the objects in a partition.
 fn newest_of(partition: &Partition) -> Option<u64> {
     partition.iter().filter_map(|object| object.resource_version().as_number()).max()
 }

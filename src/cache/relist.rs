@@ -1,4 +1,4 @@
-//! Staging of relists in partitions and stores; the rules are in `stage`.
+//! Staging of relists: changes stay hidden until the list is complete. `stage` has the rules.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ impl Partition {
         matches!(self.relist, Relist::Staged(_))
     }
 
-    /// Returns whether a list may be published in one step: the visible state is complete, and a bounded stage suffices
-    /// to update it.
+    /// Returns whether the next list may be published in one step: the visible state is complete and current, and
+    /// memory is not short.
     fn may_stage(&self) -> bool {
         self.synced
             && !self.bare
@@ -78,8 +78,8 @@ impl Partition {
         }
     }
 
-    /// Returns the stage if a new state of `key` belongs there. With `is_same`, the state is the visible one in another
-    /// form. It is staged only if the key is staged already.
+    /// Returns the stage if a new state of `key` must be staged; `None` if it is written to the visible objects. With
+    /// `is_same`, the state differs in form only, and is staged only if the key is staged already.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -87,7 +87,7 @@ impl Partition {
         }
     }
 
-    /// Records an applied change: for listeners now, or for those notified when the staged list is published.
+    /// Records an applied change, of which listeners are notified now, or when the staged list is published.
     pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
         self.note_event(batch, applied, is_same, None);
     }
@@ -113,8 +113,8 @@ impl Partition {
 }
 
 impl Store {
-    /// Publishes the stage with this batch if it exceeds the limit or staging is no longer allowed. The rest of the
-    /// list follows in parts.
+    /// Publishes the staged changes with this batch if they exceed the limit or staging is no longer allowed. The rest
+    /// of the list is then published in parts.
     pub(super) fn check_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let may_stage = partition.may_stage();
         if let Relist::Staged(stage) = &mut partition.relist
@@ -190,7 +190,7 @@ fn is_same_state(old: &StoredObject, new: &StoredObject) -> bool {
     old.uid() == new.uid() && old.resource_version() == version && !version.is_empty()
 }
 
-/// Returns the deletions that a watch reported while changes were staged, by key, as the last known states.
+/// Returns the last known states of objects that a watch reported as deleted while changes were staged, by key.
 fn observed_deletions(stage: &Stage) -> HashMap<&ObjectKey, &Arc<StoredObject>> {
     let observed = stage.applied.iter().filter_map(|applied| match applied {
         Applied::Deleted { stored, last, tombstone: false } => Some((stored.key(), last)),

@@ -58,7 +58,7 @@ impl fmt::Debug for Gathering {
 pub struct SavedPartition {
     /// Informer that continues the partition.
     pub origin: Arc<Origin>,
-    /// Health of the informer.
+    /// Health of that informer.
     pub health: Arc<InformerHealth>,
     /// Indices that cover all objects of the partition.
     pub indexes: Vec<DeclaredIndex>,
@@ -83,8 +83,8 @@ impl Restored {
 }
 
 impl Partition {
-    /// Passes the differences from an earlier state: new or replaced objects to `put`, removed keys to `gone`. Costs in
-    /// proportion to the difference.
+    /// Compares with an earlier state: calls `put` for each new or replaced object, and `gone` for each removed key.
+    /// Costs in proportion to the difference.
     #[doc(hidden)]
     pub fn changes_since<'p>(
         &'p self,
@@ -98,15 +98,15 @@ impl Partition {
         });
     }
 
-    /// Returns whether both states have the same unmodified objects.
+    /// Returns whether both states share one object tree, which was not modified in between.
     #[must_use]
     #[doc(hidden)]
     pub fn has_objects_of(&self, other: &Self) -> bool {
         self.objects.is_same(&other.objects)
     }
 
-    /// Raises the minimum version of lists to the newest known object version. Both stored objects and those delivered
-    /// to readers may be newer than the complete version.
+    /// Raises the lowest version that lists may have to the newest known version of an object. Stored objects, and
+    /// `delivered` ones, may be newer than the version up to which the partition is complete.
     #[doc(hidden)]
     pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
@@ -119,7 +119,7 @@ impl Partition {
     }
 }
 
-/// Returns whether an object should replace the stored one.
+/// Returns whether a delivered object should replace the stored one.
 fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
     stored.is_none_or(|stored| {
         let same = stored.uid() == object.uid();
@@ -153,8 +153,8 @@ impl Store {
         Some(id)
     }
 
-    /// Reopens a partition that was closed with its cluster. An informer continues it as one from disk. Costs as much
-    /// as indexing its objects.
+    /// Reopens a partition that was closed when its cluster was removed. An informer continues it like one from disk.
+    /// Costs as much as indexing its objects.
     pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
@@ -183,16 +183,16 @@ impl Store {
         is_in
     }
 
-    /// Records that a CRD of this generation has changed the objects, without events and new versions. Until a list is
-    /// complete, no watch may resume.
+    /// Records that a new generation of the CRD has changed the objects without events or new resource versions. Until
+    /// a list is complete, no watch may resume.
     pub fn convert(&mut self, id: PartitionId, generation: u64) {
         self.write(id, |_, partition| {
             (partition.converting, partition.resume, partition.relist) = (Some(generation), None, Relist::None);
         });
     }
 
-    /// Records the settings of the informer that opened a partition. Returns the version to resume a watch from. This
-    /// requires a restored partition, opened for the first time, with equal settings.
+    /// Records the settings of the informer that opened a partition. Returns the version to resume a watch from; `None`
+    /// unless a restored partition is opened for the first time, with equal settings.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;

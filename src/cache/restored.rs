@@ -1,4 +1,4 @@
-//! State of a partition at its restore, from which known readers continue.
+//! State of a partition when it was restored from disk, from which readers that acknowledged it continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use super::applied::Applied;
 use super::objects::{Change, Objects};
 use informer_hub_types::StoredObject;
 
-/// State of a partition at its restore, kept until all readers that acknowledged it have reconnected.
+/// State of a partition when it was restored, kept until all readers that acknowledged it have reconnected.
 pub struct Restored {
     waiting: Mutex<Waiting>,
 }
@@ -22,17 +22,17 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// Objects delivered to a reader in states that are not on disk, by reader.
+    /// By reader: objects that it received in states that are not on disk.
     delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
     /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// objects that it has received.
+    /// objects that it has received. `None` for an unknown reader.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
         let delivered = self.delivered.remove(name);
         if !self.readers.remove(name) {
-            // It has received these objects only.
+            // It did not acknowledge the restored state, so it has received these objects only.
             let mut state = Objects::default();
             for object in delivered? {
                 state.insert(object);
@@ -59,7 +59,7 @@ impl Restored {
         Self { waiting: Mutex::new(waiting) }
     }
 
-    /// Marks the partition as not opened by an informer.
+    /// Marks the partition as not opened by any informer, as after a restore.
     pub(super) fn set_fresh(&self) {
         self.waiting.lock().is_fresh = true;
     }
@@ -69,7 +69,7 @@ impl Restored {
         std::mem::take(&mut self.waiting.lock().is_fresh)
     }
 
-    /// Returns whether these are the unmodified objects of the restore.
+    /// Returns whether `objects` is the restored tree, unmodified. Also true if that is no longer kept.
     pub(super) fn has_objects(&self, objects: &Objects) -> bool {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
@@ -93,8 +93,8 @@ impl Restored {
         waiting.readers.iter().chain(waiting.delivered.keys()).cloned().collect()
     }
 
-    /// Records an object delivered to a reader in a state that is not on disk. If the readers of the partition are
-    /// unknown, any delivered object is recorded. Later calls override earlier ones.
+    /// Records an object that a reader received in a state that is not on disk. A later call for the same object
+    /// replaces the earlier state.
     pub fn note_delivered(&self, reader: &str, object: Arc<StoredObject>) {
         self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
     }

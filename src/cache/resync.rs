@@ -53,20 +53,20 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.remove(id);
     }
 
-    /// Returns the tick period, which is the shortest period, or `None` without listeners.
+    /// Returns the period of the timer, which is the shortest one of a listener; `None` without listeners.
     #[must_use]
     pub fn tick_period(&self) -> Option<Duration> {
         self.listeners.values().map(|listener| listener.period).min()
     }
 
-    /// Returns the effective period of a listener.
+    /// Returns the period of a listener, at least [`Self::MIN_PERIOD`]; `None` without resyncs.
     #[must_use]
     pub fn period_of(&self, id: &Id) -> Option<Duration> {
         self.listeners.get(id).map(|listener| listener.period)
     }
 
-    /// Handles a tick. Returns whether objects must be repeated now; [`Self::is_due`] then returns the receivers until
-    /// the next resync. While an earlier resync is `under_way` nothing starts, and its receivers stay due.
+    /// Handles a tick. Returns whether a resync starts now, for the listeners that [`Self::is_due`] selects until the
+    /// next one. While an earlier resync is `under_way`, none starts.
     #[must_use]
     pub fn tick(&mut self, now: Instant, under_way: bool) -> bool {
         if under_way || !self.listeners.values().any(|listener| listener.is_late(now)) {

@@ -22,8 +22,8 @@ use informer_hub_types::{
 pub struct DeclaredIndex {
     /// Name of the index.
     pub name: SharedStr,
-    /// Path whose scalars are the index values, if they are equal to those in the objects' bodies. Conditions on this
-    /// path are then answered from the index.
+    /// Path at which the objects' bodies have exactly the index values, so that the index answers conditions on it.
+    /// `None` if there is no such path.
     pub path: Option<FieldPath>,
 }
 
@@ -40,13 +40,13 @@ pub struct Partition {
     pub(super) origin: Arc<Origin>,
     pub(super) health: Arc<InformerHealth>,
     pub(super) indexes: Arc<[DeclaredIndex]>,
-    /// Whether each object has its values in all indices. False until a list is complete, if indices were declared
-    /// later.
+    /// Whether each object has its values in all declared indices. If indices were added, false until a list is
+    /// complete.
     pub(super) is_indexed: bool,
     pub(super) objects: Objects,
     /// Total bytes of the bodies' JSON.
     pub(super) plain_bytes: u64,
-    /// Whether bodies of new objects are dropped.
+    /// Whether bodies of new objects are dropped to save memory.
     pub(super) bare: bool,
     pub(super) version: Option<ResourceVersion>,
     /// Version up to which the partition is complete, so that a watch may resume from there; `None` if unknown.
@@ -55,10 +55,10 @@ pub struct Partition {
     pub(super) deleted: Option<ResourceVersion>,
     /// Hash of the settings that the informer decodes objects with.
     pub(super) settings: u64,
-    /// Settings of objects that a list has yet to replace, if they differ.
+    /// Hash of earlier settings, with which some objects are still decoded until a list replaces them.
     pub(super) outdated: Option<u64>,
-    /// Set until a list is complete, if the objects may differ from the cluster's at equal versions: the resource has
-    /// changed, or its CRD. Generation of the CRD, or zero.
+    /// Set until a list is complete if the resource or its CRD changed: objects may then differ from the cluster's at
+    /// equal versions. Generation of the CRD, or zero.
     pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
@@ -123,7 +123,7 @@ impl Partition {
         self.converting.is_some()
     }
 
-    /// Returns the partition for a changed origin. If the resource differs, its objects must be decoded again.
+    /// Returns the partition with a new origin. If the resource differs, its objects must be listed and decoded again.
     pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;
         let resume = self.resume.filter(|_| !is_other);
@@ -188,7 +188,7 @@ impl Partition {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
-    /// Returns the names of the declared indices of a path.
+    /// Returns the names of the declared indices of a path; none until they cover all objects.
     pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
         let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
         self.indexes.iter().filter(|_| self.is_indexed).filter(of_path).map(|declared| &declared.name)
@@ -256,13 +256,13 @@ pub struct Snapshot {
     pub(super) indices: Indices,
     /// Clusters that should have the resource but have not answered yet.
     pub(super) expected: imbl::OrdMap<ClusterName, ClusterLabels>,
-    /// Only increases, so that the ID of a closed partition is never reused.
+    /// ID of the next partition. Only increases, so that the ID of a closed partition is never reused.
     pub(super) next_partition: u32,
     /// Fleet version of the last change.
     pub(super) version: u64,
-    /// Greatest cluster version that was made up.
+    /// Greatest resource version that the store has made up; zero if none.
     pub(super) made_up: u64,
-    /// Recent changes; `None` if the store does not count them.
+    /// Recent changes; `None` if the store does not record them.
     pub(super) history: Option<HistoryReader>,
 }
 
@@ -293,7 +293,7 @@ impl Snapshot {
         self.partitions.iter().map(|(id, partition)| (*id, &**partition))
     }
 
-    /// Returns a partition.
+    /// Returns the partition with this ID; `None` once it is closed.
     #[must_use]
     #[doc(hidden)]
     pub fn partition(&self, id: PartitionId) -> Option<&Partition> {
@@ -375,7 +375,7 @@ impl Snapshot {
         self.indices.failures(index)
     }
 
-    /// Returns an index of a path that covers all objects of these partitions.
+    /// Returns the name of an index of a path that covers all objects of these partitions; `None` if there is none.
     pub(super) fn index_of<'p>(
         &self,
         path: &FieldPath,
@@ -390,7 +390,7 @@ impl Snapshot {
         })
     }
 
-    /// Returns the function of a computed index.
+    /// Returns the function of a computed index; `None` if there is no such index.
     pub(super) fn index_fn(&self, index: &str) -> Option<&IndexFn> {
         self.indices.function(index)
     }

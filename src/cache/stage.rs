@@ -26,7 +26,7 @@ use informer_hub_types::{ObjectKey, StoredObject};
 pub(super) struct Batch {
     /// Effects that listeners are notified of now.
     pub(super) applied: Vec<Applied>,
-    /// Objects that are in memory since this batch, visible or staged.
+    /// Objects that this batch added to memory, visible or staged.
     pub(super) newcomers: Vec<Arc<StoredObject>>,
     /// Whether the visible state changed.
     pub(super) visible_change: bool,
@@ -35,7 +35,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Creates an empty batch, whose visible changes are recorded or not.
+    /// Creates an empty batch. `records` decides whether its visible changes are recorded.
     pub(super) fn new(records: bool) -> Self {
         Self { drafts: records.then(Vec::new), ..Self::default() }
     }
@@ -49,7 +49,7 @@ pub(super) enum Relist {
     None,
     /// In one step, when it is complete.
     Staged(Stage),
-    /// The stage is published object by object.
+    /// Batch by batch, because the list may not be staged.
     InParts,
 }
 

@@ -41,7 +41,8 @@ impl Store {
         Self::recover(Arc::new(ArcSwap::from_pointee(Snapshot::new(resource))))
     }
 
-    /// Creates a store from the last published snapshot. After its actor died, no partial batch is left.
+    /// Creates a store that continues the last published snapshot, as after its actor failed. Snapshots have no partial
+    /// batch.
     #[must_use]
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
@@ -74,14 +75,14 @@ impl Store {
         id
     }
 
-    /// Returns the partition of an informer.
+    /// Returns the partition of an informer, found by its cluster and scope.
     pub(super) fn find(&self, origin: &Origin) -> Option<PartitionId> {
         let is_it = |known: &Origin| known.cluster == origin.cluster && known.scope == origin.scope;
         self.next.partitions().find(|(_, partition)| is_it(partition.origin())).map(|(id, _)| id)
     }
 
-    /// Takes over a partition of another store, whose informer continues as that of `origin`: objects, versions and
-    /// readers. A partition of this store stays in place. Costs as much as indexing its objects.
+    /// Moves a partition here from another store, with objects, versions and readers, for the informer with this
+    /// `origin`. A partition of this store only changes its origin. Costs as much as indexing its objects.
     pub fn adopt(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let known = self.find(partition.origin()).filter(|_| partition.origin().resource.gvr == origin.resource.gvr);
         let id = if let Some(id) = known {
@@ -131,7 +132,7 @@ impl Store {
         }
     }
 
-    /// Drops the bodies of the next `most` objects after a key, in a partition without bodies. Existing handles to
+    /// Drops the bodies of the next `most` objects after a key, in a partition that keeps none. Existing handles to
     /// these objects keep their bodies. Returns the dropped bytes, and the key to continue after if there are more.
     pub fn strip(&mut self, id: PartitionId, after: Option<&ObjectKey>, most: usize) -> (usize, Option<ObjectKey>) {
         let Some(partition) = self.next.partition(id).filter(|partition| partition.bare) else { return (0, None) };
@@ -177,8 +178,8 @@ impl Store {
         Ok(self.builds.add(indexers))
     }
 
-    /// Begins the next queued build if none is running. The caller runs its work on any threads, then calls
-    /// [`Self::resume_build`].
+    /// Begins the next queued build; `None` if one is running or none is queued. The caller runs its work on any
+    /// threads, then calls [`Self::resume_build`].
     pub fn begin_build(&mut self) -> Option<(BuildId, Arc<IndexBuild>)> {
         self.builds.begin(|| Arc::new(self.next.clone()))
     }
@@ -202,7 +203,7 @@ impl Store {
         Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
     }
 
-    /// Cancels the running build, because its work cannot be done.
+    /// Cancels the running build, as after a panic of its threads.
     pub fn give_up_build(&mut self) {
         self.builds.give_up();
     }
@@ -316,7 +317,7 @@ impl Store {
         });
     }
 
-    /// Removes the object at a key, as of the version of the given object.
+    /// Removes the stored object with the key of `object`, whose version becomes that of the partition.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
             note_version(partition, object);
@@ -385,7 +386,7 @@ impl Store {
         }
     }
 
-    /// Applies a live object of a key that is in the store.
+    /// Applies an added, changed or listed object whose key is in the store.
     fn update(
         &mut self,
         id: PartitionId,
@@ -424,7 +425,7 @@ impl Store {
         }
     }
 
-    /// Applies a DELETED event of a key that is in the store.
+    /// Applies a DELETED event of an object whose key is in the store.
     fn delete(
         &mut self,
         id: PartitionId,
@@ -490,7 +491,7 @@ fn note_version(partition: &mut Partition, object: &StoredObject) {
     }
 }
 
-/// Returns whether two decoded forms of one state have different text.
+/// Returns whether two forms of one state differ in their JSON; false if a body is not kept.
 fn has_different_text(one: &StoredObject, other: &StoredObject) -> bool {
     one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

@@ -18,16 +18,16 @@ pub(super) const WIDTH: usize = 32;
 /// Number of entries or children up to which merging with a neighbour is tried.
 const MERGE_MAX: usize = 6;
 
-/// An array whose elements are a prefix of known length. Reaching one touches no other memory.
+/// Array of which a prefix of known length is filled. Unlike those of a vector, its elements are inside the node.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
 
-/// Inserts an element among the first `len`.
+/// Inserts an element at a position among the first `len`.
 pub(super) fn put<T>(slots: &mut [T], len: usize, at: usize, element: T) {
     slots[at..=len].rotate_right(1);
     slots[at] = element;
 }
 
-/// Removes an element from the first `len`.
+/// Removes the element at a position among the first `len`.
 pub(super) fn take<T: Default>(slots: &mut [T], len: usize, at: usize) -> T {
     slots[at..len].rotate_left(1);
     std::mem::take(&mut slots[len - 1])
@@ -51,7 +51,7 @@ pub(super) trait Leaf: Clone {
     type Probe<'w>: Copy;
     /// A complete entry.
     type Item;
-    /// Returned part of a removed entry.
+    /// Part of a replaced or removed entry that is returned.
     type Old;
     /// Lower bound of the entries of a leaf.
     type Bound: Clone;
@@ -64,12 +64,12 @@ pub(super) trait Leaf: Clone {
     fn len(&self) -> usize;
     /// Returns the key of an entry.
     fn probe(item: &Self::Item) -> Self::Probe<'_>;
-    /// Returns the position of a key.
+    /// Returns the position of the entry with a key.
     fn find(&self, probe: Self::Probe<'_>) -> Option<usize>;
-    /// Returns the position of the first entry that is not less.
+    /// Returns the position of the first entry that is not less than a key.
     fn place(&self, probe: Self::Probe<'_>) -> usize;
-    /// Returns where a full leaf must be split before an insertion at a position; `None` if it has room. The end means
-    /// that the new entry gets its own leaf.
+    /// Returns where a full leaf must be split before an insertion at a position; `None` if it has room. If that is its
+    /// end, the new entry gets its own leaf.
     fn cut(&self, at: usize) -> Option<usize>;
     /// Inserts an entry at its position.
     fn insert(&mut self, at: usize, item: Self::Item);
@@ -81,15 +81,15 @@ pub(super) trait Leaf: Clone {
     fn split_off(&mut self, at: usize) -> Self;
     /// Appends all entries of the next leaf.
     fn append(&mut self, next: &Self);
-    /// Returns whether both fit into one leaf with room to spare.
+    /// Returns whether this leaf and the next one fit into one, with room to spare.
     fn has_room_for(&self, next: &Self) -> bool;
     /// Returns the bound of the first entry.
     fn bound(&self) -> Self::Bound;
-    /// Converts bounds for searching.
+    /// Prepares bounds for [`Self::route`].
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
     /// Returns how many bounds are not greater than a key.
     fn route(routes: &Self::Routes, bounds: &[Self::Bound], probe: Self::Probe<'_>) -> usize;
-    /// Touches the entries' memory, so that it is in the CPU cache when needed.
+    /// Loads the entries' memory into the CPU cache. The result only keeps the loads from being optimized away.
     fn prefetch(&self) -> usize;
 }
 
@@ -98,7 +98,8 @@ enum Node<L: Leaf> {
     Inner(Arc<Inner<L>>),
 }
 
-/// Invariant: all entries of a child are less than the bound after it, and not less than the bound before it.
+/// Inner node. Invariant: all entries of a child are less than the bound after it, and not less than the bound before
+/// it.
 #[repr(C)]
 struct Inner<L: Leaf> {
     routes: L::Routes,
@@ -309,7 +310,8 @@ impl<L: Leaf> Inner<L> {
         (child, bound)
     }
 
-    /// Rebalances after a child became smaller.
+    /// Drops the child at a position if it is empty. Joins it with a neighbour if it is small and both fit into one
+    /// node.
     fn settle(&mut self, at: usize) {
         let width = self.child(at).map_or(0, Node::width);
         if width == 0 {
@@ -418,7 +420,7 @@ impl<L: Leaf> Tree<L> {
     }
 
     /// Returns the number of entries before a position: a key, and whether the position is after the entry of that key.
-    /// Costs a look at the siblings on the path to it.
+    /// Visits only the path to it and the siblings of its nodes.
     pub(super) fn rank(&self, probe: L::Probe<'_>, behind: bool) -> usize {
         let (mut node, mut rank) = (self.root.as_ref(), 0);
         while let Some(Node::Inner(inner)) = node {

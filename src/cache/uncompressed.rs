@@ -78,7 +78,7 @@ impl Uncompressed {
     }
 
     /// Returns whether the limit is exceeded by half, including objects being compressed. Then compression lags, and
-    /// writers should wait. While a first list is read, at most [`Self::LIST_LIMIT`] is the excess.
+    /// writers should wait. While a first list is read, the excess may be at most [`Self::LIST_LIMIT`].
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();
@@ -99,7 +99,7 @@ impl Uncompressed {
     }
 
     /// Removes the oldest objects until half of the limit is free, or all while a first list is read, and returns those
-    /// still in use. They count until [`Self::aged`].
+    /// still in use. They count as uncompressed until [`Self::aged`].
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
@@ -152,7 +152,7 @@ pub fn pack_all<'o>(
     pack_with(&mut Packer::new(dictionary, totals), aged)
 }
 
-/// Packs objects as [`pack_all`].
+/// Packs objects like [`pack_all`], with a given packer.
 pub(super) fn pack_with<'o>(packer: &mut Packer, aged: impl IntoIterator<Item = &'o Arc<StoredObject>>) -> PackOutcome {
     let mut since = 0;
     for object in aged {

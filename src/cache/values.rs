@@ -162,12 +162,12 @@ impl Values {
         leaf.values[at].as_mut().map(|value| &mut value.posting)
     }
 
-    /// Returns the locations of the objects with a value.
+    /// Returns the locations of the objects with a value; `None` if no object has it.
     pub(super) fn get(&self, value: &str) -> Option<&Posting> {
         self.find(value).map(|value| &value.posting)
     }
 
-    /// Returns the shared text of a value.
+    /// Returns the index's copy of the text of a value, to share it; `None` if no object has the value.
     pub(super) fn known(&self, value: &str) -> Option<&SharedStr> {
         self.find(value).map(|value| &value.text)
     }

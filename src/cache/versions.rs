@@ -20,8 +20,8 @@ impl Snapshot {
         self.history.as_ref()
     }
 
-    /// Returns the partitions of a cluster whose objects are visible to readers of versions: those whose first list is
-    /// complete, in the order they were opened.
+    /// Returns the partitions of a cluster whose objects are visible to readers that list and watch: those whose first
+    /// list is complete, in the order they were opened.
     pub fn joined_partitions(&self, cluster: &ClusterName) -> impl Iterator<Item = (PartitionId, &Partition)> {
         let known = self.partitions_of(cluster).iter().filter_map(|id| Some((*id, self.partition(*id)?)));
         known.filter(|(_, partition)| partition.has_synced())
@@ -35,12 +35,12 @@ impl Snapshot {
         self.partitions_of(cluster).len() <= 1
     }
 
-    /// Returns the clusters that have such partitions, by name.
+    /// Returns the clusters that have [`Self::joined_partitions`], by name.
     pub fn joined_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())
     }
 
-    /// Returns the version in the cluster that a list of its objects has. A watch from there continues this snapshot.
+    /// Returns the resource version that a list of a cluster's objects has. A watch from there continues this snapshot.
     /// `None` if it is unknown, or if the store does not count changes.
     #[must_use]
     pub fn cluster_version(&self, cluster: &ClusterName) -> Option<u64> {
@@ -55,13 +55,13 @@ impl Snapshot {
     }
 
     /// Returns the version up to which no change of the cluster is missing in its joined partitions. May be less than
-    /// [`Self::cluster_version`], since later changes of other objects may be known already. `None` as there.
+    /// [`Self::cluster_version`], since later changes of other objects may be known already. `None` if it is unknown.
     #[must_use]
     pub fn cluster_complete(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).complete
     }
 
-    /// Returns the position at which a reader that has this version of a cluster continues.
+    /// Returns the position at which a reader with this resource version of a cluster continues.
     ///
     /// # Errors
     /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.
@@ -70,7 +70,7 @@ impl Snapshot {
         history.locate(cluster, version, self.cluster_marks(cluster).base().unwrap_or(0))
     }
 
-    /// Returns the floors of the clusters in a window that starts with this state.
+    /// Returns, by cluster, the lowest version from which readers can resume if recording starts with this state.
     pub(super) fn floors(&self) -> Vec<(ClusterName, Floor)> {
         self.joined_clusters().map(|name| (name.clone(), self.cluster_marks(name).as_floor())).collect()
     }
@@ -130,7 +130,7 @@ impl Before {
     }
 }
 
-/// Returns the less current one.
+/// Returns the less current one of two states.
 fn less_current(one: Freshness, other: Freshness) -> Freshness {
     match (&one, &other) {
         (Freshness::Missing, _) | (_, Freshness::Synced) => one,

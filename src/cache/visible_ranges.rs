@@ -31,7 +31,7 @@ impl Partition {
                 None => self.namespaces().iter().filter(|namespace| namespaces.has(namespace)).map(of).collect(),
             },
         };
-        // `shop-a/` is before `shop/`.
+        // Keys have another order than names: `shop-a/` is before `shop/`.
         ranges.sort_unstable();
         Some(ranges.into())
     }
@@ -52,7 +52,7 @@ impl Partition {
     }
 }
 
-/// Returns whether a key is in one of some ranges.
+/// Returns whether a key begins with one of the prefixes `ranges`, which must be sorted.
 #[doc(hidden)]
 #[must_use]
 pub fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
@@ -60,7 +60,7 @@ pub fn is_in(ranges: &[ObjectKey], key: &ObjectKey) -> bool {
     next.checked_sub(1).is_some_and(|at| key.as_str().starts_with(ranges[at].as_str()))
 }
 
-/// Returns the ranges of the keys that are in a range of both.
+/// Returns the ranges of the keys that are in a range of `a` and in one of `b`.
 pub(super) fn intersection(a: &[ObjectKey], b: &[ObjectKey]) -> Vec<ObjectKey> {
     let within = |narrow: &&ObjectKey, wide: &[ObjectKey]| is_in(wide, narrow);
     let mut both: Vec<_> = a.iter().filter(|range| within(range, b)).cloned().collect();

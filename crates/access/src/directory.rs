@@ -80,7 +80,7 @@ impl Directory {
         Self { credentials: vec![0; entries.len()], entries, reviews }
     }
 
-    /// Takes the numbers of tokens from the directory that this one replaces. Changed tokens get a new number.
+    /// Continues the numbers of tokens in the directory that this one replaces.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         for (entry, number) in self.entries.iter().zip(&mut self.credentials) {
@@ -215,8 +215,8 @@ impl Directory {
         }
     }
 
-    /// Returns the reader with its present rights, after a change of the tables; `None` if its credential is no longer
-    /// valid. Readers of `hub.auth` keep their rights.
+    /// Returns the reader with its present rights; `None` if its credential is no longer valid. Readers of `hub.auth`
+    /// keep their rights.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

@@ -15,7 +15,7 @@ pub(crate) struct Jwt<'t> {
     pub(crate) algorithm: Option<Algorithm>,
     /// Name (`kid`) of the key that signed the token.
     pub(crate) key: Option<String>,
-    /// Whether the header requires extensions (`crit`). The hub supports none, so it refuses such a token.
+    /// Whether the header requires extensions (`crit`), of which the hub supports none.
     pub(crate) is_extended: bool,
     pub(crate) claims: Map<String, Value>,
     /// Part of the token that the signature covers.

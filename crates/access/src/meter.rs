@@ -8,7 +8,7 @@ use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS};
 /// Numbers of reviews since the start, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReviewCounts {
-    /// Answered from the cache or by a review in flight, without a request of their own.
+    /// Answered from the cache or by a review in flight.
     pub cached: u64,
     /// Allowed by a cluster.
     pub allowed: u64,
@@ -18,7 +18,7 @@ pub struct ReviewCounts {
     pub failed: u64,
 }
 
-/// Counters and durations of access reviews or of token reviews.
+/// Counters of one kind of review: access or token reviews.
 #[derive(Debug)]
 pub struct ReviewMeter {
     cached: AtomicU64,

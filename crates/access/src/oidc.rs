@@ -28,7 +28,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// Deadline for fetching both documents of the issuer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum length of a user or group name, in bytes. Longer names would fill logs and requests to clusters.
+/// Maximum length of a user or group name, in bytes, since names fill logs and requests to clusters.
 const MAX_NAME: usize = 512;
 /// Maximum number of groups of a user.
 const MAX_GROUPS: usize = 1000;
@@ -98,7 +98,7 @@ pub struct Oidc {
     settings: OidcSettings,
     fetch: Arc<dyn FetchDocument>,
     keys: ArcSwapOption<KeySet>,
-    /// State of fetching. It is locked during a fetch, so that only one runs.
+    /// State of fetching, locked during a fetch.
     fetched: tokio::sync::Mutex<Fetched>,
 }
 

@@ -99,7 +99,7 @@ pub struct ReaderParts {
     pub expires: Option<Timestamp>,
 }
 
-/// The authenticated sender of a request, with its rights and limits. Cheap to clone.
+/// The authenticated sender of a request. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct Reader(Arc<ReaderParts>);
 

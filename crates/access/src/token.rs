@@ -37,7 +37,7 @@ pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
-/// MAC of a token, kept instead of the token. Two MACs are compared in constant time. `Debug` does not show the MAC.
+/// MAC of a token. Two MACs are compared in constant time. `Debug` does not show the MAC.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenMac(CtOutput<Hmac<Sha256>>);
 

@@ -57,7 +57,7 @@ impl WatchEvent {
         serde_json::from_slice(json)
     }
 
-    /// Returns the version of the event's object, from which a later watch may continue; `None` if it has none.
+    /// Returns the version of the object, if any, from which a later watch may continue.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         #[derive(Deserialize)]

@@ -51,7 +51,7 @@ pub struct Group {
     pub count: u64,
 }
 
-/// Clusters that an answer covers, and those that are outdated or missing.
+/// Clusters of an answer, with those outdated or missing.
 #[derive(Debug, Default, Deserialize)]
 pub struct Coverage {
     /// Number of clusters.

@@ -239,7 +239,7 @@ impl Decoder {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over `input`. `is_converted`: whether it is the JSON that was just converted from protobuf.
+    /// Walks over `input`. `is_converted`: whether it was just converted from protobuf.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],

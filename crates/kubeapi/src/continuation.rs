@@ -30,7 +30,7 @@ pub struct Continuation {
     pub key: ObjectKey,
 }
 
-/// Version member of a token. It is decoded first, because other versions may have other members.
+/// Version member of a token, decoded before the members that depend on it.
 #[derive(Deserialize)]
 struct Versioned {
     v: String,

@@ -103,8 +103,8 @@ pub fn version_document(version: &ServedVersion) -> Vec<u8> {
 }
 
 impl Served {
-    /// Returns a resource with its singular and short names and its categories. They are known for built-in resources;
-    /// any other has its lowercase kind as singular name, no short names and no categories.
+    /// Returns a resource with its names and categories, as Kubernetes has them if it is built in. Any other has its
+    /// lowercase kind as singular name, no short names and no categories.
     #[must_use]
     pub fn of(resource: &ApiResource) -> Self {
         let (group, plural) = (resource.gvr.group.as_str(), resource.gvr.resource.as_str());

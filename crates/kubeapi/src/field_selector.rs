@@ -96,8 +96,7 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits a condition at its first operator into field, whether it is an equality, and the escaped value. `None` without
-/// an operator.
+/// Splits a condition at its first operator, if any, into field, whether it is an equality, and the escaped value.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     term.bytes().enumerate().find_map(|(at, byte)| {
         let (field, rest) = match byte {

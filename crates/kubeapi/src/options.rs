@@ -90,7 +90,7 @@ impl Options {
         Self::list(&Parameters::parse(query))
     }
 
-    /// Returns the parameter `pretty`, without validating the others. Used to write the error of an invalid query.
+    /// Returns the parameter `pretty` even if other parameters are invalid.
     #[must_use]
     pub fn pretty_of(query: &str) -> Option<bool> {
         Parameters::parse(query).pretty()

@@ -177,7 +177,7 @@ impl Run<'_> {
         Some(self.extents.len() - 1)
     }
 
-    /// Completes the note of a member, or removes it if nothing was written.
+    /// Completes the note of a member. Removes it if nothing was written.
     #[inline]
     fn end_extent(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };

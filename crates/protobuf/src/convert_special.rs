@@ -1,4 +1,4 @@
-//! Conversion of values in a custom resource definition's schema that are a schema or something simpler.
+//! Values in a custom resource definition that are a schema or something simpler.
 
 use super::{Done, Run, WRONG_TYPE};
 use crate::error::ConvertError;

@@ -43,7 +43,7 @@ struct Part {
     end: usize,
 }
 
-/// An encoded entry of a map, as a range of bytes that starts with its tag.
+/// Range of bytes of an encoded map entry, with its tag.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: usize,
@@ -137,7 +137,7 @@ impl Run<'_, '_> {
         if self.out.len() > self.limit { Err(EncodeError::TooLarge) } else { Ok(()) }
     }
 
-    /// Writes the encoded parts of a message and the zero values of its absent fields, in the order of their numbers.
+    /// Writes the parts of a message and the zero values of its absent fields, in the order of their numbers.
     fn sorted(&mut self, id: MessageId, level: usize, mut from: usize, to: usize) -> Done {
         let message = self.schema.message(id);
         for field in message.by_number() {
@@ -251,7 +251,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Sorts the encoded entries of a map. The bytes of the first one start at `from`.
+    /// Sorts the encoded entries of a map. The first starts at `from`.
     #[cold]
     fn sort_entries(&mut self, base: usize, from: usize) {
         self.scratch.clear();

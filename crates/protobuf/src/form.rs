@@ -113,7 +113,7 @@ pub(super) fn has_no_texts(bytes: &[u8]) -> Result<bool, ConvertError> {
     Ok(true)
 }
 
-/// Returns the fields 1 to `N` of a small message; `None` for each that is absent.
+/// Returns the fields 1 to `N` of a small message, if present.
 pub(super) fn fields<'i, const N: usize>(
     bytes: &'i [u8],
     message: &'static str,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Paths of members that are not converted. A path cannot lead through lists or maps.
 ///
-/// The bytes of an omitted member are not read, so errors in them are not found.
+/// The bytes of an omitted member are not validated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Omit(BTreeMap<Box<str>, Omit>);
 

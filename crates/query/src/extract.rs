@@ -61,7 +61,7 @@ struct Extraction {
 }
 
 impl Extraction {
-    /// Adds the values that paths select in a parsed value. `node` is its place in the tree of paths.
+    /// Adds the values that the paths at `node` and below select in a parsed value.
     fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());

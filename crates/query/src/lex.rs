@@ -15,7 +15,7 @@ use informer_hub_types::FieldPath;
 /// Parser input: the text, the position, and the counters.
 pub(super) type Input<'t> = Stateful<LocatingSlice<&'t str>, Count>;
 
-/// Counters of nesting depth and of conditions, which are limited.
+/// Counters of nesting depth and conditions.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Count {
     pub(super) depth: usize,

@@ -99,7 +99,7 @@ fn starts_clause(input: &mut Input<'_>) -> bool {
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))
 }
 
-/// Clauses parsed so far, none of which may be repeated.
+/// Clauses parsed so far, to detect repetitions.
 type SeenClauses = Vec<&'static str>;
 
 fn once(seen_clauses: &mut SeenClauses, at: usize, what: &'static str) -> Parsed<()> {

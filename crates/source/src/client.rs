@@ -152,7 +152,7 @@ pub enum ClientError {
     /// The cluster source has not provided the access settings yet.
     #[error("cluster source {0} has not provided access to the cluster yet")]
     Awaited(String),
-    /// Only an agent inside the cluster reaches it, so the hub has no client.
+    /// The cluster has no client: only an agent inside it reaches it.
     #[error("an agent watches the cluster for the fleet; this process has no access to it")]
     Agent,
     /// The process does not run in a pod.
@@ -210,9 +210,9 @@ pub(super) struct NewClient {
     pub(super) address: String,
     /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Files that the client does not reread itself, with stamps that show changes.
+    /// Stamps of files that the client does not reread itself.
     pub(super) files: FileStates,
-    /// Connections of this client, which the next client of the cluster may reuse.
+    /// Connections of this client, for reuse by the next one.
     pub(super) transport: Transport,
 }
 
@@ -229,7 +229,7 @@ pub async fn connect(settings: AccessSettings, dial: Option<Dial>, io: &Threads)
     Ok(make(None, settings, wiring, io).await?.client)
 }
 
-/// Like [`connect`]; `cluster` is its name in log lines, `None` if it has none.
+/// Like [`connect`]; `cluster` is the name in log lines.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
     settings: AccessSettings,
@@ -320,7 +320,7 @@ fn install_provider_for(auth: &AuthInfo) {
 fn prepare(mut config: Config, compression: bool) -> Config {
     config.cluster_url = without_user(config.cluster_url);
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // No read timeout, since requests have their own deadlines and a watch may be silent for minutes.
+    // Requests have their own deadlines, and a watch may be silent for minutes.
     config.read_timeout = None;
     // kube must not retry: the reflector does, and reports its retries.
     config.default_retry = false;

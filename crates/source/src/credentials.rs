@@ -195,8 +195,7 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Sets the validity of the first certificate in a chain to expire, but of the last CA to expire, since one valid CA
-    /// is enough.
+    /// Takes the first expiry in a chain, but the last one of several CAs, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };

@@ -191,7 +191,7 @@ impl Search<'_> {
         Ok(self.search_versions(&places).await)
     }
 
-    /// Requests the resources of these groups and versions concurrently. Returns the match in the earliest place.
+    /// Searches these groups and versions concurrently. Returns the match in the first of them.
     async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });

@@ -54,7 +54,7 @@ pub struct KubeSourceOptions {
     pub traces: bool,
     /// Size limit of an object, in bytes. Default [`MAX_OBJECT_BYTES`].
     pub max_object_bytes: usize,
-    /// Deadlines after which a silent server counts as stalled.
+    /// Deadlines for a server that sends nothing.
     pub stall: StallPolicy,
 }
 
@@ -193,7 +193,7 @@ impl KubeSource {
             let (opened, answer) = oneshot::channel();
             let (out, batches) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                // Boxed, because the task keeps the future's memory as long as the body is read.
+                // Boxed, because the task would keep its memory while the body is read.
                 let response = match Box::pin(get.open(&current.client, head)).await {
                     Ok(response) => response,
                     Err(error) => {

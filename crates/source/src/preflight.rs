@@ -136,8 +136,8 @@ impl Identity {
     }
 }
 
-/// Returns the user as which the apiserver identifies `client` (SelfSubjectReview, since Kubernetes 1.28). Every
-/// authenticated user may call it.
+/// Asks the apiserver who the user of `client` is (SelfSubjectReview, since Kubernetes 1.28). Every authenticated user
+/// may call it.
 ///
 /// # Errors
 /// No answer; [`ErrorClass::NotFound`] from older servers.

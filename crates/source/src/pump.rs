@@ -140,8 +140,7 @@ fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> 
     Ok(false)
 }
 
-/// Batches of watch events: all that have been decoded when the channel has room. Events of a streaming list are
-/// collected for [`GATHER`].
+/// Batches of all decoded watch events. Those of a streaming list are collected for [`GATHER`].
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: WatchSplitter,
@@ -185,7 +184,7 @@ impl WatchIntake {
             self.is_listing = false;
         }
         if self.followed.is_none() && !self.items.is_empty() {
-            // If the initial list ends in this batch, the last item is behind the end, so it may be traced.
+            // If the list ends in this batch, the last item is behind its end.
             let can_trace = self.traces && !self.is_listing;
             let changed = self.items.last().and_then(WatchItem::object).filter(|_| can_trace);
             let traced = changed.and_then(|object| Traced::begin(object));

@@ -97,7 +97,7 @@ fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     is_json(kind, path).then_some(Encoding::Json)
 }
 
-/// Returns the encoding of a successful answer, JSON if it is not protobuf.
+/// Returns the encoding of a successful answer.
 pub(super) fn encoding(response: &Response<Body>) -> Encoding {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     encoding_of(kind, "", PROTOBUF).unwrap_or(Encoding::Json)
@@ -192,7 +192,7 @@ impl Get {
     }
 }
 
-/// Address that a request is sent to, for error messages. The client sets it when it adds the credentials.
+/// Server that a request is sent to, for error messages. The client sets it.
 #[derive(Clone, Default)]
 pub(super) struct TargetServer(Arc<OnceLock<Arc<str>>>);
 

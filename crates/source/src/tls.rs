@@ -53,7 +53,7 @@ pub(super) enum TlsError {
 pub(super) const H2: &[u8] = b"h2";
 pub(super) const HTTP1: &[u8] = b"http/1.1";
 
-/// TLS settings of a cluster, from which connectors are made.
+/// TLS settings of a cluster's connections.
 pub(super) struct Tls {
     config: ClientConfig,
     server_name: Option<ServerName<'static>>,
@@ -146,7 +146,7 @@ fn identity(auth: &AuthInfo) -> Result<Option<Identity>, TlsError> {
     }
 }
 
-/// Returns the certificate or the key as PEM. Inline data takes precedence over a file. `what` names it in errors.
+/// Returns a certificate or key as PEM. Inline data takes precedence over a file.
 fn pem(what: &'static str, data: Option<&str>, file: Option<&str>) -> Result<Option<Vec<u8>>, TlsError> {
     match (data, file) {
         (Some(data), _) => STANDARD.decode(data).map(Some).map_err(|_| TlsError::Base64(what)),

@@ -44,7 +44,7 @@ pub(super) struct Transport {
     fingerprint: Fingerprint,
 }
 
-/// Parts that all clients of one cluster share, when they are rebuilt.
+/// Parts that all clients of a cluster share, one after another.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wiring {
     /// Opens connections instead of TCP. Takes precedence over a proxy.
@@ -57,7 +57,7 @@ pub(super) struct Wiring {
 
 /// Builds a client that passes each request to `authorize` last. Blocks to read files; runs no plugin.
 ///
-/// The client takes over the connections of the previous one, unless the settings that they depend on have changed.
+/// The client takes over the connections of the previous one, unless their settings have changed.
 pub(super) fn open(
     config: &Config,
     http: HttpVersions,

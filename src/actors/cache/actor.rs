@@ -1,7 +1,8 @@
 //! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
-//! Compression runs there too. A processor waits only if the limit on uncompressed objects is exceeded by half.
+//! Compression runs there too. A processor waits for it only if uncompressed objects exceed their limit one and a half
+//! times, or three times with small batches.
 
 mod expiry;
 pub(in crate::actors) mod history;
@@ -98,7 +99,7 @@ impl CacheActor {
         }
     }
 
-    /// Starts a compression round if enough objects have aged and no round is running.
+    /// Starts a compression round if uncompressed objects exceed their limit and no round is running.
     fn pack(&mut self, ctx: &mut Context<Self>) {
         if self.packing.is_none() && self.write_half.write(|half| half.uncompressed.is_over()) {
             self.start_round(Uncompressed::take_aged, Packing::round, ctx);

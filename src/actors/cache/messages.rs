@@ -30,7 +30,7 @@ pub struct OpenPartition {
     pub origin: Arc<Origin>,
     /// Health of the informer.
     pub health: Arc<InformerHealth>,
-    /// Declared indices.
+    /// Indices that the informer declares.
     pub indexes: Arc<[DeclaredIndex]>,
     /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
     /// unchanged.

@@ -41,7 +41,7 @@ pub(in crate::actors) struct QueryRunner {
     next_pinned: Arc<AtomicU64>,
 }
 
-/// Counts one caller or scan while it lives.
+/// Adds one to a counter until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -68,7 +68,7 @@ impl Drop for CancelOnDrop {
 }
 
 impl QueryRunner {
-    /// Runs at most `scans` scans at a time on the blocking threads of `readers`.
+    /// Creates a runner of at most `scans` scans at a time on the blocking threads of `readers`.
     pub(in crate::actors) fn new(readers: Threads, scans: usize) -> Self {
         let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get).min(SCAN_THREADS);
         Self {

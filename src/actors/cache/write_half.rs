@@ -163,12 +163,12 @@ impl WriteHalf {
         next
     }
 
-    /// Publishes the number of uncompressed bytes.
+    /// Makes the number of uncompressed bytes readable without the lock.
     pub(in crate::actors) fn publish_size(&self) {
         self.uncompressed_bytes.store(self.uncompressed.bytes(), Relaxed);
     }
 
-    /// Sets the time of recorded changes.
+    /// Sets the time of changes that are recorded from now on.
     fn set_time(&mut self) {
         if self.store.history().is_some() {
             self.store.set_time(clock::now());
@@ -228,7 +228,7 @@ pub(in crate::actors) struct SharedWriteHalf {
     uncompressed_bytes: Arc<AtomicUsize>,
 }
 
-/// Outcome of a direct write.
+/// Outcome of an attempt to write a batch without a message to the actor.
 pub(in crate::actors) enum Direct {
     /// The batch was passed to [`WriteHalf::apply`], with this result.
     Applied(Option<WrittenBatch>),

@@ -60,7 +60,7 @@ pub struct CheckpointStore {
     /// Partitions that moved to another version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
-    /// Delivered versions of restored partitions.
+    /// Versions up to which readers received events of restored partitions before the start.
     delivered: Mutex<DeliveredVersions>,
     /// Lock for the files, and the number of callers waiting for it.
     pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
@@ -70,7 +70,7 @@ pub struct CheckpointStore {
     /// Clusters that may have partitions on disk that no cache has open. Kept here because the files are locked during
     /// a write.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
-    /// Whether every partition had caught up at the last pass.
+    /// Whether every partition had reached its version in `delivered` at the last pass.
     caught_up: AtomicBool,
 }
 
@@ -82,7 +82,7 @@ pub(in crate::actors) struct UnsavedPartition {
     pub(in crate::actors) until: Instant,
 }
 
-/// Shared by the actors of a hub. Absent without a state directory.
+/// Checkpoint state, shared by the actors of a hub. Absent without a state directory.
 pub(in crate::actors) type SharedCheckpointStore = Arc<CheckpointStore>;
 
 /// Status of the state directory.
@@ -169,8 +169,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Sets the versions that readers have received of restored partitions. `None` marks partitions whose delivered
-    /// events are all on disk.
+    /// Sets the versions up to which readers have received events of restored partitions. `None` marks partitions whose
+    /// delivered events are all on disk.
     #[must_use]
     pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
         self.delivered = Mutex::new(delivered);
@@ -228,8 +228,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Records that a partition has a new number. `before` is `None` for a partition whose delivered events are all on
-    /// disk.
+    /// Records that a partition got the ID `now` in place of `before`. `before` is `None` for a partition whose
+    /// delivered events are all on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();
@@ -242,7 +242,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes a closed partition.
+    /// Forgets the delivered version of a closed partition.
     pub(in crate::actors) fn remove_number(&self, cache: &(Gvr, View), id: PartitionId) {
         if let Some(delivered) = self.delivered.lock().get_mut(cache) {
             delivered.remove(&id);

@@ -71,7 +71,7 @@ pub(in crate::actors) struct DiscoveryActor {
     definitions: WatchState,
     services: WatchState,
     view: DiscoveryStatus,
-    /// Error of the last discovery request.
+    /// Error of the last discovery request; `None` if it succeeded.
     failed: Option<SourceError>,
     /// Definitions last sent to the cluster actor.
     sent_definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,

@@ -292,7 +292,7 @@ impl InformerActor {
         ctx.stop();
     }
 
-    /// Stops the children from `first` on, last first, without waiting. They become an old generation.
+    /// Stops the children from `first` on, last first, without waiting. Later reports of their exits are ignored.
     fn stop_from(&mut self, first: usize) {
         let stop = Stop { drain: false };
         for child in first..CHILDREN.len() {

@@ -77,7 +77,7 @@ pub struct MoveTo {
 pub struct Relist {
     /// Source that decodes objects with the new settings.
     pub source: Arc<dyn ListerWatcher>,
-    /// Declared indices.
+    /// Indices that the informer declares from now on.
     pub indexes: Arc<[DeclaredIndex]>,
     /// Fingerprint of the settings; zero if unknown.
     pub settings: u64,

@@ -222,7 +222,7 @@ impl RegistryActor {
     }
 }
 
-/// Completes when a cluster has handled a message, or cannot any more.
+/// Future that completes when a cluster has handled a message, or can no longer handle it.
 type PendingHandling = LocalBoxFuture<'static, ()>;
 
 /// Waits until clusters have handled messages, so that a caller cannot flood them. Clusters never wait for callers.

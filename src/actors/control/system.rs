@@ -18,7 +18,7 @@ use crate::actors::runtime::supervision::start_control;
 use crate::actors::runtime::thread_pools::{ThreadPools, lower_priority};
 use informer_hub_types::Threads;
 
-/// Blocking threads of the shared runtime, for compression and index builds.
+/// Maximum number of blocking threads of the shared runtime, for compression, index builds and the disk.
 const BLOCKING_THREADS: usize = 32;
 
 /// Maximum number of threads for handler closures of the embedding program, started on demand.

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use crate::budget::UNLIMITED;
 
-/// Longest wait for headroom. By then the governor has lowered an informer's memory step. The batch then proceeds over
-/// the limit, because an informer that never proceeds is worse.
+/// Longest wait for headroom. By then the governor should have lowered an informer's memory step. If not, the batch
+/// exceeds the limit, because an informer that never proceeds is worse.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Bytes that may be read until the next refill; see the module.

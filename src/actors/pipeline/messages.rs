@@ -50,11 +50,11 @@ pub struct Join {
     pub listener: Recipient<Wake>,
     /// Queue for the subscriber's notifications.
     pub inbox: Arc<Inbox>,
-    /// Filter and initial objects.
+    /// Filter of the objects, and handling of initial objects.
     pub options: ListenerOptions,
     /// Name of a durable reader, which resumes after a restart of the process. `None` for other subscribers.
     pub reader: Option<String>,
-    /// Resync period.
+    /// Resync period; `None` without resyncs.
     pub resync: Option<Duration>,
 }
 

@@ -110,7 +110,7 @@ impl Handler<Stop> for ReflectorActor {
 /// once.
 const SUCCESS_DELAY: Duration = Duration::from_secs(1);
 
-/// The fifo's mailbox is closed.
+/// Error: the fifo has ended, so the reflector must end too.
 struct FifoGone;
 
 struct Driver {

@@ -2,13 +2,13 @@
 
 use informer_hub_types::Threads;
 
-/// Nice value of the threads of readers, for queries and HTTP, above that of the process.
+/// Amount by which the nice value of threads for queries and HTTP exceeds that of the process.
 ///
 /// A thread of nice 10 gets a tenth of a CPU that another one wants, so a busy host does not stop queries.
 #[cfg(target_os = "linux")]
 pub(in crate::actors) const READER_NICE: i32 = 10;
 
-/// Spawners of a hub's work.
+/// Thread pools that run the work of a hub.
 #[derive(Clone, Debug)]
 pub struct ThreadPools {
     /// Multi-thread runtime for sockets and decoding. Its blocking threads compress, build indices and write files.
@@ -20,7 +20,7 @@ pub struct ThreadPools {
 }
 
 impl ThreadPools {
-    /// Uses one spawner for everything.
+    /// Uses one pool for everything.
     #[must_use]
     pub fn of(threads: &Threads) -> Self {
         Self { io: threads.clone(), readers: threads.clone(), handlers: threads.clone() }

@@ -195,7 +195,7 @@ impl SinkActor {
         Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
-    /// Whether the fence, if there is one, lets this process send.
+    /// Returns whether this process may send: there is no fence, or it is open.
     fn may_send(&self) -> bool {
         self.params.fence.as_ref().is_none_or(|fence| fence.is_open())
     }

@@ -15,7 +15,7 @@ use informer_hub_sink::{SourceVersions, resource_key};
 /// reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to the version.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
-    /// By the address of the inbox, which the entry keeps alive.
+    /// Progress by the address of the inbox, which the entry keeps alive.
     inboxes: HashMap<usize, Progress>,
     /// Resources with an informer whose progress is unknown, by cluster.
     unknown: BTreeMap<String, BTreeSet<String>>,

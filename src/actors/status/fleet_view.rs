@@ -36,7 +36,7 @@ pub struct ClusterSeen {
 #[derive(Clone, Copy, Debug)]
 pub struct InformerSeen<'a>(&'a InformerView);
 
-/// Subscriber of an informer: notifications by outcome.
+/// Counters of one subscriber of an informer.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ListenerSeen<'a> {

@@ -146,7 +146,7 @@ impl Inbox {
         }
     }
 
-    /// Adds the changes of a batch.
+    /// Queues notifications of the changes of a batch, as [`ListenerQueue::offer`] describes.
     pub(in crate::actors) fn offer(&self, number: u64, applied: &[Applied], resync: bool) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {

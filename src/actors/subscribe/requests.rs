@@ -21,7 +21,8 @@ pub struct RequestInformer {
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
-    /// Options for decoding and selection; those of the first user apply.
+    /// Options for decoding and selection. Those of a configuration entry take precedence, else those of the first
+    /// user.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,

@@ -18,7 +18,7 @@ use crate::cache::{InitialObjects, ListenerOptions, PartitionId};
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, LabelSelector, Origin, Scope, View};
 
-/// Selection of a subscription.
+/// Informers that a subscription selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Target {
     /// A resource. Existing informers are shared; otherwise one is started.
@@ -198,8 +198,8 @@ impl Subscription {
         self.inboxes.lock().clone()
     }
 
-    /// Returns a function that counts the notifications which the subscriber has not taken, without those of a replay. It
-    /// counts them also after the informers have stopped.
+    /// Returns a function that counts the waiting notifications of the subscriber, without initial objects. It works
+    /// even after the informers have stopped.
     pub(crate) fn backlog(&self) -> impl Fn() -> u64 + use<> {
         let inboxes = self.inboxes();
         move || inboxes.iter().map(|(_, inbox)| inbox.health.pending.load(Relaxed)).sum()

@@ -1,21 +1,23 @@
-//! Order and cluster versions of the changes of a batch.
+//! Assigns resource versions to a batch's changes, and sorts them, for readers that resume a watch of one cluster.
 
 use hashbrown::HashSet;
 
 use super::change::ChangeKind;
 use super::draft::Draft;
 
-/// A change with its version in the cluster.
+/// A change with its resource version in the cluster; `None` if it has none.
 pub(crate) type Arranged = (Draft, Option<u64>);
 
-/// Conditions of a batch.
+/// Limits on the versions that the changes of a batch may get.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
-    /// Version of the list that the batch completes.
+    /// Version of the list that the batch completes; `None` if it completes none.
     pub(crate) list: Option<u64>,
-    /// Greatest version that readers may have and that is no version of a change. A change at or below it has no version.
+    /// Greatest version that readers may have without a change of that version. A change at or below it gets no
+    /// version, because such readers would miss it.
     pub(crate) base: u64,
-    /// Versions that other changes have. `None` if they are unknown: then unobserved deletions have no version.
+    /// Versions that earlier changes already have. `None` if unknown: then deletions that the hub did not observe get
+    /// no version.
     pub(crate) used: Option<HashSet<u64>>,
 }
 
@@ -40,7 +42,7 @@ pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arr
     arranged
 }
 
-/// Returns whether the deletion at a position was found because another object has its key.
+/// Returns whether the deletion at a position was found because a new object took its key.
 fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     let (draft, _) = &arranged[at];
     arranged.get(at + 1).is_some_and(|(next, _)| {
@@ -48,10 +50,10 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Assigns an unused version to each unobserved deletion, as great as possible: above that of its object, up to that of
-/// the list, and below that of the object that took its key. The greatest limit is served first: then each gets a
-/// version if enough exist. Before the batch that completes the list, none gets a version: a later change of the list
-/// could have it. Neither does one get a version above that of the list: a later watch event could have it.
+/// Assigns the greatest possible unused version to each deletion that the hub did not observe. It is above the version
+/// of the object, at most that of the list, and below that of an object that took the key. Deletions with the greatest
+/// limit are first, so that each gets a version if enough exist. Only the batch that completes a list assigns versions,
+/// because later changes of the list could have them. Versions above that of the list are left to later watch events.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
@@ -72,15 +74,16 @@ fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut 
     }
 }
 
-/// Returns the greatest unused version between two others, and marks it as used.
+/// Returns the greatest unused version between `floor` and `limit`, both excluded, and marks it as used. `None` if all
+/// are used.
 fn unused_between(floor: u64, limit: u64, used: &mut HashSet<u64>) -> Option<u64> {
     let free = (floor.saturating_add(1)..limit).rev().find(|version| !used.contains(version))?;
     used.insert(free);
     Some(free)
 }
 
-/// Sorts by version, in three groups: changes, deletions that the list found, and changes at or after the version of the
-/// list.
+/// Sorts by version within three groups: changes before the list's version, deletions that the list found, and later
+/// changes.
 fn sort(arranged: &mut Vec<Arranged>, list: Option<u64>) {
     let is_found = |at: &usize| arranged[*at].0.is_missed() && !is_replaced(arranged, *at);
     let found: HashSet<_> = (0..arranged.len()).filter(is_found).collect();

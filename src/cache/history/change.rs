@@ -23,7 +23,7 @@ pub enum ChangeKind {
 /// A visible change of one object.
 #[derive(Clone, Debug)]
 pub struct RecordedChange {
-    /// Fleet version, unique in the cache.
+    /// Fleet version: the number of this change, counted over all clusters of the cache.
     pub version: u64,
     /// Partition of the object.
     pub partition: PartitionId,
@@ -48,13 +48,14 @@ pub struct RecordedChange {
 pub enum ChangeCause {
     /// The object changed in its cluster.
     Object,
-    /// The object was deleted, and the hub has not observed it, or not the last state before.
+    /// The object was deleted, and the hub did not observe the deletion or the last state before it.
     Missed,
     /// The partition joined, left, or became visible to the reader: the object need not have changed.
     Partition,
 }
 
-/// A change of all objects of a partition. Its versions are those of the objects in the order of keys.
+/// A change of all objects of a partition at once. Each object has one fleet version from `first` to `last`, in key
+/// order.
 pub(crate) struct PartitionChange {
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -70,7 +71,7 @@ pub(crate) struct PartitionChange {
 pub(crate) enum PartitionChangeKind {
     Joined,
     Left,
-    /// The cluster's labels changed from those of this informer.
+    /// The cluster's labels changed; this informer has the previous ones.
     Relabelled(Arc<Origin>),
 }
 
@@ -82,7 +83,8 @@ impl fmt::Debug for PartitionChange {
 }
 
 impl PartitionChange {
-    /// Returns how the objects change for a reader of the selected informers, and the informer that the changes name.
+    /// Returns how the objects change for a reader of the selected informers, and the informer to name in the changes.
+    /// `None` if that reader sees no change.
     pub(crate) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
         let is_selected = selects(&self.origin);
         match &self.kind {
@@ -96,8 +98,8 @@ impl PartitionChange {
         }
     }
 
-    /// Returns the objects after a version with the versions of their changes. `after` is the key of that version, if
-    /// known: without it, the objects before are skipped one by one.
+    /// Returns the objects whose changes follow `version`, each with the version of its change. `after` is the key of
+    /// the object that has `version`; without it, earlier objects are skipped one by one.
     pub(crate) fn after(
         &self,
         version: u64,

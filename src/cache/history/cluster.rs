@@ -1,4 +1,4 @@
-//! Window of one cluster: its recent changes by position, and the versions that lead to positions.
+//! Recent changes of one cluster, and the lookup of the position at which a reader with a resource version continues.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use hashbrown::HashMap;
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
-/// Base of made-up versions, far above every version of a cluster. So a made-up version never leads to a change with a
-/// version of the cluster, nor the reverse. The fleet version is added to the base. It begins with the time in
+/// Base of the resource versions that the hub makes up. It is far above every version of a cluster, so that the two are
+/// never confused. A made-up version is the base plus the fleet version. Fleet versions begin with the time in
 /// microseconds, so no two processes make up the same version.
 #[doc(hidden)]
 pub const MADE_UP: u64 = 1 << 50;
 
-/// Maximum number of gaps in a window.
+/// Maximum number of gaps (ranges of versions that a list skipped) per cluster. If there are more, readers must list
+/// again.
 const GAPS: usize = 64;
 
-/// Error of a cluster's version that leads to no position.
+/// Reason why a reader cannot resume from a cluster's resource version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LocateError {
     /// The changes after the version have been dropped: the reader must list again.
@@ -34,30 +35,30 @@ pub enum LocateError {
     },
 }
 
-/// Versions that lead to the start of the changes of a cluster's window.
+/// Lower limit of the resource versions from which readers of a cluster can resume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Floor {
     /// Versions up to this one have expired, except for `exact`.
     pub(crate) below: u64,
-    /// Version that leads to the start.
+    /// Version from which a reader resumes before the first kept change; `None` if there is none.
     pub(crate) exact: Option<u64>,
 }
 
-/// Recent changes of one cluster, except changes of whole partitions, which expire the cluster's readers.
+/// Recent changes of one cluster. Changes of whole partitions are left out: they make the cluster's readers list again.
 #[derive(Debug)]
 pub(crate) struct ClusterWindow {
     entries: VecDeque<Arc<RecordedChange>>,
-    /// Fleet version from which the entries can be read.
+    /// Fleet version after which `entries` has all changes.
     start: u64,
     floor: Floor,
-    /// Greatest version of an entry, dropped ones included.
+    /// Greatest resource version of an entry, including dropped entries.
     newest: u64,
-    /// Fleet version from which all entries have versions, each greater than those before.
+    /// Fleet version from which each entry has a resource version that is greater than those of all entries before it.
     sorted_from: u64,
-    /// Fleet versions of the entries before `sorted_from`, by version. Empty unless partitions of the cluster overtake
-    /// each other.
+    /// Fleet versions of the entries before `sorted_from`, by resource version. Empty while all changes have increasing
+    /// versions.
     unsorted: HashMap<u64, u64>,
-    /// Versions between these pairs lead to no position: a list has skipped changes in between.
+    /// Ranges of versions, ends excluded, from which readers cannot resume, because a list skipped changes in them.
     gaps: Vec<(u64, u64)>,
     /// Whether the cluster's last partition was closed. The window is then dropped together with its last change.
     pub(crate) has_left: bool,
@@ -66,30 +67,31 @@ pub(crate) struct ClusterWindow {
 }
 
 impl Floor {
-    /// A floor from which no version leads to a position.
+    /// Floor if no version is known: no reader can resume.
     pub(crate) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
-    /// Returns the floor of a complete version.
+    /// Returns the floor of a window that starts at this version, or at an unknown one.
     pub(crate) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
-    /// Returns the floor after the change of this version was dropped from the window.
+    /// Returns the new floor after the oldest change was dropped. `version` is the version of that change, if it has
+    /// one.
     fn raised_by(self, version: Option<u64>) -> Self {
         Self { below: self.below.max(version.unwrap_or(0)), exact: version }
     }
 }
 
 impl ClusterWindow {
-    /// Creates the window of the changes after a fleet version.
+    /// Creates an empty window for the changes after a fleet version.
     pub(crate) fn new(start: u64, floor: Floor) -> Self {
         let (entries, unsorted, gaps, changed) = (VecDeque::new(), HashMap::new(), Vec::new(), Arc::default());
         Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
     }
 
-    /// Records that a list has led from one version to another. The list does not show objects that were added and
-    /// deleted between the two versions. So readers with a version in between must list too. `at` is the fleet version
-    /// of the list's end.
+    /// Records that a list moved the state from one version to another. A list does not show objects that were added
+    /// and deleted between the two, so readers with a version in between must list too. `at` is the fleet version of
+    /// the list's end.
     pub(crate) fn skip(&mut self, from: u64, to: u64, at: u64) {
         self.gaps.retain(|(_, end)| *end > self.floor.below);
         if self.gaps.len() < GAPS {
@@ -99,7 +101,7 @@ impl ClusterWindow {
         }
     }
 
-    /// Returns the fleet version from which all changes are known.
+    /// Returns the fleet version after which all changes are kept.
     pub(crate) fn oldest(&self) -> u64 {
         self.start
     }
@@ -107,7 +109,7 @@ impl ClusterWindow {
     pub(crate) fn push(&mut self, change: Arc<RecordedChange>) {
         let is_sorted = change.cluster_version.is_some_and(|version| version > self.newest);
         self.newest = self.newest.max(change.cluster_version.unwrap_or(0));
-        // A reader of this change has the version of its object, which must not lead to the start.
+        // A reader of this change may resume from the version of its object, which must not lead to the start.
         if self.floor.exact.is_some() && change.object.resource_version().as_number() == self.floor.exact {
             self.floor.exact = None;
         }
@@ -165,25 +167,25 @@ impl ClusterWindow {
         self.entries.range(..to).rev()
     }
 
-    /// Returns the versions of the entries.
+    /// Returns the resource versions of the entries that have one.
     pub(crate) fn versions(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
-    /// Returns whether a change may have had this version: an entry has it, or changes up to it were dropped. No other
-    /// change may get it.
+    /// Returns whether a change may have had this version: an entry has it, or changes up to it were dropped. A new
+    /// change must not get it.
     pub(crate) fn has_used(&self, version: u64) -> bool {
         version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
     }
 
-    /// Returns the fleet version of the entry that has this version.
+    /// Returns the fleet version of the entry with this resource version; `None` if there is none.
     fn position_of(&self, version: u64) -> Option<u64> {
         let sorted = self.last_sorted(version).filter(|entry| entry.cluster_version == Some(version));
         sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
     }
 
-    /// Returns the fleet version from which a reader with this version continues. `base` is the greatest version that
-    /// readers may have and that no change has.
+    /// Returns the fleet version from which a reader with this resource version continues. `base` is the greatest
+    /// version that readers may have without a change of that version.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
@@ -216,7 +218,7 @@ impl ClusterWindow {
         Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
     }
 
-    /// Returns the last of the sorted entries whose version is not greater.
+    /// Returns the last of the sorted entries whose resource version is at most `version`.
     fn last_sorted(&self, version: u64) -> Option<&Arc<RecordedChange>> {
         let sorted = self.first_sorted();
         let (mut low, mut high) = (sorted, self.entries.len());

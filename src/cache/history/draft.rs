@@ -6,7 +6,7 @@ use super::change::ChangeKind;
 use crate::applied::Applied;
 use informer_hub_types::{ResourceVersion, StoredObject};
 
-/// A visible change of one object.
+/// A visible change of one object that has no fleet version yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) kind: ChangeKind,
@@ -20,7 +20,7 @@ pub(crate) struct Draft {
 /// Version of a change in its cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DraftVersion {
-    /// As received; `None` if it is not an integer.
+    /// Sent by the apiserver; `None` if it is not an integer.
     Received(Option<u64>),
     /// Unknown: the deletion was not observed.
     Missed,
@@ -43,7 +43,7 @@ impl Draft {
         }
     }
 
-    /// Creates the draft of a stored object.
+    /// Creates the draft of an update of `old`, or of an addition if that is `None`.
     pub(crate) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
         let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let version = DraftVersion::Received(object.resource_version().as_number());
@@ -61,7 +61,7 @@ impl Draft {
         Self { kind, object: Arc::clone(last), old: Some(Arc::clone(stored)), version, is_tombstone }
     }
 
-    /// Returns the version as received, if it is greater than that of the previous state.
+    /// Returns the apiserver's version of the change, if it is greater than that of the object's previous state.
     pub(crate) fn received(&self) -> Option<u64> {
         let DraftVersion::Received(version) = self.version else { return None };
         let old = self.old.as_ref().and_then(|old| old.resource_version().as_number());

@@ -1,4 +1,4 @@
-//! Versions of a cluster that readers may have, as of a snapshot.
+//! Resource versions up to which a snapshot is complete, and which readers of a cluster may have.
 
 use super::cluster::Floor;
 
@@ -9,25 +9,25 @@ pub(crate) struct Marks {
     pub(crate) complete: Option<u64>,
     /// Greatest version that readers may have although the partition may not be complete up to it.
     pub(crate) floor: Option<u64>,
-    /// Greatest version of a change.
+    /// Greatest resource version of a change.
     pub(crate) newest: Option<u64>,
-    /// Last change that has a version: fleet version and version.
+    /// Fleet version and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
     /// Cluster version from which the cluster's own versions are used again; `None` unless versions are made up now.
     pub(crate) until: Option<u64>,
 }
 
-/// Versions of a cluster that readers may have, of a state that is saved.
+/// Resource versions saved with a cluster's state, so that its readers can resume after a restart of the hub.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClusterVersions {
-    /// Version of a list of the state. `None` if it is unknown.
+    /// Version of a list of the saved state. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest version that readers may have. `None` if it is unknown. If `list` is made up, the greatest one of the
-    /// cluster itself.
+    /// Greatest version that readers may have. `None` if it is unknown. If the hub made up `list`, the greatest one
+    /// that the cluster assigned.
     pub greatest: Option<u64>,
 }
 
-/// Versions of a cluster that readers may have: of all its partitions that have joined.
+/// Marks of a whole cluster, combined from all its partitions whose objects readers can see.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ClusterMarks {
     /// Version up to which all partitions are complete.
@@ -39,7 +39,7 @@ pub(crate) struct ClusterMarks {
 }
 
 impl Marks {
-    /// Creates the marks of a partition without changes. `floor` as in the field.
+    /// Creates the marks of a partition without recorded changes.
     pub(crate) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
@@ -49,7 +49,7 @@ impl Marks {
         self.until.is_some() && self.complete < self.until
     }
 
-    /// Records a change.
+    /// Records a change by its fleet version and its resource version.
     pub(crate) fn note(&mut self, fleet_version: u64, version: u64) {
         self.newest = self.newest.max(Some(version));
         self.latest = Some((fleet_version, version));
@@ -57,7 +57,7 @@ impl Marks {
 }
 
 impl ClusterMarks {
-    /// Combines the marks of the partitions that have joined.
+    /// Combines the marks of the partitions whose objects readers can see.
     pub(crate) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
             let Self { complete, floor, newest, latest, until } =
@@ -73,8 +73,8 @@ impl ClusterMarks {
         joined.fold(None, with).unwrap_or_default()
     }
 
-    /// Returns the greatest version that readers may have and that need not be the version of a change. Each later change
-    /// has a greater one.
+    /// Returns the greatest version that readers may have without a change of that version. Each later change has a
+    /// greater one.
     pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
@@ -103,7 +103,7 @@ impl ClusterMarks {
         ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }
 
-    /// Returns the floor of a window that starts with this state.
+    /// Returns the floor (lowest version to resume from) of a window that starts with this state.
     pub(crate) fn as_floor(&self) -> Floor {
         self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
     }

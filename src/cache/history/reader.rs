@@ -1,4 +1,4 @@
-//! Reading of recorded changes.
+//! Read half of the window of recent changes: what to read, from which position, and how to wait for more.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use super::window::{Entry, HistoryLimits, SavedVersion, Step, Window};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
 
-/// Entries that a reader visits before other threads may take the lock.
+/// Number of entries that a reader visits before it releases the lock for other threads.
 const VISITS: usize = 512;
 
 /// Read half of a store's window of recent changes. Cloning it increments a reference count.
 #[derive(Clone)]
 pub struct HistoryReader(Arc<History>);
 
-/// Window and the cells that its readers wait for.
+/// The window of recent changes, and the cells that wake its readers.
 struct History {
     window: RwLock<Window>,
-    /// Version of the published snapshot. Later entries are not read yet.
+    /// Version of the published snapshot. Readers do not see later entries yet.
     visible: AtomicU64,
     changed: WatchCell<u64>,
-    /// Time of the last change, in milliseconds since the start.
+    /// Time of the last change, in milliseconds since `start`.
     now: AtomicU64,
     start: Instant,
-    /// Whether nothing is recorded any more.
+    /// Whether recording has stopped.
     is_closed: AtomicBool,
 }
 
-/// Cells to notify of a batch: one for each step, of the step's cluster.
+/// Cells that wake the readers of the clusters in a batch: one per recorded step.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
-/// The changes that a reader reads.
+/// Selection of the changes that a reader reads.
 #[derive(Clone)]
 pub enum HistoryScope {
     /// All changes.
@@ -52,8 +52,7 @@ pub enum HistoryScope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryCursor {
     version: u64,
-    /// Key of the object whose change has that version, if the next version belongs to the same join or leave of a
-    /// partition.
+    /// Key of the last object read, while the reader is within the objects of a partition that joined or left.
     key: Option<ObjectKey>,
 }
 
@@ -61,7 +60,7 @@ pub struct HistoryCursor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the changes after this version have been dropped; the oldest version is {oldest}")]
 pub struct PositionExpired {
-    /// Oldest fleet version from which changes can be read.
+    /// Oldest fleet version after which changes can be read.
     pub oldest: u64,
 }
 
@@ -102,7 +101,7 @@ impl HistoryReader {
         self.0.visible.load(SeqCst)
     }
 
-    /// Returns the fleet version from which all changes are kept.
+    /// Returns the fleet version after which all changes are kept.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.0.window.read().oldest()
@@ -139,7 +138,7 @@ impl HistoryReader {
         Ok(self.newest() <= cursor.version)
     }
 
-    /// Copies changes up to the next change of a whole partition.
+    /// Copies changes under the lock, at most up to the next change of a whole partition, which the caller expands.
     fn gather(
         &self,
         scope: &HistoryScope,
@@ -173,7 +172,7 @@ impl HistoryReader {
     }
 
     /// Returns the position at which a reader of several clusters that has this fleet version continues. The version
-    /// may be that of the first state in an earlier process.
+    /// may also be the one that the restored state had in an earlier process.
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after it have been dropped.
@@ -189,8 +188,8 @@ impl HistoryReader {
         }
     }
 
-    /// Returns the position at which a reader that has this version of a cluster continues. `base` is the greatest
-    /// version that readers may have and that no change has.
+    /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
+    /// version that readers may have without a change of that version.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -223,13 +222,13 @@ impl HistoryReader {
         self.0.is_closed.store(true, SeqCst);
     }
 
-    /// Returns whether nothing is recorded any more.
+    /// Returns whether recording has stopped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed.load(SeqCst)
     }
 
-    /// Appends steps, which are visible after [`Self::publish`].
+    /// Records steps, which readers see after [`Self::publish`]. Returns the cells to pass to it.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
@@ -263,7 +262,7 @@ impl HistoryReader {
         !window.is_empty()
     }
 
-    /// Sets the time of the following steps. It does not go back.
+    /// Sets the time of the changes recorded from now on. An earlier time is ignored.
     pub(crate) fn set_time(&self, now: Instant) {
         let passed = now.saturating_duration_since(self.0.start).as_millis();
         self.0.now.fetch_max(u64::try_from(passed).unwrap_or(u64::MAX), SeqCst);
@@ -273,7 +272,7 @@ impl HistoryReader {
         self.0.now.load(SeqCst)
     }
 
-    /// Returns the time of the following steps.
+    /// Returns the time that a change recorded now would have.
     pub(crate) fn time(&self) -> Instant {
         self.0.start + Duration::from_millis(self.now())
     }
@@ -299,15 +298,15 @@ impl HistoryReader {
         }
     }
 
-    /// Sets whether memory is short. If so, a lower limit applies.
+    /// Sets whether memory is short. If so, an eighth of the byte limit applies.
     pub(crate) fn set_tight(&self, tight: bool) {
         let mut window = self.0.window.write();
         window.set_tight(tight);
         window.trim(self.now());
     }
 
-    /// Continues after a writer died with a published snapshot of this version. If it died between the window and the
-    /// snapshot, the window starts anew.
+    /// Continues after the writer failed; `version` is that of the published snapshot. If the window has changes that
+    /// the snapshot lacks, it is emptied.
     pub(crate) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         if self.0.window.read().head() != version {
             self.restart(version, floors);
@@ -315,12 +314,13 @@ impl HistoryReader {
         self.0.visible.store(version, SeqCst);
     }
 
-    /// Starts anew with the version and the floors of a snapshot. Readers of earlier versions have expired.
+    /// Empties the window, which restarts at the version and the floors of a snapshot. Readers at earlier versions must
+    /// list again.
     pub(crate) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         self.0.window.write().restart(version, floors.into_iter());
     }
 
-    /// Sets the version that the current state, which is still the first, had in an earlier process.
+    /// Sets the version that the restored state had in an earlier process. Called before the first change.
     pub(crate) fn set_saved(&self, saved: Option<SavedVersion>) {
         self.0.window.write().set_saved(saved);
     }
@@ -330,7 +330,7 @@ impl HistoryReader {
         self.0.window.read().cluster(cluster).is_some_and(|known| known.has_used(version))
     }
 
-    /// Returns the versions of the changes of a cluster.
+    /// Returns the resource versions of the kept changes of a cluster.
     pub(crate) fn versions_of(&self, cluster: &ClusterName) -> Vec<u64> {
         self.0.window.read().cluster(cluster).into_iter().flat_map(ClusterWindow::versions).collect()
     }
@@ -342,7 +342,7 @@ enum Gathered {
     Partition(Arc<PartitionChange>),
 }
 
-/// A visit of entries under the lock.
+/// State of a reader while it visits entries under the lock.
 struct Visit<'r> {
     scope: &'r HistoryScope,
     cursor: &'r mut HistoryCursor,
@@ -373,7 +373,7 @@ impl Visit<'_> {
     }
 }
 
-/// Appends the changes of the objects of a partition.
+/// Appends one change for each object of a partition that joined, left or was relabelled, until `changes` has `full`.
 fn expand(
     change: &PartitionChange,
     scope: &HistoryScope,
@@ -417,7 +417,7 @@ impl HistoryScope {
     }
 }
 
-/// Wait of a reader for changes of its scope. Other clusters' changes do not wake a reader of one cluster, unless that
+/// Wakes a reader on changes of its scope. Other clusters' changes do not wake a reader of one cluster, unless that
 /// cluster has no partition yet.
 #[derive(Debug)]
 pub struct HistorySubscription {

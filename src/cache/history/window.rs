@@ -10,7 +10,7 @@ use super::change::{PartitionChange, RecordedChange};
 use super::cluster::{ClusterWindow, Floor};
 use informer_hub_types::{ClusterName, WatchCell};
 
-/// Limits of a window.
+/// Limits of the window of recent changes. Changes beyond them are dropped, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryLimits {
     /// Bytes of changes. Default 16 MiB.
@@ -22,9 +22,10 @@ pub struct HistoryLimits {
 /// Version that a restored state had in an earlier process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedVersion {
-    /// Fleet version.
+    /// Fleet version of the saved state.
     pub version: u64,
-    /// Whether all clusters have the labels that they had then. If not, readers of selected clusters list again.
+    /// Whether all clusters have the labels that they had when it was saved. If not, readers of selected clusters list
+    /// again.
     pub has_same_labels: bool,
 }
 
@@ -40,7 +41,8 @@ const OVERHEAD: usize = 224;
 /// Divisor of the byte limit while memory is short.
 const TIGHT_SHARE: usize = 8;
 
-/// Divisor of the byte limit: a partition that left counts at most this part, so that its deletions can be read.
+/// Divisor of the byte limit: a change of a whole partition counts at most this part, so that it stays readable even if
+/// it is large.
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -81,20 +83,20 @@ struct Slot {
     cluster: ClusterName,
     /// Bytes that count against the limit, and bytes that the slot may keep in memory.
     bytes: (usize, usize),
-    /// Time in milliseconds.
+    /// Time of the change, in milliseconds since the start of the history.
     at: u64,
 }
 
-/// Recent changes of all clusters of a cache; see the module.
+/// Recent changes of all clusters of a cache.
 #[derive(Debug)]
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
     clusters: HashMap<ClusterName, ClusterWindow>,
-    /// Fleet version from which all changes are known.
+    /// Fleet version after which all changes are kept.
     oldest: u64,
     /// Fleet version of the last change.
     head: u64,
-    /// Version of the first state in an earlier process, and its version in this one.
+    /// Version that the restored state had in an earlier process, and its fleet version in this one.
     saved: Option<(SavedVersion, u64)>,
     limits: HistoryLimits,
     is_tight: bool,
@@ -195,7 +197,8 @@ impl Window {
         }
     }
 
-    /// Drops everything, and starts at a fleet version with these clusters. Readers before it have expired.
+    /// Drops all changes, and restarts at a fleet version with these clusters. Readers at earlier versions must list
+    /// again.
     pub(crate) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
         self.saved = None;
@@ -208,22 +211,23 @@ impl Window {
         }
     }
 
-    /// Sets the version that the current state, which is still the first, had in an earlier process.
+    /// Sets the version that the restored state had in an earlier process. Called before the first change.
     pub(crate) fn set_saved(&mut self, saved: Option<SavedVersion>) {
         self.saved = saved.map(|saved| (saved, self.head));
     }
 
-    /// Returns the saved version and the version of its state in this process, as long as all changes since are known.
+    /// Returns the saved version and the fleet version of the same state in this process. `None` once a later change
+    /// was dropped.
     pub(crate) fn saved(&self) -> Option<(SavedVersion, u64)> {
         self.saved.filter(|(_, first)| *first == self.oldest)
     }
 
-    /// Sets whether memory is short. If so, a lower limit applies.
+    /// Sets whether memory is short. If so, an eighth of the byte limit applies.
     pub(crate) fn set_tight(&mut self, tight: bool) {
         self.is_tight = tight;
     }
 
-    /// Returns the entries that end after a fleet version.
+    /// Returns the entries whose last fleet version is greater than `version`.
     pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
         let from = self.slots.partition_point(|slot| slot.last <= version);
         self.slots.range(from..).map(|slot| &slot.entry)

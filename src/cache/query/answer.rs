@@ -1,4 +1,4 @@
-//! Answers to queries.
+//! Answers to queries: objects, columns or counts, with the freshness of each cluster.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ pub struct Row<K = informer_hub_types::Dynamic> {
     pub values: Vec<Values>,
 }
 
-/// A value with its number of objects.
+/// A value, and the number of objects that have it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
     /// Value that the objects are grouped by.
@@ -52,15 +52,15 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub examined: u64,
     /// Number of objects whose JSON was decompressed or scanned, rather than only their metadata.
     pub read: u64,
-    /// Paths of the condition that no read object has, and of the order and the columns that no matching object has; they
-    /// may be misspelt.
+    /// Paths that may be misspelt: of the condition, if no read object has them; of the order or columns, if no
+    /// matching object has them.
     pub unmatched: Vec<FieldPath>,
     /// Number of objects with damaged or non-JSON bodies. They match only if their heads decide.
     pub unreadable: u64,
     /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
     /// their heads decide. `coverage` has their clusters.
     pub unkept: u64,
-    /// Position of the end, if there is more.
+    /// Position of the last result, if a limit left out further ones.
     pub(super) end: Option<Position>,
     pub(super) kind: PhantomData<fn() -> K>,
 }

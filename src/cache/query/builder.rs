@@ -51,9 +51,9 @@ pub struct Query {
     pub(super) scope: Option<Scope>,
     pub(super) bounds: Bounds,
     pub(super) explain: bool,
-    /// Reader with its visibility; `None` sees everything.
+    /// Name of the reader, and what it may see. `None` sees everything.
     pub(super) reader: Option<(SmolStr, Visibility)>,
-    /// Number of objects in a piece of a scan, to test many small pieces.
+    /// Number of objects per piece of a scan. Set only by tests, to have many small pieces.
     pub(super) piece: Option<NonZeroUsize>,
 }
 
@@ -108,7 +108,7 @@ impl Query {
         Self::matching(Expr::OwnedBy(owner.clone()))
     }
 
-    /// Adds a condition.
+    /// Adds a condition, which objects must match too.
     #[must_use]
     pub fn and(mut self, condition: Expr) -> Self {
         self.question.condition = match self.question.condition {
@@ -150,7 +150,7 @@ impl Query {
         self.in_clusters(ClusterSelector::All)
     }
 
-    /// Selects clusters.
+    /// Restricts the query to the selected clusters.
     #[must_use]
     pub fn in_clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = clusters;
@@ -163,7 +163,7 @@ impl Query {
         self.order_by(Column::Path(path), Direction::Ascending)
     }
 
-    /// Adds a sort column.
+    /// Adds a sort column, which decides between objects with equal values in the earlier ones.
     #[must_use]
     pub fn order_by(mut self, column: Column, direction: Direction) -> Self {
         self.question.order.push((column, direction));
@@ -215,7 +215,7 @@ impl Query {
         self
     }
 
-    /// Sets the limits.
+    /// Sets the limits on time, results and bytes.
     #[must_use]
     pub fn within(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
@@ -244,7 +244,7 @@ impl Query {
         self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
 
-    /// Returns what the reader may see; `None` if it is everything.
+    /// Returns the part of the clusters that the reader may see; `None` if it is everything.
     pub(super) fn visibility(&self) -> Option<&Visibility> {
         self.reader.as_ref().map(|(_, visibility)| visibility).filter(|visibility| !visibility.is_everything())
     }

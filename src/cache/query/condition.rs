@@ -1,11 +1,12 @@
-//! Analysis of conditions, and their evaluation on clusters and namespaces.
+//! Analysis of a condition before a query: which indices and fields it uses, and which clusters and namespaces it
+//! excludes.
 
 use super::error::QueryError;
 use crate::snapshot::Snapshot;
 use informer_hub_query::{Expr, TextTest};
 use informer_hub_types::{ClusterLabels, ClusterName, FieldPath, LabelNeeds};
 
-/// Returns whether a condition tests owners.
+/// Returns whether a condition tests the owners of objects anywhere.
 pub(super) fn asks_owners(expr: &Expr) -> bool {
     match expr {
         Expr::And(parts) | Expr::Or(parts) => parts.iter().any(asks_owners),
@@ -15,7 +16,7 @@ pub(super) fn asks_owners(expr: &Expr) -> bool {
     }
 }
 
-/// Known properties of a set of objects.
+/// Known properties of a set of objects, by which a condition may exclude all of them.
 pub(super) struct Known<'k> {
     pub(super) cluster: &'k ClusterName,
     pub(super) labels: &'k ClusterLabels,
@@ -23,7 +24,7 @@ pub(super) struct Known<'k> {
     pub(super) namespace: Option<&'k str>,
 }
 
-/// A condition with its indices and paths. Its depth must be within the limit of a matcher.
+/// A condition with the indices and paths that it uses. It must not be nested deeper than matchers allow.
 pub(super) struct Condition<'q> {
     pub(super) expr: &'q Expr,
     indexes: Vec<&'q str>,
@@ -81,8 +82,8 @@ impl<'q> Condition<'q> {
     }
 }
 
-/// Evaluates a condition in three-valued logic. A condition that never holds in any cluster is not decided here, so
-/// that its clusters still appear in the coverage.
+/// Evaluates a condition on known properties; `None` if they do not decide. An empty condition stays undecided, so that
+/// its clusters still appear in the coverage.
 fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
         let mut decided = !parts.is_empty();
@@ -105,7 +106,7 @@ fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     }
 }
 
-/// Returns the requirements of a condition on labels.
+/// Returns the label requirements that every object matching a condition fulfils.
 fn needs(expr: &Expr) -> LabelNeeds {
     match expr {
         Expr::And(all) => all.iter().map(needs).fold(LabelNeeds::default(), LabelNeeds::and),

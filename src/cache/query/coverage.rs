@@ -7,9 +7,9 @@ use informer_hub_types::{ClusterName, Freshness, MemoryStep};
 pub struct Coverage {
     /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Freshness of the stalest informer among those of the cluster that contributed.
+    /// Freshness of the stalest of the cluster's informers that contributed.
     pub freshness: Freshness,
-    /// Lowest memory step among these informers.
+    /// Memory step of the one among these informers that keeps least of its objects.
     pub memory: MemoryStep,
     /// Which part of the cluster's objects and of their fields is cached, for people: `namespace shop`, `without data`.
     /// `None` if all is, or if no informer has synced.

@@ -31,7 +31,7 @@ pub enum QueryError {
         #[source]
         source: IndexError,
     },
-    /// The deadline passed.
+    /// The time limit passed before all candidates were examined.
     #[error(
         "no answer within {within:?}: examined {examined} of about {candidates} objects; narrow the query (by cluster, namespace or index) or raise the time limit"
     )]
@@ -43,7 +43,7 @@ pub enum QueryError {
         /// Approximate number of candidates.
         candidates: u64,
     },
-    /// The deadline passed before the query could start.
+    /// The time limit passed before the query could start, because other scans used all slots.
     #[error("no answer within {within:?}: all scan slots were in use; retry later")]
     Crowded {
         /// Time limit.
@@ -78,7 +78,7 @@ pub enum QueryError {
     /// The snapshot of the token is no longer pinned.
     #[error("the snapshot of the continue token has expired: start over without it")]
     ExpiredToken,
-    /// A panic in this program; the caller cannot fix it.
+    /// The query panicked; the caller cannot fix it.
     #[error("cannot answer the query: internal error, see the log")]
     Broken,
     /// The caller no longer waits.

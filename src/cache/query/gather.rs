@@ -1,4 +1,4 @@
-//! Collection of matches from the pieces of a query.
+//! Collects the matches from the pieces of a query, in order and up to the limit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(super) struct Tally {
     pub(super) output: Filled,
 }
 
-/// Which columns of an order or an output have a value in some matching object.
+/// For each column of an order or output, whether some matching object has a value in it.
 #[derive(Default)]
 pub(super) struct Filled(Vec<bool>);
 
@@ -58,7 +58,7 @@ impl Filled {
         self.0.iter_mut().zip(values).for_each(|(filled, values)| *filled |= values.iter().any(|it| !it.is_null()));
     }
 
-    /// Returns the paths of columns without a value; none if no object was noted.
+    /// Returns the paths of the columns that have no value in any noted object. Empty if no object was noted.
     pub(super) fn empty<'c>(&self, columns: impl Iterator<Item = &'c Column>) -> impl Iterator<Item = &'c FieldPath> {
         columns.zip(&self.0).filter(|(_, filled)| !**filled).filter_map(|(column, _)| match column {
             Column::Path(path) => Some(path),
@@ -116,7 +116,7 @@ impl Order<'_, '_> {
         self.view.members[hit.member].rank
     }
 
-    /// Returns whether a hit is after the start position.
+    /// Returns whether a hit is after the position where the answer continues.
     pub(super) fn is_after(&self, hit: &Hit, sort: &[SortKey], start: &Start) -> bool {
         let order = self.by_columns(&hit.sort, sort).then_with(|| self.place(hit).cmp(&start.rank));
         match &start.key {
@@ -126,12 +126,12 @@ impl Order<'_, '_> {
     }
 }
 
-/// All results so far.
+/// All results found so far, by any thread.
 #[derive(Default)]
 pub(super) struct Gathered {
-    /// Hits of an order by columns.
+    /// Hits of a query with sort columns, unsorted.
     pub(super) sorted: Vec<Hit>,
-    /// Hits of the order by cluster and key, by piece.
+    /// Hits of a query without sort columns, by the number of their piece.
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
     pub(super) tally: Tally,
     pub(super) items: usize,
@@ -141,7 +141,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds the result of a piece. `limit` is the number of hits that suffice, if known.
+    /// Adds the result of a piece. `limit` is the number of hits that suffice; `None` if all are needed.
     pub(super) fn take(&mut self, number: usize, mut found: PieceMatches, order: &Order<'_, '_>, limit: Option<usize>) {
         self.tally.add(found.tally);
         if order.directions.is_empty() {
@@ -161,8 +161,8 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Returns whether the complete leading pieces have enough hits, in the order by cluster and key. Later pieces have
-    /// only later hits if each cluster has one informer.
+    /// Returns whether the complete leading pieces have enough hits, so that later pieces are not needed. Use it only
+    /// without sort columns, and if each cluster has one informer.
     pub(super) fn has_enough(&self, limit: usize) -> bool {
         self.settled_hits >= limit
     }
@@ -183,7 +183,7 @@ impl Gathered {
     }
 }
 
-/// Keeps the first `limit` hits, unordered, once there are `slack` times as many.
+/// Drops all but the first `limit` hits once there are `slack` times as many. Leaves them unsorted.
 pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>, slack: usize) {
     if limit > 0 && hits.len() >= limit.saturating_mul(slack).max(limit + 1) {
         hits.select_nth_unstable_by(limit - 1, |a, b| order.compare(a, b));
@@ -207,7 +207,7 @@ pub(super) fn groups(groups: HashMap<Value, u64>, output: &Output, limit: Option
     (keyed.into_iter().map(|(_, group)| group).collect(), more)
 }
 
-/// Returns the paths that no read object has.
+/// Returns the paths that no read object has; none if no object was read.
 pub(super) fn unmatched(paths: &[FieldPath], seen: &[bool], read: u64) -> Vec<FieldPath> {
     let is_seen = |at: usize| read == 0 || seen.get(at).copied().unwrap_or(false);
     paths.iter().enumerate().filter(|(at, _)| !is_seen(*at)).map(|(_, path)| path.clone()).collect()

@@ -1,4 +1,4 @@
-//! An object's head, as evaluated by conditions and columns.
+//! An object's head (identity, labels, index values), from which conditions and columns read.
 
 use std::cell::RefCell;
 
@@ -11,7 +11,7 @@ use crate::snapshot::Snapshot;
 use informer_hub_query::Head;
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, StoredObject, Uid};
 
-/// An object's head as seen by a condition.
+/// Head of an object that a condition tests without its body.
 #[derive(Clone, Copy)]
 pub(super) struct HeadOf<'o, 's> {
     pub(super) snapshot: &'s Snapshot,

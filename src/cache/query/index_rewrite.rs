@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use informer_hub_query::{Expr, Literal, Test};
 use informer_hub_types::FieldPath;
 
-/// Rewrites comparisons of a field to an index of its path, if all selected informers have one.
+/// Replaces comparisons of a field by lookups in an index of its path, if all selected informers have one.
 ///
 /// An index has strings as they are, and numbers and booleans as written. If a compared text can only be a string, the
 /// index decides. Otherwise candidates from the index are examined.
@@ -49,7 +49,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
         (true, false) => Some(index),
         (true, true) => Some(Expr::Not(Box::new(index))),
         (false, false) => Some(Expr::And(vec![index, Expr::Field { path: path.clone(), test: test.clone() }])),
-        // Most objects lack the value; bodies decide for the rest.
+        // Objects without the index value match at once. Bodies decide for the rest.
         (false, true) => {
             let field = Expr::Field { path: path.clone(), test: test.clone() };
             Some(Expr::Or(vec![Expr::Not(Box::new(index)), field]))
@@ -57,7 +57,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
     }
 }
 
-/// Returns the only index form of a value. A number has several.
+/// Returns the text by which an index has a value; `None` for numbers, which have several such texts.
 fn index_form(literal: &Literal) -> Option<SmolStr> {
     match literal {
         Literal::Bool(value) => Some(value.to_smolstr()),

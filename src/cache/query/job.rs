@@ -24,16 +24,16 @@ use crate::snapshot::Snapshot;
 use informer_hub_query::{Column, Columns, Matcher, Output, SortKey, Values};
 use informer_hub_types::{Object, StoredObject};
 
-/// The same as [`SHORT`] if bodies must be decompressed.
+/// Number of candidates up to which a query runs on the caller's thread if it decompresses bodies. See [`SHORT`].
 const SHORT_READ: usize = 50;
-/// Maximum number of objects in a piece: under 1 ms if heads decide. Finding a piece only scans keys.
+/// Maximum number of objects in a piece, the unit of work of a thread: under 1 ms if heads decide.
 const PIECE: usize = 8_192;
 /// Number of objects in a piece if bodies must be decompressed: a few ms of work.
 const READ_PIECE: usize = 512;
-/// Number of objects between checks for cancellation.
+/// Number of objects that a thread examines between checks for cancellation.
 pub(super) const CANCEL_CHECK_INTERVAL: u64 = 64;
 
-/// A prepared query.
+/// A prepared query: its access path, matcher and columns on one snapshot.
 pub(super) struct Job<'s> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) query: &'s Query,
@@ -46,9 +46,9 @@ pub(super) struct Job<'s> {
     pub(super) columns: Option<Columns>,
     /// Position where the answer continues.
     pub(super) start: Option<Start>,
-    /// Sort keys of that position.
+    /// Sort keys of the object at that position.
     pub(super) sorted_start: Option<Box<[SortKey]>>,
-    /// The limit plus one, to know whether there are more.
+    /// Number of hits to keep: the limit plus one, which shows whether there are more. `None` keeps all.
     pub(super) keep: Option<usize>,
 }
 
@@ -66,7 +66,7 @@ impl<'s> Job<'s> {
         Self::along(&OnceLock::new(), snapshot, query, visible, position)
     }
 
-    /// As [`Self::new`], along the access path that was found before. Otherwise keeps it there.
+    /// As [`Self::new`], with the access path in `way`. If `way` is empty, plans a path and stores it there.
     pub(super) fn along(
         way: &OnceLock<Arc<AccessPath>>,
         snapshot: &'s Snapshot,
@@ -145,7 +145,7 @@ impl<'s> Job<'s> {
         })
     }
 
-    /// Returns the plan.
+    /// Returns the plan, which explains how candidates are found and examined.
     pub(super) fn plan(&self) -> Plan {
         let examined = match &self.matcher {
             None => ExaminedParts::Nothing,
@@ -155,7 +155,7 @@ impl<'s> Job<'s> {
         Plan::new(&self.way, examined, self.reads())
     }
 
-    /// Returns whether owners are tested without an index of them.
+    /// Returns whether the condition tests owners without an index of them, so that it reads bodies.
     pub(super) fn reads_owners(&self) -> bool {
         self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
     }
@@ -176,7 +176,7 @@ impl<'s> Job<'s> {
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
-    /// Returns whether there are enough candidates to reach the limit.
+    /// Returns whether a limit may leave out results, because there are at least as many candidates.
     pub(super) fn may_be_incomplete(&self) -> bool {
         self.keep.is_some_and(|keep| self.way.candidates >= keep)
     }
@@ -187,7 +187,7 @@ impl<'s> Job<'s> {
         self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
     }
 
-    /// Returns the number of threads that have enough work.
+    /// Returns the number of threads for which the query has enough work.
     pub(super) fn threads(&self) -> usize {
         self.way.candidates / self.piece() + 1
     }
@@ -207,12 +207,13 @@ impl<'s> Job<'s> {
         HeadOf { snapshot: self.snapshot, member: &self.view.members[member], stored, memo }
     }
 
-    /// Returns whether keys of one cluster may be out of order.
+    /// Returns whether a cluster has several informers, so that its keys may be out of order.
     pub(super) fn any_overlap(&self) -> bool {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
     }
 
-    /// Does all work on this thread and returns the answer; only the plan if that is asked for.
+    /// Does all work on this thread and returns the answer. If only the plan is requested, returns that without
+    /// results.
     ///
     /// # Errors
     /// As [`Self::finish`].

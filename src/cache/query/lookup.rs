@@ -22,7 +22,7 @@ impl Snapshot {
         })
     }
 
-    /// Returns the object at a key of one cluster, in the newest state among the selected informers. Costs a lookup in
+    /// Returns the object at a key of one cluster, in its newest state among the selected informers. Costs a lookup in
     /// each of the cluster's informers.
     pub(crate) fn get_of(
         &self,
@@ -103,7 +103,7 @@ impl Snapshot {
     ) -> bool {
         let others = self.partitions_of(&partition.origin().cluster).iter().filter(|other| **other != id);
         others.filter_map(|other| Some((*other, self.partition(*other)?))).any(|(other, them)| {
-            // IDs are ordered by opening.
+            // Of equally new states, the one of the informer that was opened first counts: it has the lower ID.
             is_selected(them.origin()) && self.has_index(them, index) && has_newer(them, stored, other < id)
         })
     }

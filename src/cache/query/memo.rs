@@ -12,7 +12,7 @@ pub(super) struct LabelMemo {
     entries: Vec<Entry>,
 }
 
-/// Label set, selector and result.
+/// Addresses of a label set and a selector, and whether they match.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     labels: usize,
@@ -20,7 +20,7 @@ struct Entry {
     matches: bool,
 }
 
-/// 24 KiB: fits the L1 cache of a core.
+/// Number of table entries. Their 24 KiB fit the L1 cache of a core.
 const ENTRIES: usize = 1024;
 
 impl LabelMemo {
@@ -38,7 +38,7 @@ impl LabelMemo {
         if self.entries.is_empty() {
             self.entries.resize(ENTRIES, Entry::default());
         }
-        // Allocations are at least 16 bytes apart, often by a power of two.
+        // The shift drops address bits that are equal for all; the product spreads allocations at regular distances.
         let hash = ((address >> 4) ^ (selector_address >> 3)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
         let entry = &mut self.entries[hash & (ENTRIES - 1)];
         if (entry.labels, entry.selector) != (address, selector_address) {

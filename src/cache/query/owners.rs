@@ -13,7 +13,7 @@ use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, S
 /// Name of the index of owner UIDs, which answers `OwnedBy` conditions. Its function is [`owner_index`].
 pub const OWNER_INDEX: &str = "owner-uid";
 
-/// Maximum length of a chain; Kubernetes' own have three or four links.
+/// Maximum number of owners in a chain, to bound malicious ones. Chains made by Kubernetes have three or four.
 const MAX_LINKS: usize = 32;
 
 static REFERENCES: LazyLock<Extractor> = LazyLock::new(|| Extractor::new(&[path("metadata.ownerReferences[*]")]));
@@ -63,13 +63,13 @@ impl OwnerRef {
         })
     }
 
-    /// Returns the group of its API version; empty for the core group.
+    /// Returns the API group of the owner; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns whether a resource has the owner's kind, in any version.
+    /// Returns whether a snapshot has objects of the owner's kind, in any API version.
     #[must_use]
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let resource = snapshot.resource();
@@ -80,7 +80,7 @@ impl OwnerRef {
 /// The owners of an object, nearest first.
 #[derive(Debug)]
 pub struct OwnerChain {
-    /// The controller of each object, or its first owner if it has no controller.
+    /// Each is the controller of the one before it, or its first owner if it has no controller.
     pub owners: Vec<Object>,
     /// Why the chain ends before its root; `None` if it is complete.
     pub broken: Option<OwnerChainError>,
@@ -117,8 +117,8 @@ pub enum OwnerChainError {
     Unreadable,
 }
 
-/// Follows the owners of an object up to the root. `snapshots` are those of all resources that may contain an owner. An
-/// owner is looked up in the cluster of its dependent, in the same namespace or cluster-scoped.
+/// Follows the owners of an object up to the root. An owner is in the cluster and the namespace of the object, or
+/// cluster-scoped. `snapshots` has all resources that may contain one.
 #[must_use]
 pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> OwnerChain {
     let mut chain = OwnerChain { owners: Vec::new(), broken: None };

@@ -1,22 +1,23 @@
-//! Pace of a scanning thread: frequent pauses for other threads, and slices for other scans.
+//! When a scanning thread pauses for other threads, and when it ends its slice (about 5 ms) for other scans.
 //!
 //! Linux lets a running thread finish its time slice before it runs a thread that was woken, whatever their priorities.
 //! It ends a time slice only every few milliseconds. A pause lets the woken thread run at once. Time is estimated from
 //! the work, because reading a clock for each object would cost as much as examining it.
 
-/// Estimated cost of reading an object's body, in heads of about 50 ns.
+/// Estimated cost of reading an object's body, relative to examining a head, which takes about 50 ns.
 const BODY: u64 = 200;
 
-/// Work between pauses: about 300 µs.
+/// Work between pauses, in heads of about 50 ns: 300 µs.
 const PAUSE_AFTER: u64 = 6_000;
 
-/// Work of a slice: about 5 ms.
+/// Work of a slice, in heads of about 50 ns: 5 ms.
 const SLICE: u64 = 100_000;
 
-/// Number of slices in a row while no other scan needs the thread. A slice repeats some preparation.
+/// Number of slices that a scan runs in a row if no other scan needs the thread. Fewer slices save the work of
+/// preparing each.
 const SLICES_ALONE: u64 = 10;
 
-/// Thread that scans in slices.
+/// Thread that runs the slices of several scans in turn.
 #[doc(hidden)]
 pub trait ScanThread {
     /// Pauses the thread, so that others can run.
@@ -25,9 +26,9 @@ pub trait ScanThread {
     fn is_wanted(&self) -> bool;
 }
 
-/// Pace of one thread.
+/// Work done in the current slice, and when the next pause is due.
 pub(super) struct Pace<'p> {
-    /// `None` for short work on a thread that has other work.
+    /// Thread to pause; `None` for work without pauses.
     thread: Option<&'p dyn ScanThread>,
     since_pause: u64,
     spent: u64,
@@ -36,17 +37,17 @@ pub(super) struct Pace<'p> {
 }
 
 impl<'p> Pace<'p> {
-    /// Creates a pace without pauses and slices.
+    /// Creates a pace for work that neither pauses nor ends after a slice.
     pub(super) fn unbroken() -> Self {
         Self { thread: None, since_pause: 0, spent: 0, slice: SLICE }
     }
 
-    /// Creates the pace of one slice.
+    /// Creates the pace of one slice on a thread.
     pub(super) fn slice(thread: &'p dyn ScanThread) -> Self {
         Self { thread: Some(thread), ..Self::unbroken() }
     }
 
-    /// Records work on heads and bodies. Pauses if it is due.
+    /// Records the numbers of heads and bodies examined, and pauses the thread if that is due.
     pub(super) fn spend(&mut self, heads: u64, bodies: u64) {
         let Some(thread) = self.thread else { return };
         let work = heads + bodies * BODY;

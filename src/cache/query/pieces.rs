@@ -1,4 +1,4 @@
-//! Partition of a query's work into pieces, ordered by cluster and key, for any number of threads.
+//! Splits a query's work into pieces, ordered by cluster and key, which any number of threads take.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,23 +15,23 @@ use crate::snapshot::Snapshot;
 use crate::visible_ranges::is_in;
 use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
-/// A unit of work.
+/// Objects that a thread examines at once.
 pub(super) struct Piece {
-    /// Position in the order.
+    /// Position among the pieces, which are ordered by cluster and key.
     pub(super) number: usize,
-    /// Index in the members of the query's view of the informer whose objects the piece covers.
+    /// Informer that has the objects, as an index of [`View::members`].
     pub(super) member: usize,
     span: Span,
 }
 
 enum Span {
-    /// All results of the lookups.
+    /// All results of the access path's lookups in the informer.
     Lookups,
     /// A range of keys.
     Keys(Bound<ObjectKey>, Bound<ObjectKey>),
 }
 
-/// Progress of handing out pieces.
+/// Position of the next piece to hand out.
 #[derive(Default)]
 pub(super) struct Cursor {
     number: usize,
@@ -47,11 +47,11 @@ pub(super) struct Pieces<'j, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'j View<'s>,
     pub(super) access: &'j Access,
-    /// Object after which the scan starts.
+    /// Position after which the answer continues; `None` starts at the beginning.
     pub(super) start: Option<&'j Start>,
     /// Maximum number of objects in a piece.
     pub(super) size: usize,
-    /// Requirements on an object's labels.
+    /// Label requirements by which objects are skipped without reading them.
     pub(super) needs: &'j LabelNeeds,
 }
 
@@ -90,7 +90,7 @@ impl Pieces<'_, '_> {
                 cursor.range += 1;
                 return (cursor.range == 1).then_some(Span::Lookups);
             }
-            // The view has restricted the visible ranges to those of the access path.
+            // `Job` has restricted the visible ranges to those of the access path.
             (_, Some(ranges)) => ranges,
             (Access::Scan, None) => everything.as_slice(),
             (Access::Ranges(ranges), None) => ranges.as_slice(),
@@ -127,7 +127,7 @@ impl Pieces<'_, '_> {
         }
     }
 
-    /// Returns the key after which the scan starts, in a cluster of this rank.
+    /// Returns the key after which the scan starts in the cluster of this rank; `None` if at its beginning.
     fn after(&self, rank: usize) -> Option<&ObjectKey> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }

@@ -10,13 +10,13 @@ use informer_hub_types::clock::Instant;
 
 /// Pinned snapshots of one resource.
 ///
-/// A snapshot costs the bodies replaced since it was taken; it shares the rest with the newest one. At each limit the
-/// least recently used snapshot is dropped. A query with a token of it must start over.
+/// A snapshot costs the bodies replaced since it was taken; it shares the rest with the newest one. At a limit, the
+/// least recently used or oldest snapshot is dropped. A query that continues on it must start over.
 #[derive(Debug)]
 pub struct PinnedSnapshots {
     /// Pinned snapshots, least recently used first.
     entries: VecDeque<Entry>,
-    /// Bytes of bodies replaced or deleted while any snapshot is pinned.
+    /// Total bytes of bodies that were replaced or deleted while any snapshot was pinned.
     replaced: usize,
     /// Whether memory pressure is high.
     tight: bool,
@@ -46,7 +46,8 @@ impl PinnedSnapshots {
         Self { entries: VecDeque::new(), replaced: 0, tight: false }
     }
 
-    /// Pins a snapshot, unless it is pinned already. Returns its number, which `fresh()` assigns.
+    /// Pins a snapshot, or extends its time if it is pinned already. Returns its number, which `fresh()` assigns to a
+    /// new one.
     pub fn pin(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));

@@ -1,4 +1,4 @@
-//! Access paths to the objects that may match a condition.
+//! Chooses the cheapest access path (lookups, key ranges or a scan) to the objects that may match a condition.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,45 +25,44 @@ pub(super) enum Lookup {
     Range(ObjectKey),
 }
 
-/// Access to all objects that may match.
+/// Way to find all objects that may match.
 #[derive(Clone, Debug)]
 pub(super) enum Access {
     /// All objects.
     Scan,
-    /// Key prefixes in order; none is a prefix of another.
+    /// All objects whose keys have one of these prefixes, in order. None is a prefix of another.
     Ranges(Vec<ObjectKey>),
     /// Lookups; duplicate objects count once.
     Lookups(Vec<Lookup>),
 }
 
-/// An access path with its cost, in scanned objects.
+/// An access path with its cost, relative to scanning one object.
 #[derive(Clone, Debug)]
 pub(super) struct AccessPath {
     pub(super) access: Access,
     cost: usize,
-    /// Approximate number of objects on it.
+    /// Approximate number of objects that the path finds.
     pub(super) candidates: usize,
-    /// Whether the condition holds for all of them.
+    /// Whether all found objects match, so that they need not be examined.
     pub(super) exact: bool,
 }
 
-/// Cost of a lookup relative to the next object of a scan: a path down a tree.
+/// Cost of a lookup, which descends a tree, relative to scanning one object.
 const LOOKUP_COST: usize = 20;
 
 /// Number of candidates up to which a query runs on the caller's thread: well under 1 ms.
 pub(super) const SHORT: usize = 1_000;
 
-/// Number of keys above which they are not looked up one by one.
+/// Maximum number of keys that are looked up one by one. More are found by ranges or a scan.
 const MAX_KEYS: usize = 4_096;
 
-/// Number of keys of an index value that are visited to count the visible ones.
+/// Maximum number of keys of an index value that are visited per informer to count those visible to the reader.
 const MAX_VISITED: usize = 16_384;
 
-/// Number of visible objects up to which an index value is counted exactly. A larger number is assumed to be half of all
-/// objects.
+/// Number of visible objects at which counting those of an index value stops. Half of all objects is then assumed.
 const MAX_COUNTED: usize = 2_048;
 
-/// Plans access paths in one snapshot, for the selected informers.
+/// Chooses access paths in one snapshot, for the selected informers.
 pub(super) struct Planner<'p, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'p View<'s>,
@@ -102,7 +101,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Returns the cheapest path of the parts; namespace and name are combined.
+    /// Returns the cheapest path of a conjunction's parts. Namespace and name together are one part.
     fn all_of(&self, expr: &Expr) -> Option<AccessPath> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
@@ -141,7 +140,8 @@ impl Planner<'_, '_> {
         AccessPath { access: Access::Lookups(lookups), cost: candidates * LOOKUP_COST, candidates, exact: true }
     }
 
-    /// Returns the number of objects with an index value; of a reader that sees only some, the approximate number of those.
+    /// Returns the number of objects with an index value. If the reader sees only some, returns approximately how many
+    /// of those.
     fn count(&self, index: &str, value: &str) -> usize {
         if self.view.sees_all {
             return self.snapshot.indices.count(index, value);
@@ -209,7 +209,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Combines access paths.
+/// Returns an access path to all objects that any of the given paths finds.
 fn union(ways: Vec<AccessPath>) -> AccessPath {
     let (cost, candidates) = (ways.iter().map(|way| way.cost).sum(), ways.iter().map(|way| way.candidates).sum());
     let exact = ways.iter().all(|way| way.exact);
@@ -249,7 +249,7 @@ enum KeyPart {
     Name,
 }
 
-/// Returns the part of the key that a path reads.
+/// Returns the part of the key that a path reads; `None` if it reads another field.
 fn head_field(path: &FieldPath) -> Option<KeyPart> {
     let [Segment::Field(metadata), Segment::Field(field)] = path.segments() else { return None };
     match (metadata.as_str(), field.as_str()) {
@@ -259,7 +259,7 @@ fn head_field(path: &FieldPath) -> Option<KeyPart> {
     }
 }
 
-/// Converts a test of non-empty texts to a [`TextTest`], if possible.
+/// Converts a test of a field to a test of a key part; `None` if it compares anything but non-empty texts.
 fn texts(test: &Test) -> Option<TextTest> {
     let part = |literal: &Literal| match literal {
         Literal::Text(part) if !part.is_empty() => Some(part.clone()),
@@ -316,7 +316,7 @@ pub enum ExaminedParts {
     Bodies,
 }
 
-/// Number of steps in the text form of a plan.
+/// Maximum number of steps that the text form of a plan shows.
 const MAX_SHOWN_STEPS: usize = 8;
 
 impl Plan {
@@ -380,7 +380,7 @@ impl fmt::Display for Plan {
 }
 
 impl Partition {
-    /// Returns the objects whose keys have a prefix, by key: a range of the tree.
+    /// Returns the objects whose keys begin with `start`, in key order.
     pub(super) fn beginning_with<'s>(&'s self, start: &'s ObjectKey) -> impl Iterator<Item = &'s Arc<StoredObject>> {
         let begins = move |object: &&Arc<StoredObject>| object.key().as_str().starts_with(start.as_str());
         self.objects.range(Bound::Included(start), Bound::Unbounded).take_while(begins)

@@ -16,7 +16,7 @@ const LIMIT_REACHED: u8 = 1;
 pub(super) const CANCELLED: u8 = 2;
 pub(super) const DEADLINE: u8 = 3;
 
-/// Progress of a query.
+/// Shared progress of the threads of one query.
 #[derive(Default)]
 pub(super) struct Progress {
     cursor: Mutex<Cursor>,
@@ -28,7 +28,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the next piece from `find`.
+    /// Returns the next piece of work, which `find` takes at the shared position.
     pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
         find(&mut self.cursor.lock())
     }
@@ -86,7 +86,7 @@ impl Progress {
         }
     }
 
-    /// Takes the results gathered so far.
+    /// Removes and returns the results gathered so far.
     pub(super) fn gathered(&self) -> Gathered {
         std::mem::take(&mut self.gathered.lock())
     }

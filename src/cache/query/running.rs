@@ -23,7 +23,7 @@ pub struct RunningQuery {
     query: Query,
     visible: VisibleParts,
     position: Option<Position>,
-    /// The access path of every thread's job.
+    /// Access path, chosen once and used by all threads.
     way: OnceLock<Arc<AccessPath>>,
     progress: Progress,
 }
@@ -37,7 +37,7 @@ impl RunningQuery {
         Self { snapshot, query, visible, position, way: OnceLock::new(), progress: Progress::default() }
     }
 
-    /// Returns the answer if it is short work, else `None`.
+    /// Returns the answer if few objects must be examined; `None` if the query needs [`Self::work`].
     ///
     /// # Errors
     /// If the query is invalid. A query that passes here is valid.
@@ -49,19 +49,19 @@ impl RunningQuery {
         job.answer(&self.progress).map(Some)
     }
 
-    /// Returns the number of threads that have enough work.
+    /// Returns the number of threads for which the query has enough work.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.job().map_or(1, |job| job.threads())
     }
 
-    /// Works until nothing is left, or the query is ended.
+    /// Works without pauses until no work is left, or the query was stopped.
     pub fn work(&self) {
         self.work_at(&mut Pace::unbroken());
     }
 
-    /// Works for about 5 ms, or 50 ms if no other scan needs the thread, with pauses each 300 µs. Returns whether there
-    /// may be more work.
+    /// Works for about 5 ms, or 50 ms if no other scan needs the thread, with a pause every 300 µs. Returns whether
+    /// work may be left.
     #[doc(hidden)]
     pub fn work_slice(&self, thread: &dyn ScanThread) -> bool {
         self.work_at(&mut Pace::slice(thread))
@@ -72,7 +72,7 @@ impl RunningQuery {
         self.job().is_ok_and(|job| job.work(&self.progress, pace))
     }
 
-    /// Returns the answer. All work must be done.
+    /// Returns the answer. Call it after [`Self::work`] has returned on every thread.
     ///
     /// # Errors
     /// If the query is invalid, or its work was ended early.
@@ -85,7 +85,7 @@ impl RunningQuery {
         self.progress.stop(CANCELLED);
     }
 
-    /// Stops the query at its deadline, or keeps it from starting. Returns the error for the caller.
+    /// Stops the query because its time limit has passed, even before it starts. Returns the error for the caller.
     pub fn expire_query(&self) -> QueryError {
         self.progress.stop(DEADLINE);
         let (within, examined) = (self.query.bounds.within, self.examined());
@@ -93,10 +93,10 @@ impl RunningQuery {
         QueryError::Deadline { within, examined, candidates }
     }
 
-    /// Returns whether the query tests owners without an index of them.
+    /// Returns whether the query tests owners without an index of them, so that the cache should build it first.
     #[must_use]
     pub fn lacks_owners(&self) -> bool {
-        // A condition beyond the depth limit is rejected first.
+        // `job` rejects conditions that are nested too deeply, before they are searched.
         self.snapshot.index_fn(OWNER_INDEX).is_none()
             && self.job().is_ok()
             && asks_owners(&self.query.question.condition)
@@ -173,7 +173,7 @@ impl Snapshot {
             return Ok(None);
         }
         let job = Job::new(self, query, &VisibleParts::new(self, query), None)?;
-        // The cache would do the work of an incomplete answer again.
+        // An incomplete answer needs a continue token, so the cache would do the work again.
         if job.is_long() || job.may_be_incomplete() || job.reads_owners() {
             return Ok(None);
         }

@@ -21,7 +21,7 @@ pub struct Position {
     pub(super) key: ObjectKey,
 }
 
-/// Secret key of tokens. One per process, so that no token outlives its snapshot.
+/// Secret key that signs continue tokens. Each process has its own, because its tokens need its pinned snapshots.
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
@@ -32,11 +32,11 @@ pub struct Fingerprint([u8; 16]);
 /// First byte of a token: its format version.
 const VERSION: u8 = 1;
 const TAG: usize = 16;
-/// Maximum token length. The names in it are bounded; longer texts are rejected unread.
+/// Maximum length of a token, since Kubernetes limits the names in it. Longer texts are rejected without decoding.
 const MAX_TEXT: usize = 2_048;
 
 impl Fingerprint {
-    /// Hashes a query of a resource.
+    /// Hashes the question, clusters and reader of a query of a resource.
     #[must_use]
     pub fn new(query: &Query, resource: &Gvr) -> Self {
         let question = &query.question;
@@ -62,7 +62,7 @@ impl TokenKey {
         mac
     }
 
-    /// Signs a position on a pinned snapshot.
+    /// Makes a token: the signed position on the pinned snapshot with this number.
     #[must_use]
     pub fn sign(&self, pinned: u64, of: Fingerprint, position: &Position) -> SmolStr {
         let cluster = position.cluster.as_bytes();

@@ -11,15 +11,15 @@ use crate::snapshot::{Partition, Snapshot};
 use crate::visible_ranges::{KeyRanges, intersection};
 use informer_hub_types::{ClusterSelector, Freshness, MemoryStep, ObjectKey, Origin, StoredObject};
 
-/// An informer that may have matching objects.
+/// A selected informer that may have matching objects.
 pub(super) struct Member<'s> {
     pub(super) id: PartitionId,
     pub(super) partition: &'s Partition,
-    /// Rank of the informer's cluster by name among the selected ones.
+    /// Index of the informer's cluster among the selected ones, ordered by name.
     pub(super) rank: usize,
     /// Whether the informer has every index in the query. Otherwise it cannot answer.
     pub(super) can_answer: bool,
-    /// Ranges of the objects that the reader may see; `None` is all.
+    /// Key ranges of the objects that the reader may see; `None` if it sees all.
     pub(super) ranges: Option<KeyRanges>,
 }
 
@@ -29,7 +29,7 @@ impl Member<'_> {
     }
 }
 
-/// A selected cluster.
+/// A selected cluster with its informers.
 struct SelectedCluster {
     /// Informers of the cluster, as a range of [`View::members`].
     members: Range<usize>,
@@ -40,7 +40,7 @@ struct SelectedCluster {
 pub(super) struct View<'s> {
     pub(super) members: Vec<Member<'s>>,
     clusters: Vec<SelectedCluster>,
-    /// Clusters that have not answered yet.
+    /// Selected clusters that should have the resource but have not answered yet.
     expected: Vec<Coverage>,
     /// Whether the reader sees everything.
     pub(super) sees_all: bool,
@@ -118,12 +118,12 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Returns the informers that can answer, by cluster, with their positions.
+    /// Returns the informers that have every index of the query, by cluster, with their positions in `members`.
     pub(super) fn answering(&self) -> impl Iterator<Item = (usize, &Member<'s>)> + Clone {
         self.members.iter().enumerate().filter(|(_, member)| member.can_answer)
     }
 
-    /// Returns the number of objects of these informers.
+    /// Returns the number of visible objects of the informers that can answer.
     pub(super) fn len(&self) -> usize {
         self.answering().map(|(_, member)| member.len()).sum()
     }
@@ -135,7 +135,7 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Returns the rank of a cluster, or the rank it would have.
+    /// Returns the index of a cluster among the selected ones by name, or the index it would have.
     pub(super) fn rank_of(&self, cluster: &str) -> usize {
         self.clusters.partition_point(|selected| selected.coverage.cluster.as_str() < cluster)
     }
@@ -147,7 +147,6 @@ impl<'s> View<'s> {
 
     /// Returns whether an overlapping informer of the cluster has a newer state of the object. Of equally new states,
     /// the one of the informer opened first counts. Called for each match, because a newer state may not match.
-    /// Informers of different namespaces are skipped.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1
@@ -216,8 +215,9 @@ fn staleness(freshness: &Freshness) -> (u8, i64) {
 /// Position after which an answer continues.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
-    /// Rank of the cluster.
+    /// Index of the cluster among the selected ones by name.
     pub(super) rank: usize,
-    /// Key of the last object; `None` if its cluster is no longer selected, so that its whole rank is still to come.
+    /// Key of the last object; `None` if its cluster is no longer selected, so that the answer continues with the next
+    /// cluster.
     pub(super) key: Option<ObjectKey>,
 }

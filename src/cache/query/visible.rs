@@ -11,7 +11,8 @@ use informer_hub_types::ClusterSelector;
 /// Visible objects by partition.
 #[derive(Default)]
 pub(super) struct VisibleParts {
-    /// `None` if everything is visible. A partition without an entry is invisible; `None` is all of its objects.
+    /// Visible key ranges per partition; `None` for all its objects. A missing partition is invisible. The outer `None`
+    /// means that everything is visible.
     partitions: Option<BTreeMap<PartitionId, Option<KeyRanges>>>,
 }
 
@@ -38,7 +39,7 @@ impl VisibleParts {
         Self { partitions: Some(partitions) }
     }
 
-    /// Returns the visible ranges of a partition, `Some(None)` if all of it is visible, `None` if nothing.
+    /// Returns the visible key ranges of a partition: `Some(None)` if all of it is visible, `None` if nothing is.
     #[expect(clippy::option_option, reason = "nothing, everything, and some ranges")]
     pub(super) fn of(&self, id: PartitionId) -> Option<Option<KeyRanges>> {
         match &self.partitions {

@@ -1,4 +1,4 @@
-//! One thread's share of a query: examines heads, then bodies if needed.
+//! Work of one thread on a query: examines the heads of objects, and bodies if heads do not decide.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
 
 impl Job<'_> {
-    /// Processes pieces until none is left, the query is ended, or the slice is used up. Returns whether pieces may be
-    /// left.
+    /// Processes pieces until none is left, the query is stopped, or the slice of time is used up. Returns true in the
+    /// last case, in which pieces may be left.
     pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
         let overlaps = self.any_overlap();
         let mut bounds = self.query.bounds;
         if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // At most the limit is retained.
+            // The query's own limit is lower, and no more hits are kept.
             bounds.items = usize::MAX;
         }
         let mut worker = Worker::new(self, &order, progress);
@@ -51,12 +51,12 @@ pub(super) struct Worker<'j, 's> {
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// Paths of the condition, until every one has been seen.
+    /// Finds which paths of the condition objects have. `None` once an object had each.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }
 
-/// The body cannot be read or is not kept.
+/// Error: the body of an object is damaged, or not kept in memory.
 struct Unreadable;
 
 impl<'j, 's> Worker<'j, 's> {
@@ -66,7 +66,7 @@ impl<'j, 's> Worker<'j, 's> {
         Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
     }
 
-    /// Processes a piece.
+    /// Examines the objects of a piece. Returns the matches.
     pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece, pace: &mut Pace<'_>) -> PieceMatches {
         let mut found = PieceMatches::default();
         let passed = pieces.each(piece, |stored| {
@@ -84,7 +84,7 @@ impl<'j, 's> Worker<'j, 's> {
             pace.spend(1, found.tally.read - read);
             !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())
         });
-        // A label filter excludes an object in a fifth of the time.
+        // Excluding an object by its label filter takes a fifth of the time of examining its head.
         pace.spend(passed / 5, 0);
         found.tally.examined += passed;
         found.tally.seen.clone_from(&self.seen);
@@ -190,7 +190,7 @@ fn count(values: &[Values], found: &mut PieceMatches) {
     }
 }
 
-/// Records which paths the body has, until every one has been seen.
+/// Records which paths of the condition the body has. Stops once each was found in some body.
 fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) {
     let Some(Ok(values)) = watched.as_ref().map(|paths| paths.extract(bytes)) else { return };
     seen.iter_mut().zip(values).for_each(|(seen, values)| *seen |= !values.is_empty());

@@ -10,7 +10,7 @@ use super::{Inner, Leaf, Node, Tree};
 /// An entry: its leaf and position.
 pub(crate) type Entry<'t, L> = (&'t L, usize);
 
-/// An entry that is in one tree or in both. In both does not imply equal contents.
+/// An entry that is in one tree or in both. Entries in both may differ in their contents.
 pub(crate) enum Difference<'t, L> {
     Left(Entry<'t, L>),
     Right(Entry<'t, L>),

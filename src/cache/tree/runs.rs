@@ -12,12 +12,12 @@ pub(crate) struct Runs<'t, L: Leaf> {
     /// Path to the next leaf: nodes with the index of the child.
     pub(super) above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     pub(super) next: Option<(&'t L, usize)>,
-    /// Position where the iteration ends.
+    /// Leaf and position where the iteration ends; `None` for the end of the tree.
     pub(super) end: Option<(&'t L, usize)>,
 }
 
 impl<'t, L: Leaf> Runs<'t, L> {
-    /// Descends from a node to a leaf.
+    /// Descends from a node to a leaf; `which` selects the child of each node.
     pub(super) fn descend(&mut self, mut node: &'t Node<L>, which: impl Fn(&Inner<L>) -> usize) -> Option<&'t L> {
         loop {
             match node {

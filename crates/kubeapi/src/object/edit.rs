@@ -134,7 +134,7 @@ impl Edit<'_> {
     }
 }
 
-/// Returns the metadata of an object; `None` if it has none or it is not an object.
+/// Returns the metadata of an object; `None` if it has none.
 fn metadata_of(json: &[u8]) -> Option<&[u8]> {
     let mut members = Members::of_object(json)?;
     loop {
@@ -181,7 +181,7 @@ fn edit_map(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// Writer of an object's members, with commas and brackets.
+/// Writer of an object's members and brackets.
 struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     is_empty: bool,

@@ -35,12 +35,12 @@ pub(crate) struct Members<'j> {
 }
 
 impl<'j> Members<'j> {
-    /// Iterates over the members of an object. `None` if the JSON is not an object.
+    /// Iterates over the members of an object; `None` for other JSON.
     pub(crate) fn of_object(json: &'j [u8]) -> Option<Self> {
         Self::behind(json, b'{')
     }
 
-    /// Iterates over the elements of an array. `None` if the JSON is not an array.
+    /// Iterates over the elements of an array; `None` for other JSON.
     pub(crate) fn of_array(json: &'j [u8]) -> Option<Self> {
         Self::behind(json, b'[')
     }

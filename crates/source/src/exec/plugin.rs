@@ -44,7 +44,7 @@ pub(crate) enum ExecError {
     /// The user has a legacy `auth-provider`, whose command kube would run without bounds.
     #[error("auth-provider {0} runs a command (cmd-path), which is not supported: write an exec section")]
     AuthProvider(String),
-    /// The command is not installed or not in the search path.
+    /// The command is not installed.
     #[error("command '{command}' is not in the PATH of the hub{hint}")]
     Missing {
         command: String,
@@ -80,7 +80,7 @@ pub(crate) enum ExecError {
     Expiry(String),
 }
 
-/// A credential plugin, as a kubeconfig configures it.
+/// A configured credential plugin.
 pub(crate) struct Plugin {
     /// The cluster's name, for log lines.
     cluster: Arc<str>,

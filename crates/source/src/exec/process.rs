@@ -21,8 +21,7 @@ pub(super) const MAX_STDERR: u64 = 1 << 20;
 pub(super) const KEPT_STDERR: usize = 4 << 10;
 /// Deadline of a command.
 pub(super) const DEADLINE: Duration = Duration::from_secs(25);
-/// How long to wait after the exit of the command, for its output and for the kernel. A process outside the group may
-/// hold the pipes open.
+/// How long to wait for output after the command has exited, since a process outside the group may hold the pipes open.
 const GRACE: Duration = Duration::from_secs(1);
 /// Size of the read buffer, in bytes.
 const PIECE: usize = 8 << 10;
@@ -56,7 +55,7 @@ pub(super) enum KillReason {
 #[derive(Default, Debug)]
 pub(super) struct Tail {
     pub(super) kept: Vec<u8>,
-    /// Number of all bytes that were written, kept or not.
+    /// Number of bytes written, including those dropped.
     pub(super) total: u64,
 }
 
@@ -68,8 +67,7 @@ impl Tail {
         self.kept.drain(..surplus);
     }
 
-    /// Returns the kept bytes. A truncated first word is left out, because a secret in it would not be recognized and
-    /// redacted.
+    /// Returns the kept bytes without a truncated first word, in which a secret could not be recognized and redacted.
     pub(super) fn words(&self) -> &[u8] {
         let is_whole = self.total == self.kept.len() as u64;
         let start = self.kept.iter().position(u8::is_ascii_whitespace).filter(|_| !is_whole);

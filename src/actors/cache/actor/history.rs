@@ -14,11 +14,11 @@ use informer_hub_types::{ApiResource, View, clock};
 pub struct CacheReader {
     /// The resource.
     pub resource: ApiResource,
-    /// Form of the objects.
+    /// Form in which the objects are stored.
     pub view: View,
     /// Newest snapshot. The handle stays valid if the cache is recovered.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// Recent changes.
+    /// Recent changes, from which watches are served.
     pub history: HistoryReader,
 }
 
@@ -32,7 +32,7 @@ impl CacheDirectory {
         }
     }
 
-    /// Starts the window of a store if changes are kept.
+    /// Starts to record the changes of a store, if [`Self::keep_history`] was called.
     pub(super) fn with_history(&self, mut store: Store) -> Store {
         let limits = *self.history.lock();
         if let Some(limits) = limits {
@@ -53,9 +53,9 @@ impl CacheDirectory {
         caches.iter().filter_map(|((_, view), entry)| reader((view, entry.write_half.published()))).collect()
     }
 
-    /// Returns a future that completes at shutdown, when no informer writes any more and the last checkpoint is not
-    /// written yet. `None` without a state directory: the objects of a stopping hub are then removed one informer after
-    /// the other, so all watches must end before that.
+    /// Returns a future that completes at shutdown, once no informer writes any more and before the last checkpoint is
+    /// written. `None` without a state directory: the objects of a stopping hub are then removed one informer after the
+    /// other, so all watches must end before that.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()
@@ -73,7 +73,8 @@ impl CacheDirectory {
     }
 }
 
-/// Versions start at the present time in microseconds, so that they exceed those of earlier processes.
+/// Starts to record changes. Versions start at the present time in microseconds, so that they exceed those of earlier
+/// processes.
 fn start_history(store: &mut Store, limits: HistoryLimits) {
     if store.history().is_none() {
         let base = u64::try_from(clock::wall().as_microsecond()).unwrap_or(0);

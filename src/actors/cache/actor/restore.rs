@@ -73,8 +73,8 @@ impl CacheDirectory {
         done
     }
 
-    /// Returns the partition restored from disk for a request that is not resolved yet and that no informer has opened.
-    /// Returns `None` if several match.
+    /// Returns the resource and health of the restored partition that a request means, before a cluster has resolved
+    /// the request. `None` unless exactly one matches that no informer has opened.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -154,7 +154,7 @@ impl CacheDirectory {
     }
 }
 
-/// Registers objects that are not compressed yet.
+/// Registers objects that are not compressed yet, for the next compression round.
 fn add_uncompressed<'o>(half: &mut WriteHalf, objects: impl IntoIterator<Item = &'o Arc<StoredObject>>) {
     for object in objects {
         half.uncompressed.add(Arc::clone(object));

@@ -79,7 +79,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     error.is_none()
 }
 
-/// Returns when all present readers have acknowledged, the time is up, or another caller waits for the files.
+/// Waits until all present readers have acknowledged, the time is up, or another caller waits for the files.
 async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;
@@ -123,7 +123,7 @@ fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> PassResult {
         written.for_each(|partition| store.moves.lock().written(partition.origin()));
         report_to_informers(part, &commits, is_written);
     }
-    // Moved partitions are on disk at their new place, so their old files may go.
+    // Moved partitions are on disk at their new place, so their old files may be deleted.
     for part in holding.into_iter().filter(|part| !holds(part)) {
         note(part, write_one(store, part, &[], is_last));
     }

@@ -58,7 +58,8 @@ impl CheckpointStore {
         self.waiting.load(SeqCst) > 0
     }
 
-    /// Waits for the files; a running pass stops waiting for readers. Returns `None` after `most`, if the disk hangs.
+    /// Waits for exclusive access to the checkpoint files; a running pass then stops waiting for readers. Returns
+    /// `None` after `most`, if the disk hangs.
     async fn acquire(&self, most: Duration) -> Option<OwnedMutexGuard<()>> {
         let _waiting = WaitingCaller::begin(&self.waiting);
         tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
@@ -144,7 +145,7 @@ pub(in crate::actors) async fn save_removed(
         }
     };
     join_all(env.caches.abandon(cluster)).await;
-    // A pass that saw them open would recreate them on disk.
+    // Not unlocked earlier: a pass that saw the partitions open would recreate them on disk.
     drop(lock);
     let unsaved = store.unsaved.lock();
     unsaved

@@ -110,7 +110,7 @@ impl FailureLog {
     }
 }
 
-/// Returns the name as the command line writes it.
+/// Returns the name of an informer as the command line writes it.
 fn name((gvr, scope): &InformerKey) -> String {
     if *scope == Scope::all() { gvr.to_string() } else { format!("{gvr} ({scope})") }
 }
@@ -148,7 +148,7 @@ impl ClusterActor {
         }
     }
 
-    /// Returns whether all active informers are unanswered.
+    /// Returns whether the cluster answers none of its active informers; false if there are none.
     pub(super) fn is_unanswered(&self) -> bool {
         let mut asking = self.informers.values().filter(|informer| informer.parts.mode == WatchMode::Active).peekable();
         asking.peek().is_some() && asking.all(|informer| informer.parts.health.answers() == Some(false))

@@ -72,7 +72,7 @@ impl ClusterActor {
         }
     }
 
-    /// Logs that the cluster answers all requests again.
+    /// Logs that the cluster answers again, once it answers all requests after a logged failure.
     pub(super) fn log_reachable(&mut self) {
         let fails = |request: &RequestState| request.resolved.is_none() && request.health.answers() == Some(false);
         let is_unasked = self.discovery.failing || self.requests.values().any(|request| fails(request));
@@ -257,7 +257,7 @@ impl ClusterActor {
     }
 }
 
-/// Returns an exponential delay with full jitter above the first delay.
+/// Returns the delay before the next attempt: exponential from 1 s to 60 s, with full jitter above 1 s.
 fn retry_after(attempts: u32) -> Duration {
     let cap = exponential_backoff(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rng::unit())

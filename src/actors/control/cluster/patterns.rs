@@ -26,7 +26,7 @@ use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ClusterDiscovery {
-    /// Adds a scope to a pattern, or updates the pattern.
+    /// Sets the pattern of a user, and adds a scope to watch its resources in.
     pub(super) fn add_pattern(
         &mut self,
         user: User,
@@ -58,13 +58,13 @@ impl ClusterDiscovery {
     }
 }
 
-/// Returns the name under which a resource of a pattern is requested.
+/// Returns the name under which a resource of a pattern is requested: without a version.
 fn name_of(resource: &ApiResource) -> ResourceRef {
     ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) }
 }
 
 impl ClusterActor {
-    /// Returns whether all users of a request are patterns.
+    /// Returns whether only patterns requested a resource.
     fn is_matched(&self, request: &RequestState) -> bool {
         request.users.iter().all(|user| self.discovery.patterns.contains_key(user))
     }

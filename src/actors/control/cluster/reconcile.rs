@@ -25,7 +25,7 @@ use informer_hub_types::{
 /// Delay before discovery is restarted after it died too often.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
-/// Requested pattern.
+/// Pattern of resources that a user requested.
 pub(super) struct RequestedPattern {
     pub(super) pattern: ResourcePattern,
     pub(super) scopes: BTreeSet<Scope>,
@@ -131,7 +131,7 @@ impl ClusterActor {
         (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, DiscoveryStatus::default(), false);
     }
 
-    /// Restarts a running discovery with new sources. What it has seen stays.
+    /// Restarts a running discovery with new sources. Its last result is kept.
     pub(super) fn restart_discovery(&mut self, ctx: &mut Context<Self>) {
         if self.stop_discovery_actor() {
             self.start_discovery(ctx);
@@ -281,7 +281,7 @@ impl ClusterActor {
     fn on_idle(&mut self, key: &RequestKey, mode: WatchMode, why: String, ctx: &mut Context<Self>) {
         let informer = self.informer_key(key).and_then(|key| self.informers.get(&key));
         let Some(informer) = informer.filter(|informer| informer.parts.mode == mode) else { return };
-        // A late report of the reflector may have overwritten them.
+        // A late report of the reflector may have overwritten phase and error.
         informer.parts.health.set_phase(Phase::Absent);
         informer.parts.health.set_error(Some(why));
         self.remove_if_unused(key, ctx);
@@ -393,7 +393,7 @@ impl Handler<DiscoveryReport> for ClusterActor {
     }
 }
 
-/// Returns group and plural name.
+/// Returns the API group and the plural name of a resource.
 pub(super) fn group_and_plural(resource: &ApiResource) -> (SmolStr, SmolStr) {
     (resource.gvr.group.clone(), resource.gvr.resource.clone())
 }

@@ -1,4 +1,4 @@
-//! Published view of a cluster.
+//! Published state of a cluster, which the status reads without a message.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::actors::control::cluster::{ClusterActor, RequestKey, RequestState};
 use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
 
 impl ClusterActor {
-    /// Publishes the view of this cluster.
+    /// Publishes the state of this cluster and its informers.
     pub(super) fn publish_view(&self) {
         // A dead informer without an address waits out a degraded delay; others are restarted at once.
         let degraded = self.informers.values().any(|informer| informer.address.is_none());

@@ -48,7 +48,7 @@ pub(super) struct NamesChanged {
     pub(super) change: NameChange,
 }
 
-/// The receiver has stopped.
+/// Error of a watch whose receiver has stopped.
 struct ReceiverStopped;
 
 /// Watches names until the receiver stops.

@@ -77,7 +77,7 @@ impl Driver {
         self.show_encoding();
     }
 
-    /// Shows the encoding in use, and logs that protobuf was given up.
+    /// Shows the encoding in use in the status, and logs a change from protobuf to JSON.
     pub(super) fn show_encoding(&self) {
         let Some(encoding) = self.parts.source.encoding() else { return };
         let Origin { cluster, resource, .. } = &*self.parts.origin;
@@ -92,7 +92,7 @@ impl Driver {
         }
     }
 
-    /// Ignores earlier signals, so that only answers after the next request or wait count.
+    /// Ignores earlier recovery signals, so that only later answers of the cluster shorten the next wait.
     pub(super) fn clear_recovery(&mut self) {
         drop(self.recovery_watcher.read_latest());
     }

@@ -7,7 +7,7 @@ use crate::actors::pipeline::reflector::timeouts::current_version;
 use informer_hub_types::{ListReason, Origin, ResourceVersion, Rewind, clock};
 
 impl Driver {
-    /// Reads the cluster's version before a watch is reopened.
+    /// Reads the cluster's version before a watch is reopened. If it went back, a list follows instead.
     pub(super) async fn check(&mut self) {
         self.clear_recovery();
         let current = current_version(&self.parts.options.stall, &*self.parts.source).await;
@@ -28,7 +28,7 @@ impl Driver {
         }
     }
 
-    /// Reports a list that is older than what was known, before its last events are passed on.
+    /// Reports a list that is older than the known versions, before its end is passed to the fifo.
     pub(super) fn note_rewind(&self, listed: &ResourceVersion) {
         let health = &self.parts.health;
         if let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) {

@@ -6,8 +6,8 @@ use crate::actors::sinks::sink::SinkActor;
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock;
 
-/// Reports what another process has delivered, and has the sink read its fence. In standby, the sink drops the events
-/// that are covered. If the fence is open, it sends the others.
+/// Reports what another process has delivered, and has the sink read its fence. In standby, the sink then drops its
+/// events that the other process has delivered. If the fence is open, it sends the rest.
 ///
 /// Answered with the lowest version among undelivered events, by source; `None` if it is unknown.
 #[derive(Debug)]

@@ -60,8 +60,8 @@ impl OpenStore {
 
     /// Opens a sink's store and logs what was found. Blocks while it reads.
     ///
-    /// `knows` returns whether the caches on disk have an event's object. The last events of other objects are
-    /// returned.
+    /// `knows` returns whether the caches on disk have an event's object. Returns the last events of all other objects
+    /// too.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; the operator can fix it.

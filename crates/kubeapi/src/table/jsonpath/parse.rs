@@ -111,7 +111,7 @@ fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t s
     Err(InvalidPath)
 }
 
-/// Parses the text behind `[`: an index, a range, a quoted key or a union. Returns the rest of the text.
+/// Parses an index, a range, a quoted key or a union, behind its `[`. Returns the rest.
 fn array<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let (inner, rest) = text.split_once(']').filter(|(inner, _)| !inner.contains('\n')).ok_or(InvalidPath)?;
     if inner.contains(',') {
@@ -151,7 +151,7 @@ fn slice(text: &str) -> Result<Slice, InvalidPath> {
     })
 }
 
-/// Parses a filter, behind its `[?(`. Returns the rest of the text.
+/// Parses a filter, behind its `[?(`. Returns the rest.
 fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let end = filter_end(text).ok_or(InvalidPath)?;
     let (condition, rest) = text.split_at(end);

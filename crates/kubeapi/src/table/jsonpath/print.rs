@@ -52,7 +52,7 @@ fn truncated(number: f64) -> i64 {
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// Returns an integer for a number without a fraction, otherwise the number itself.
+/// Returns a number, as an integer if it has no fraction.
 fn whole_or_float(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { truncated(number).into() } else { number.into() }
 }
