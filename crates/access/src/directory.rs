@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Attribute of a reader with the number of its table's token. A changed token gets a new number, which ends old readers.
+/// Attribute with the number of the table's token. A changed token gets a new number, which ends old readers.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
 /// Credential by which a table recognizes its requests.

@@ -37,7 +37,7 @@ pub enum ReaderOrigin {
 pub struct Grants {
     /// Static rules.
     pub rules: Arc<[Rule]>,
-    /// Whether each cluster also decides, by access reviews, what the user may see there.
+    /// Whether clusters also decide, by access reviews, what the user may see.
     pub reviews: bool,
     /// Whether everything is visible, except Secrets if the hub does not serve them.
     pub everything: bool,

@@ -119,7 +119,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether some objects may be visible: a rule applies to the resource, or clusters decide.
+    /// Returns whether a rule applies to the resource, or clusters decide.
     #[must_use]
     pub fn may_see_some(&self) -> bool {
         match &self.0 {
@@ -155,7 +155,7 @@ impl Visibility {
         }
     }
 
-    /// Returns the visible objects of a cluster, by rules and answers.
+    /// Returns the visible objects of a cluster.
     #[must_use]
     pub fn visible(&self, cluster: &ClusterName, labels: &ClusterLabels) -> Visible {
         match &self.0 {

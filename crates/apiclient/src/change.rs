@@ -49,7 +49,7 @@ pub struct ChangeData {
     pub changed: Vec<ChangedPath>,
     /// Number of changed paths that are not in `changed`.
     pub changed_more: usize,
-    /// Resources that a notice is about, such as those that have synced.
+    /// Resources that a notice is about.
     pub resources: Vec<String>,
     /// Message of a notice.
     pub message: String,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// An answer to a query. Objects stay JSON and are read one by one, because there may be many.
+/// An answer to a query. Its objects are read one by one, because there may be many.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryAnswer<'a> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// An error with which a hub has refused a request.
+/// An error answer of a hub.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -10,7 +10,7 @@ pub struct Refusal {
     pub code: u16,
     /// Text for the user.
     pub message: String,
-    /// The message with the affected line of the query and a mark below the position; `None` if the hub sends none.
+    /// The message with the affected line of a query and a mark below the position.
     pub excerpt: Option<String>,
     /// Seconds after which the request may be repeated; `None` if the hub sends none.
     pub retry_after: Option<u64>,

@@ -214,7 +214,6 @@ fn word(input: &[u8], at: usize, word: &[u8]) -> Scanned {
     if same == word.len() { Ok(at + same) } else { Err(at + same) }
 }
 
-/// Scans a number behind its sign.
 fn integer(input: &[u8], at: usize) -> Scanned {
     let mut end = if input.get(at) == Some(&b'0') { at + 1 } else { digits(input, at)? };
     if input.get(end) == Some(&b'.') {

@@ -1,7 +1,7 @@
 //! Compression dictionaries for objects of common kinds, so that a first list needs no training.
 //!
-//! They are trained on generated objects (`tests/generator`) with the members and usual values of real ones. `make
-//! dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
+//! They are trained on generated objects (`tests/generator`) with the members and usual values of real ones.
+//! `make dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
 
 use std::sync::{Arc, OnceLock};
 

@@ -17,7 +17,7 @@ pub enum VersionMatch {
     Exact,
 }
 
-/// Values of the parameter `includeObject`: the part of an object that each row of a table holds.
+/// Values of `includeObject`: the part of an object that each row of a table holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IncludeObject {
     /// The object's metadata.

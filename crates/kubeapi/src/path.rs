@@ -128,7 +128,7 @@ fn split_root(path: &str) -> (&str, &str) {
     whole.unwrap_or(first)
 }
 
-/// Returns whether a text, percent-encoded or not, has a character that cluster names cannot have but selectors can.
+/// Returns whether a text, percent-encoded or not, has a character of selectors that cluster names cannot have.
 fn has_operator(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'=' | b'!' | b',' | b'(' | b'<' | b'>' | b'%'))
 }

@@ -86,7 +86,6 @@ impl<'j> Json<'j> {
         serde_json::from_slice::<String>(quoted).map(Cow::Owned).map_err(|_| MALFORMED)
     }
 
-    /// Consumes a number and returns its text.
     pub(super) fn number(&mut self) -> Result<&'j str, EncodeError> {
         let first = self.peek()?;
         if !matches!(first, b'-' | b'0'..=b'9') {

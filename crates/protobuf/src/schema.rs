@@ -16,7 +16,7 @@ pub struct Schema {
     version: &'static str,
     messages: Vec<Message>,
     kinds: HashMap<(&'static str, &'static str), MessageId>,
-    /// Names of all members, each quoted and with a colon, as they are written.
+    /// Names of all members, quoted and with a colon.
     keys: String,
 }
 

@@ -26,7 +26,6 @@ pub(super) fn time(text: &str) -> Option<(i64, u32)> {
     Some((seconds, nanos(fraction)?))
 }
 
-/// Parses a text of digits only.
 fn number(text: &str) -> Option<i64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }

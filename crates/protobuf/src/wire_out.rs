@@ -16,12 +16,11 @@ fn low_bits(value: u64) -> u8 {
     (value & 0x7f) as u8
 }
 
-/// Returns the number of bytes that a value takes as a varint.
 fn varint_length(value: usize) -> usize {
     (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// Writes the tag of a field: its number and wire type.
+/// Writes a field's number and wire type.
 #[inline]
 pub(super) fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
     varint(out, u64::from(number << 3 | wire_type));

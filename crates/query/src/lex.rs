@@ -48,7 +48,7 @@ pub(super) fn fault(at: usize, problem: ParseProblem) -> ErrMode<Fault> {
     ErrMode::Cut(Fault { at, problem: Some(problem) })
 }
 
-/// Returns the error that `expected` is missing at the next token. Suggests a word of `known` that is spelled similarly.
+/// Returns the error that `expected` is missing at the next token. Suggests a similar word of `known`.
 pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'static str]) -> ErrMode<Fault> {
     let rest = input.input.trim_start();
     let at = input.current_token_start() + (input.input.len() - rest.len());

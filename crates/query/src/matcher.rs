@@ -180,7 +180,6 @@ impl Term {
     }
 }
 
-/// State of one pass over an object's bytes.
 struct Pass<'m> {
     matcher: &'m Matcher,
     known: TermResults,

@@ -10,7 +10,7 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Numbers of the paths that end here, until `own` and `below`, which are ranges of `order`, replace them.
+    /// Numbers of the paths that end here, while the tree is built. Then `own` and `below` are ranges of `order`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,

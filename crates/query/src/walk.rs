@@ -49,7 +49,7 @@ pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) ->
 struct Position<'t> {
     trie: &'t Trie,
     node: Option<usize>,
-    /// Paths that end at the array of which this value is an element.
+    /// Paths that end at the array around this element.
     element_of: &'t [usize],
     /// Whether no array encloses this value, so that its paths have no other value.
     single: bool,

@@ -136,8 +136,8 @@ impl Identity {
     }
 }
 
-/// Asks the apiserver who the user of `client` is (SelfSubjectReview, since Kubernetes 1.28). Every authenticated user
-/// may call it.
+/// Returns the user that the apiserver sees in `client` (SelfSubjectReview, since Kubernetes 1.28). Every authenticated
+/// user may call it.
 ///
 /// # Errors
 /// No answer; [`ErrorClass::NotFound`] from older servers.

@@ -20,7 +20,7 @@ const PER_REQUEST: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Sender {
     resource: WireResource,
-    /// Start of the counters, in nanoseconds since 1970.
+    /// Start of the counters, in Unix nanoseconds.
     since: u64,
 }
 
