@@ -1,5 +1,5 @@
-//! Connection slots: limits the number of connections, evicts the one that has been idle longest, and closes those whose
-//! client does not read.
+//! Connection slots: limits the number of connections, evicts the connection that has been idle longest, and closes
+//! connections whose client does not read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,11 +45,11 @@ struct SlotState {
     next_stream: u64,
 }
 
-/// State of a stream.
+/// A response that a client reads as a stream.
 struct Stream {
     /// Since when a part of the response waits for the client; `None` if none waits.
     waits_since: Option<Instant>,
-    /// Drops what the stream holds.
+    /// Drops the body and all that it holds, because its client does not read.
     abandon: Box<dyn FnOnce() + Send>,
 }
 
@@ -59,15 +59,15 @@ impl fmt::Debug for SlotState {
     }
 }
 
-/// A request being answered; ends when dropped.
+/// A request being answered. Dropping it marks the request as answered.
 #[derive(Debug)]
 pub(super) struct Busy {
     slot: Arc<Slot>,
-    /// Whether it continues as a stream.
+    /// Whether the request continues as a [`StreamSlot`], which ends it instead.
     is_stream: bool,
 }
 
-/// The response of a request as a stream; ends when dropped.
+/// A response that is a stream. Dropping it ends the stream.
 #[derive(Debug)]
 pub(super) struct StreamSlot {
     slot: Arc<Slot>,
@@ -116,8 +116,8 @@ impl Slot {
         }
     }
 
-    /// Marks one request as answered: its response is ready, or its stream has ended. Without others, the connection is
-    /// idle.
+    /// Marks one request as answered: its response is ready, or its stream has ended. If no other request is being
+    /// answered, the connection is idle.
     fn mark_idle(&self) {
         let mut state = self.state.lock();
         state.requests = state.requests.saturating_sub(1);
@@ -178,8 +178,8 @@ impl Slot {
 }
 
 impl Busy {
-    /// Continues as a stream, which the client has not begun to read. `abandon` drops what the stream holds; it is called if
-    /// the client does not read while the connection has other requests.
+    /// Turns the request into a stream, which the client has not begun to read. `abandon` drops the stream's body; it is
+    /// called if the client does not read while the connection has other requests.
     pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {
         self.is_stream = true;
         let slot = Arc::clone(&self.slot);

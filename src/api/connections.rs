@@ -45,10 +45,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Requests that one HTTP/2 connection may have in progress. client-go opens another connection for more.
 const MAX_STREAMS: u32 = 250;
 
-/// Pause before the first bytes of a connection are looked at again.
+/// Pause before the first bytes of a connection are peeked at again, to recognize HTTP/2.
 const PEEK_PAUSE: Duration = Duration::from_millis(5);
 
-/// Time between pings of an HTTP/2 connection, and the wait for the answer.
+/// Interval between pings on an HTTP/2 connection. Without an answer within the same time, the connection closes.
 const PING: Duration = Duration::from_secs(30);
 
 /// Minimum rate at which a client must read an answer, in bytes per second, once [`Limits::taking`] has passed. A list
@@ -91,7 +91,6 @@ pub(super) async fn serve(listener: TcpListener, routes: Router, guard: Guard, s
     while tasks.join_next().await.is_some() {}
 }
 
-/// Accepts the next connection.
 async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &ConnectionSlots) -> (TcpStream, IpAddr) {
     let mut is_logged = false;
     loop {
@@ -178,7 +177,6 @@ async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
 /// Plain or encrypted connection; one type, so that the HTTP server is compiled once.
 type PortStream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// Client of a connection.
 #[derive(Clone)]
 struct Client {
     peer: PeerAddress,
@@ -321,11 +319,11 @@ pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     )
 }
 
-/// How fast a client has read an answer.
+/// Measures how fast a client reads an answer, to break off answers that are read too slowly.
 struct Pace {
     start: Instant,
     grace: Duration,
-    /// Time for which the hub itself has delayed the answer.
+    /// Time for which the hub itself has delayed the answer; it does not count as slow reading.
     delayed: Delayed,
     taken: usize,
 }
@@ -345,7 +343,7 @@ struct StreamBody {
     stream: StreamSlot,
     /// Whether a part was handed out that the client has not taken, or nothing has been asked for yet.
     waits: bool,
-    /// Pace of the client, if the stream is an answer that has an end.
+    /// Pace of the client; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,
 }
 

@@ -30,10 +30,10 @@ use informer_hub_access::{Reader, Verb};
 use informer_hub_sink::{DeadLetter, LetterFilter, LetterSummary, StoreError};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, MAX_QUOTED, shortened};
 
-/// Result of a request; `None` if there is no sink of that name.
+/// A sink's answer to a dead-letter request; `None` if there is no sink of that name.
 pub type LetterResult = Option<Result<LetterAnswer, StoreError>>;
 
-/// Sends a request to a sink.
+/// Function that sends a dead-letter request to the sink of a name.
 pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, LetterResult> + Send + Sync>;
 
 /// Default and maximum number of dead letters in one response.
@@ -55,7 +55,7 @@ struct Listing {
     limit: Option<usize>,
 }
 
-/// Dead letters, and the rights of their readers.
+/// State of the handlers: access to dead letters, and the read API, which knows the rights of readers.
 #[derive(Clone)]
 struct Letters {
     ask: AskLetters,
@@ -160,7 +160,7 @@ async fn list(
         }
         from = last.map_or(from, |last| last + 1);
     }
-    // The reader sees too few of the letters to fill the response, so the client has to ask for more.
+    // The reader may see too few of these letters to fill the response. The client continues at `next`.
     Json(json!({ "letters": shown, "next": from })).into_response()
 }
 
@@ -206,7 +206,7 @@ async fn purge(
     change(&letters, reader, &sink, LetterRequest::Purge { filter }).await
 }
 
-/// Changes the letters that a filter selects. It may select any, so the reader must see everything.
+/// Replays or purges the letters that a filter selects. A filter may select any letter, so the reader must see everything.
 async fn change(letters: &Letters, reader: Option<Extension<Reader>>, sink: &str, request: LetterRequest) -> Response {
     if !reader.is_some_and(|Extension(reader)| reader.sees_everything()) {
         let problem = "only a reader that sees everything may replay or purge dead letters";

@@ -32,7 +32,7 @@ pub struct Protection {
     pub read_token: Option<TokenFrom>,
     /// Readers, besides those of the tokens above.
     pub readers: ReaderSettings,
-    /// Asks the clusters about service accounts.
+    /// Sends token reviews of service accounts to clusters; `None` if that is not possible.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
     /// Whether a credential is required even if none is configured, because readers were removed while the port is
     /// open.
@@ -123,7 +123,7 @@ impl Guard {
         let hosts = hosts.as_deref().map(Hosts::new);
         let credentials = Credentials { token, read_token, certificates, metrics_open, hosts, closed };
         let access = Arc::new(Access::new(credentials, readers, clusters)?);
-        // Tokens may have changed between reading and the first check, so they are read again then.
+        // Tokens may change between this read and the first check, so the first check reads them again.
         let versions = Mutex::new(FileVersions { tls, tokens: FileStates::default() });
         Ok(Self { files, config: ArcSwapOption::new(config), access, limits, audit, versions })
     }

@@ -18,7 +18,6 @@ use informer_hub_telemetry::metrics::{Format, Scraper};
 /// Timeout of a scrape; less than Prometheus' default of ten seconds.
 const DEADLINE: Duration = Duration::from_secs(9);
 
-/// Returns the route.
 pub(super) fn routes(scraper: Scraper) -> Router {
     Router::new().route("/metrics", get(metrics)).with_state(scraper)
 }

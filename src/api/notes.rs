@@ -1,4 +1,4 @@
-//! Notes of the handlers about a request: what it has read.
+//! Notes of handlers for the audit log: the clusters, resources and objects that a request has read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of clusters named in an audit event.
 const MAX_CLUSTERS: usize = 32;
 
-/// Maximum number of resources kept. A stream of more has no resource that a rule of the audit policy could name.
+/// Maximum number of resources kept: the maximum of one event stream.
 const MAX_RESOURCES: usize = 64;
 
-/// Notes about one request, which are written to its event if there is an audit log.
+/// Notes about one request. With an audit log, they become part of the request's event.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Notes(Arc<State>);
 
@@ -30,10 +30,10 @@ struct State {
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Read {
     pub(in crate::api) clusters: BTreeSet<ClusterName>,
-    /// Number of clusters beyond the named ones.
+    /// Number of clusters read beyond those in `clusters`.
     pub(in crate::api) more_clusters: usize,
     pub(in crate::api) resources: Vec<Gvr>,
-    /// Namespace and name of the only object.
+    /// Namespace and name, if only one object was read.
     pub(in crate::api) object: Option<(String, String)>,
 }
 
@@ -48,7 +48,7 @@ impl Notes {
         self.0.objects.store(objects, Relaxed);
     }
 
-    /// Notes that the reader may not see the requested objects, so that the answer is as if they did not exist.
+    /// Notes that the objects were hidden: the reader may not see them, and the answer is as if they did not exist.
     pub(in crate::api) fn withhold(&self) {
         self.0.is_withheld.store(true, Relaxed);
     }
@@ -57,7 +57,7 @@ impl Notes {
         self.0.is_withheld.load(Relaxed)
     }
 
-    /// Sets the clusters that are read. A cluster may be repeated.
+    /// Sets the clusters that the request reads. A cluster may be repeated.
     pub(in crate::api) fn clusters<'c>(&self, clusters: impl IntoIterator<Item = &'c ClusterName>) {
         let all: BTreeSet<_> = clusters.into_iter().collect();
         let mut read = self.0.read.lock();

@@ -60,7 +60,7 @@ impl TlsError {
 }
 
 impl TlsFiles {
-    /// Returns the state of the files.
+    /// Returns sizes and times of the files, to detect changes.
     pub(super) fn states(&self) -> FileStates {
         let files = [Some(&self.cert_file), Some(&self.key_file), self.client_ca_file.as_ref()];
         FileStates::of(files.into_iter().flatten())

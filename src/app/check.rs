@@ -8,7 +8,7 @@ use informer_hub_types::check_name;
 
 const NAME_TAKEN: &str = "another subscription or sink has this name";
 
-/// Checks a configuration, which code may have built, and the durable subscriptions.
+/// Checks the configuration and the durable subscriptions of a hub that is about to start.
 pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<(), StartError> {
     check_config(config)?;
     for (at, one) in durable.iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     Ok(())
 }
 
-/// Checks the rules that reading a file enforces and a program may violate.
+/// Checks rules that the reader of configuration files enforces, but a program that builds a configuration may break.
 pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
         let problem = WITHOUT_FLEET.to_owned();

@@ -23,7 +23,7 @@ use informer_hub_roles::{
 };
 use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, rng};
 
-/// Services of the fleet, and the parameters of its collector.
+/// Connection to the services of the fleet, and the parameters of this process's collector.
 #[derive(Clone, Debug)]
 pub struct Collect {
     /// Log, owners and checkpoints.
@@ -36,7 +36,7 @@ pub struct Collect {
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Collect {
-    /// Returns the parameters of a process of a configured fleet.
+    /// Returns the parameters of the collector that `[fleet]` configures.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
         let mut params = CollectorParams::new(&nats.name, nats.max_age);
@@ -68,12 +68,12 @@ pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
     }
 }
 
-/// Returns a name that no other process has: the successor of a process must not be taken for it.
+/// Returns a unique name of this process. Its random part prevents a restarted process from being taken for the old one.
 fn process_name() -> String {
     format!("{}-{}-{:08x}", host_name(), std::process::id(), rng::rng().random::<u32>())
 }
 
-/// Collector, and the clusters that the hub may watch.
+/// Running collector, and the configured clusters, each of which the hub watches while it owns it.
 pub(super) struct Collecting {
     collector: Collector,
     host: Arc<RegistryHost>,
@@ -94,20 +94,20 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Changes the labels of a cluster: for its preferred zone, and for the next time that the hub owns it.
+    /// Stores new labels of a cluster. They decide its preferred zone, and apply when the hub next becomes its owner.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);
         }
     }
 
-    /// Stops watching a cluster, and releases it.
+    /// Stops watching a cluster, and gives up its ownership.
     pub(super) async fn remove(&self, cluster: &ClusterName) {
         self.collector.remove(cluster).await;
         self.host.clusters.lock().remove(cluster);
     }
 
-    /// Releases all clusters, so that other collectors take them over.
+    /// Gives up the ownership of all clusters, so that other collectors take them over.
     pub(super) async fn shutdown(&self) {
         self.collector.shutdown().await;
     }
@@ -155,17 +155,17 @@ impl fmt::Debug for Collecting {
     }
 }
 
-/// Adds owned clusters to the registry.
+/// Adds clusters to the registry while this process owns them.
 struct RegistryHost {
     registry: Addr<RegistryActor>,
     clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,
 }
 
-/// Cluster that the hub may watch.
+/// Configured cluster, which the hub watches while it owns it or shards of it.
 #[derive(Clone)]
 struct HostedCluster {
     add: AddCluster,
-    /// Shards that the hub watches. Locked while the registry adds or removes the cluster.
+    /// Shards of the cluster that this process owns. Locked while the registry adds or removes the cluster.
     watched: Arc<AsyncMutex<BTreeSet<Shard>>>,
 }
 
@@ -175,7 +175,6 @@ impl RegistryHost {
     }
 }
 
-/// Sends a message to the registry.
 async fn tell<M>(registry: &Addr<RegistryActor>, message: M) -> Result<(), String>
 where
     M: Message<Result = Result<(), RegistryError>> + Send + 'static,

@@ -82,7 +82,7 @@ pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> Infor
     };
     let paths = resource.projection.paths().to_vec();
     let projection = if resource.projection.keeps() { Projection::Keep(paths) } else { Projection::Drop(paths) };
-    // Several entries may share an informer, and an index belongs to the resource as a whole.
+    // An index belongs to the resource as a whole, so the indices of all its entries count.
     let indexes: BTreeMap<SharedStr, _> = all
         .iter()
         .filter(|other| other.is_same_resource(resource))

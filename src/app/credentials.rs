@@ -26,7 +26,6 @@ use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry, T
 /// Interval between two checks.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Owner of credentials.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Owner {
     Port,
@@ -42,7 +41,7 @@ enum CredentialSource {
     Certificate(CredentialKind, PathBuf),
 }
 
-/// Hub side of a [`CredentialWatch`].
+/// The hub as a [`CredentialWatch`] uses it.
 pub(super) trait CredentialOwners: Send + Sync + 'static {
     /// Threads that run the watch and read the files.
     fn threads(&self) -> &Threads;
@@ -53,7 +52,7 @@ pub(super) trait CredentialOwners: Send + Sync + 'static {
 
 /// Watch over the expiry of the credentials of a hub.
 pub(super) struct CredentialWatch {
-    /// Replaced as a whole, so that readers never wait for a file.
+    /// Credentials by owner, as of the last check. Replaced as a whole, so that readers never wait for a file.
     known: ArcSwap<BTreeMap<Owner, OwnerCredentials>>,
     /// Starts the next check at once.
     wake: Notify,
@@ -96,12 +95,11 @@ impl CredentialWatch {
         self.wake.notify_one();
     }
 
-    /// Stops watching credentials.
     pub(super) fn close(&self) {
         self.end.cancel();
     }
 
-    /// Returns the expiring credentials of an owner, by expiry.
+    /// Returns the credentials of an owner that have an expiry, the earliest first.
     pub(super) fn of(&self, owner: &Owner) -> Vec<CredentialStatus> {
         let (now, known) = (clock::wall(), self.known.load());
         let found = known.get(owner).map(|known| &known.found[..]).unwrap_or_default();
@@ -167,8 +165,8 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Whether the credentials need not be read again. A change between reading a file and taking its state is noticed
-    /// when the credential becomes due.
+    /// Whether the credentials need not be read again: no file changed, and none is due. A change that the file states
+    /// miss is noticed when the credential becomes due.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }
@@ -180,7 +178,7 @@ impl OwnerCredentials {
             let was = before.get(&key).copied().unwrap_or_default();
             owner.log(one, was, state);
             if state.is_due() {
-                // The maximum avoids repeated logs if the clock is set back.
+                // Keeps the worst state, so that nothing is logged twice if the clock is set back.
                 self.logged.insert(key, state.max(was));
             }
         }

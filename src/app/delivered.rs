@@ -11,19 +11,19 @@ use informer_hub_sink::resource_key;
 #[cfg(feature = "fleet")]
 use informer_hub_types::Gvr;
 
-/// Published progress.
+/// Progress of sinks that a leader publishes in its lease, so that its successor continues there.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Delivered {
     /// Acknowledged versions by sink. Other fields of later versions are ignored.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
-    /// In a fleet, the process for which a lease was released; `None` if it was not released for another process.
+    /// In a fleet, the process that is to take the released lease; `None` if any process may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next: Option<String>,
 }
 
 impl Delivered {
-    /// Parses a note. An unreadable note covers nothing, so a standby delivers more events again.
+    /// Parses a note, the text in a lease. An unreadable note counts as no progress, so that events are delivered again.
     pub(super) fn parse(note: &str) -> Self {
         serde_json::from_str(note).unwrap_or_default()
     }
@@ -36,8 +36,8 @@ impl Delivered {
         self.sinks.values().filter_map(|clusters| clusters.get(cluster)?.get(&resource).copied()).min()
     }
 
-    /// Formats the progress as a note of at most `max_size` bytes. Sinks and clusters that do not fit are left out, the
-    /// last ones first. Also returns the number of entries left out.
+    /// Formats the progress as a note of at most `max_size` bytes. Clusters of a sink that do not fit are left out. Also
+    /// returns the number of entries left out.
     pub(super) fn note(&self, max_size: usize) -> (String, usize) {
         let next = self.next.clone();
         let (mut kept, mut left_out, mut size) = (Self { next, sinks: BTreeMap::new() }, 0, 128);
@@ -75,7 +75,7 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
-/// Adds the `earlier` versions of resources that this holder has not read yet, so that its successor starts at these.
+/// Adds the versions of the previous holder for resources that this process has not read yet, so that they are not lost.
 pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
         let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));

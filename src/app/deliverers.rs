@@ -1,7 +1,7 @@
-//! Deliverers of a fleet, as one of them knows them.
+//! Deliverers of a fleet: the processes that deliver events to sinks, as this one knows them.
 //!
-//! Each one writes an entry of its own at an interval, and reads those of the others. The entries decide how sinks are
-//! shared. Whether a process may deliver a sink depends only on the lease of that sink.
+//! Each deliverer writes an entry of its own at an interval, and reads those of the others. The entries decide how sinks
+//! are shared. Whether a process may deliver to a sink depends only on the lease of that sink.
 #![cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "only a fleet has deliverers"))]
 
 use std::collections::BTreeSet;
@@ -25,25 +25,21 @@ use informer_hub_types::{clock, rng};
 /// How long a process that leaves waits until its entry is removed.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Store of the entries. Every request ends within a deadline.
+/// Store of the entries of all deliverers. Every request ends within a deadline.
 pub(super) trait Entries: Send + Sync {
-    /// Writes the entry of a deliverer.
     fn put(&self, name: &str, sinks: BTreeSet<String>) -> BoxFuture<'_, Result<(), String>>;
 
-    /// Returns all entries.
     fn all(&self) -> BoxFuture<'_, Result<Members, String>>;
 
-    /// Removes the entry of a deliverer.
     fn remove(&self, name: &str) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// Deliverers of a fleet.
 pub(super) struct Deliverers {
     entries: Box<dyn Entries>,
     identity: String,
     interval: Duration,
     roster: Mutex<Roster>,
-    /// Notified when the own entry has changed.
+    /// Notified when this process has to write a changed entry.
     changed: Notify,
     left: CancellationToken,
 }
@@ -125,7 +121,7 @@ impl Deliverers {
     }
 }
 
-/// Entries in the roster of a fleet.
+/// Entries of deliverers in the backend of a fleet.
 #[cfg(feature = "fleet")]
 pub(super) struct FleetEntries(pub(super) Arc<dyn Backend>);
 

@@ -58,7 +58,7 @@ impl DurableSubscription {
         }
     }
 
-    /// Selects the resources of these `[resources.<name>]` entries.
+    /// Selects the resources of these `[resources.<name>]` entries. Default: all entries.
     #[must_use]
     pub fn resources(mut self, names: &[&str]) -> Self {
         self.resources = names.iter().map(|name| (*name).to_owned()).collect();
@@ -79,14 +79,14 @@ impl DurableSubscription {
         self
     }
 
-    /// Leaves out the objects that exist when it subscribes for the first time.
+    /// Leaves out objects that already exist when the subscription is first created.
     #[must_use]
     pub fn skip_initial(mut self) -> Self {
         self.selection.initial = Initial::Skip;
         self
     }
 
-    /// Selects updates in which one of these paths changed.
+    /// Delivers an update only if one of these paths changed. Other event types are not affected.
     #[must_use]
     pub fn changed(mut self, paths: &[FieldPath]) -> Self {
         self.selection.changed = paths.to_vec();
@@ -100,7 +100,7 @@ impl DurableSubscription {
         self
     }
 
-    /// Leaves out the old object of updates.
+    /// Delivers updates without the object's previous state.
     #[must_use]
     pub fn without_old(mut self) -> Self {
         self.include_old = false;

@@ -1,4 +1,4 @@
-//! Leader election of active/standby replicas: the loop around the elector, and the fence of the sinks.
+//! Leader election of active/standby replicas: runs the elector, and sets the fence that stops sinks of a standby.
 //!
 //! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
 //! one elector: this one reads and renews the Lease and sets the fence; [`super::reconciler`] opens the sinks and publishes
@@ -56,10 +56,10 @@ pub struct ElectionStatus {
     pub holder: Option<String>,
     /// Cluster, namespace and name of the Lease; in a fleet, the keys of the leases.
     pub lease: String,
-    /// Number of changes of the holder; in a fleet, of those of all sinks.
+    /// Number of times that the holder changed; in a fleet, over the leases of all sinks.
     pub transitions: u64,
-    /// Seconds since this replica last renewed the Lease; in a fleet, the one of its leases with the oldest renewal.
-    /// Absent before the first renewal.
+    /// Seconds since this replica last renewed the Lease; in a fleet, since the oldest renewal among its leases. Absent
+    /// before the first renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<u64>,
     /// Why the last request for the Lease failed; absent after a success.
@@ -84,7 +84,7 @@ pub(super) struct SharedElection {
     identity: Arc<str>,
     /// Name of the lease, for logs and the status.
     place: String,
-    /// Maximum size of a note, in bytes.
+    /// Maximum size of the note (the published progress of sinks) in the lease, in bytes.
     pub(super) max_note: usize,
     /// Whether the store has answered a request.
     answered: watch::Sender<bool>,
@@ -103,7 +103,7 @@ struct State {
     /// Note of the last holder, or the one that this process publishes.
     note: Arc<str>,
     error: Option<String>,
-    /// Delay before this process takes a lease that is free for all.
+    /// Delay before this process takes a free lease that any process may take.
     claim_delay: Duration,
     handover: Option<HandingOver>,
 }
@@ -124,7 +124,7 @@ pub(super) struct Connected {
 }
 
 impl Election {
-    /// Prepares the election of a configuration, if it has one.
+    /// Prepares the election that `[ha]` configures; `None` without that table.
     pub(super) fn new(config: &Config, stall: StallPolicy, dial: Option<Dial>, io: &Threads) -> Option<Self> {
         let ha = config.ha.as_ref()?;
         // The configuration is checked, so a named cluster exists.
@@ -205,7 +205,7 @@ impl Election {
         }
     }
 
-    /// Resigns, and waits until no request for the lease is left.
+    /// Resigns, and waits until the last request for the lease has ended.
     pub(super) async fn retire(self) {
         self.resign().await;
         let shared = Arc::clone(&self.shared);
@@ -274,7 +274,7 @@ impl SharedElection {
         let mut state = self.state.lock();
         let State { elector, note, claim_delay, .. } = &mut *state;
         elector.answered(answer, clock::since_boot());
-        // Published again when this replica takes over, since it is still true then.
+        // If this replica takes over, it publishes the last holder's note again, whose progress still holds.
         if let Some(record) = elector.record_seen().filter(|record| *record.holder != *self.identity) {
             note.clone_from(&record.note);
             let receiver = if record.holder.is_empty() { Delivered::parse(note).next } else { None };
@@ -293,13 +293,13 @@ impl SharedElection {
         }
     }
 
-    /// Stops deliveries and begins to release the lease. Returns whether there is nothing to release.
+    /// Stops deliveries and begins to release the lease. Returns true if the process already has no lease to release.
     pub(super) fn release(&self) -> bool {
         self.fence.set(None);
         let has_resigned = {
             let State { elector, was_leader, .. } = &mut *self.state.lock();
             elector.resign(clock::since_boot());
-            // Giving up the lease on purpose is no loss to warn of.
+            // A lease given up on purpose must not be logged as lost.
             if std::mem::take(was_leader) {
                 tracing::info!(
                     lease = self.place, identity = %self.identity,
@@ -313,7 +313,7 @@ impl SharedElection {
         has_resigned
     }
 
-    /// Competes for the lease again after releasing it for another process. Returns whether that was the case.
+    /// Competes for the lease again after releasing it for another process. Returns false if there was no handover.
     fn stands_by_again(&self) -> bool {
         let State { elector, handover, .. } = &mut *self.state.lock();
         let is_handed_over = handover.take().is_some();
@@ -364,19 +364,19 @@ impl SharedElection {
         self.state.lock().elector.leads(now)
     }
 
-    /// Returns the last record that was read or written.
+    /// Returns the record of the lease as last read or written; `None` before that.
     pub(super) fn record(&self) -> Option<Record> {
         self.state.lock().elector.record_seen().cloned()
     }
 
-    /// Returns the holder, if its lease has not expired.
+    /// Returns the name of the lease's holder; `None` if the lease is free or expired.
     pub(super) fn holder(&self, now: Duration) -> Option<Arc<str>> {
         let elector = &self.state.lock().elector;
         let record = elector.record_seen().filter(|record| !record.holder.is_empty() && elector.has_holder(now));
         record.map(|record| Arc::clone(&record.holder))
     }
 
-    /// Sets the delay before this process takes a lease that is free for all.
+    /// Sets the delay before this process takes a free lease that any process may take.
     pub(super) fn set_claim_delay(&self, delay: Duration) {
         self.state.lock().claim_delay = delay;
     }
@@ -393,14 +393,14 @@ impl SharedElection {
         self.state.lock().handover.is_some()
     }
 
-    /// Advances a handover after a reconciliation. Returns the receiver once the sinks have not sent for a whole round.
+    /// Advances a handover after each reconciliation. The second call returns the receiving process, because the sinks
+    /// have then not sent for a whole round.
     pub(super) fn advance_handover(&self) -> Option<String> {
         let handover = &mut self.state.lock().handover;
         let HandingOver { to, is_drained } = handover.as_mut()?;
         std::mem::replace(is_drained, true).then(|| to.clone())
     }
 
-    /// Whether the store has answered a request.
     pub(super) fn has_answered(&self) -> bool {
         *self.answered.borrow()
     }
@@ -424,7 +424,7 @@ impl SharedElection {
         state.elector.set_note(note);
     }
 
-    /// Returns the interval at which sinks are reconciled.
+    /// Returns the interval at which sinks are reconciled with the published progress.
     pub(super) fn reconcile_interval(&self) -> Duration {
         self.params.retry_period / 2
     }
@@ -464,7 +464,7 @@ pub(crate) fn own_cluster() -> ClusterConfig {
     ClusterConfig::new("own-cluster".parse().expect("a valid name"), ClusterAccess::InCluster)
 }
 
-/// Returns a name that no other process has: the given one or that of the host, and a random suffix.
+/// Returns a unique name of this process: `given` or the host's name, and a random suffix.
 fn identity(given: Option<&str>) -> String {
     let name = given.map_or_else(host_name, str::to_owned);
     format!("{}_{:08x}", name.trim(), rng::rng().random::<u32>())

@@ -5,7 +5,7 @@ use super::reconciler::Reconciler;
 use super::reload::RunningHub;
 
 impl RunningHub {
-    /// Starts to compete for the Lease, or those of the sinks, if there are any.
+    /// Starts to compete for the Lease, or in a fleet for the leases of the sinks. Does nothing without elections.
     pub(super) fn begin_election(&self) {
         let Some(Elections(elections)) = &self.election else { return };
         let reconciler = Reconciler::new(elections, &self.sinks, &self.env, &self.registry);

@@ -35,18 +35,18 @@ pub(super) struct ElectionSet {
     kind: Kind,
     pub(super) changed: Arc<Notify>,
     pub(super) end: CancellationToken,
-    /// Threads of the elections of sinks, once they have begun.
+    /// Threads on which elections of sinks run; set when the elections begin.
     begun: OnceLock<Threads>,
     is_closing: AtomicBool,
 }
 
 enum Kind {
-    /// One for all sinks.
+    /// One election for all sinks, by `[ha]`.
     All(Election),
     BySink(Box<Shares>),
 }
 
-/// Opens the store of a lease.
+/// Function that opens the store of the lease with this name.
 type OpenStore = Box<dyn Fn(String) -> Arc<dyn LeaseStore> + Send + Sync>;
 
 /// Elections of a fleet, by sink.
@@ -55,9 +55,10 @@ struct Shares {
     identity: String,
     params: ElectionParams,
     elections: Mutex<BTreeMap<String, Election>>,
-    /// Removed sinks whose elections have not ended. Two elections of a process would be one contender.
+    /// Removed sinks whose elections have not ended. If such a sink is added again, its new election waits, because both
+    /// would contend under one name.
     retiring: Arc<Mutex<BTreeSet<String>>>,
-    /// Fences of all sinks since the start.
+    /// Fences, which stop sinks without a lease, of all sinks since the start.
     fences: Mutex<BTreeMap<String, Arc<SendFence>>>,
     balance: Mutex<Balance>,
     deliverers: Arc<Deliverers>,
@@ -73,7 +74,7 @@ pub(super) struct Group {
 }
 
 impl Elections {
-    /// Wraps the election of a Lease, for all sinks.
+    /// Creates the set with the one election of `[ha]`, for all sinks.
     pub(super) fn of_lease(main: Election) -> Self {
         let changed = Arc::clone(&main.shared.changed);
         Self::with(Kind::All(main), changed)
@@ -129,7 +130,7 @@ impl Shares {
         self.elections.lock().get(sink).map(|one| Arc::clone(&one.shared))
     }
 
-    /// Combines the elections of all sinks.
+    /// Combines the elections of all sinks into one status.
     fn status(&self) -> ElectionStatus {
         let all = self.shared().into_iter().map(|(sink, share)| (sink, share.status())).collect::<Vec<_>>();
         let held = || all.iter().filter(|(_, status)| status.role == Role::Leader);
@@ -152,7 +153,7 @@ impl Shares {
 }
 
 impl ElectionSet {
-    /// Starts to compete.
+    /// Starts to compete for the leases.
     pub(super) fn begin(&self, io: &Threads) {
         match &self.kind {
             Kind::All(election) => election.begin(io),
@@ -170,7 +171,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the fence of a sink.
+    /// Returns the fence that stops a sink while this process does not hold its lease.
     pub(super) fn fence_of(&self, sink: &str) -> Arc<SendFence> {
         match &self.kind {
             Kind::All(election) => Arc::clone(&election.shared.fence),
@@ -178,7 +179,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the elections of sinks, unless this process leaves.
+    /// Returns the elections by sink; `None` without a fleet, and once this process shuts down.
     fn open_shares(&self) -> Option<&Shares> {
         match &self.kind {
             Kind::BySink(shares) if !self.is_closing.load(SeqCst) => Some(shares),
@@ -186,7 +187,7 @@ impl ElectionSet {
         }
     }
 
-    /// Starts and ends elections, so that exactly these sinks have one.
+    /// In a fleet, starts and ends elections so that exactly these sinks have one.
     pub(super) fn follow(&self, sinks: &BTreeSet<String>) {
         let Some(shares) = self.open_shares() else { return };
         let (mut elections, mut retiring) = (shares.elections.lock(), shares.retiring.lock());
@@ -212,7 +213,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the sinks by lease.
+    /// Groups the sinks by lease: in a fleet, each sink has its own.
     pub(super) fn groups(&self, sinks: BTreeSet<String>) -> Vec<Group> {
         let group = |shared: Arc<SharedElection>, sinks| {
             let (leads, note) = shared.leads_with_note();
@@ -250,7 +251,8 @@ impl ElectionSet {
         delivered
     }
 
-    /// In a fleet, lets this process take free leases once `is_in_step` holds for their sinks.
+    /// In a fleet, lets this process take free leases whose sinks have caught up with their published progress
+    /// (`is_in_step`).
     pub(super) fn contend(&self, groups: &[Group], is_in_step: impl Fn(&Group) -> bool) {
         let Some(shares) = self.open_shares() else { return };
         for group in groups.iter().filter(|group| group.shared.observes() && is_in_step(group)) {
@@ -293,7 +295,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the interval at which sinks are reconciled.
+    /// Returns the interval at which sinks are reconciled with the published progress.
     pub(super) fn reconcile_interval(&self) -> Duration {
         match &self.kind {
             Kind::All(election) => election.shared.reconcile_interval(),
@@ -301,7 +303,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns whether this process does not deliver a sink and, in a fleet, the process that holds its lease.
+    /// Returns whether this process does not deliver to a sink and, in a fleet, the process that holds its lease.
     pub(super) fn standby(&self, sink: &str) -> (bool, Option<String>) {
         let now = clock::since_boot();
         match &self.kind {

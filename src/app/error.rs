@@ -61,7 +61,7 @@ pub enum StartError {
     /// The operating system refused a thread.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// Another cluster has the name of one that is added.
+    /// The hub already has a cluster with the name of an added one.
     #[error(transparent)]
     Cluster(#[from] RegistryError),
     /// An actor ended while the hub started.
@@ -76,7 +76,7 @@ pub enum ReloadError {
     /// The configuration is not usable. The hub is unchanged.
     #[error(transparent)]
     Unusable(#[from] StartError),
-    /// The files that the configuration names could not be read in time. The hub is unchanged.
+    /// Reading the files that the configuration names was interrupted. The hub is unchanged.
     #[error("cannot read the files that the configuration names: the read was interrupted")]
     Unread,
     /// The token of a reader cannot be used. The hub is unchanged.

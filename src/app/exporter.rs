@@ -46,7 +46,7 @@ pub struct MetricsExporter {
     queues: Arc<Mutex<BTreeMap<String, Read>>>,
 }
 
-/// Reads one queue.
+/// Function that reads the metrics of one queue.
 type Read = Box<dyn Fn() -> workqueue::Metrics + Send>;
 
 impl MetricsExporter {

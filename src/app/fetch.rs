@@ -52,7 +52,7 @@ fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, FetchFailure> {
     };
     let unusable = |error: String| FetchFailure(format!("cannot use the CA of the issuer: {error}"));
     let tls = http_config(roots, None).map_err(|error| unusable(error.to_string()))?;
-    // The issuer names the addresses itself, so a redirect would only lead elsewhere.
+    // The issuer names the addresses itself, so a redirect would lead away from them.
     let client = reqwest::Client::builder().tls_backend_preconfigured(tls).redirect(Policy::none()).build();
     client.map_err(|error| unusable(error.to_string()))
 }

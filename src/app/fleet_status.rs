@@ -27,7 +27,7 @@ pub struct FleetStatus {
     pub acquired: u64,
     /// Times that this process lost a cluster to another one.
     pub lost: u64,
-    /// Times that this process handed a cluster over, for balance or because the operator wanted it.
+    /// Times that this process handed a cluster over, to balance the load or because the operator moved it.
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
@@ -47,10 +47,10 @@ pub struct FleetCluster {
     /// Name of the shard of a divided cluster; absent for the rest of the cluster and for an undivided one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
-    /// Process that owns it; absent if none does.
+    /// Process that owns the cluster or shard; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Epoch of its last owner; zero if it never had one.
+    /// Epoch (number of the term) of the last owner; zero if there never was one.
     pub epoch: u64,
     /// Whether this process owns it.
     pub own: bool,
@@ -59,7 +59,7 @@ pub struct FleetCluster {
     /// Since when the objects of a serving process may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<jiff::Timestamp>,
-    /// Why they may be outdated.
+    /// Why the objects may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_reason: Option<String>,
 }
@@ -97,7 +97,7 @@ impl FleetStatus {
     }
 }
 
-/// Function that returns the status, while the hub runs.
+/// Function that returns the status; `None` once the hub has ended.
 type ReadStatus = Box<dyn Fn() -> Option<FleetStatus> + Send + Sync>;
 
 /// Status of the process in its fleet; unset without a fleet.

@@ -219,7 +219,7 @@ impl Hub {
         behind
     }
 
-    /// Returns, for each subscription, the name of its sink and a function that counts what the sink has not taken.
+    /// Returns, for each subscription, the name of its sink and a function that counts the events not accepted by the sink.
     async fn backlogs_of_sinks(&self) -> Vec<(String, impl Fn() -> u64 + use<>)> {
         let mut followed = Vec::new();
         for one in &*self.running.sinks.lock() {

@@ -1,4 +1,4 @@
-//! Readers of journals: sinks and durable subscriptions, before and after their start, and their subscriptions to
+//! Readers of journals, which are sinks and durable subscriptions: builds and starts them, and subscribes them to
 //! resources.
 
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ impl Reader {
         Ok(Self { name: sink.name.clone(), params, selection, files: Some(files) })
     }
 
-    /// Sets the fence of deliveries, if there is one.
+    /// Sets the fence, which stops deliveries while this process does not lead. `None` always delivers.
     pub(super) fn fenced(mut self, fence: Option<Arc<SendFence>>) -> Self {
         self.params.fence = fence;
         self
@@ -143,7 +143,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Subscribes the reader to exactly its selection of `resources`. Unchanged subscriptions go on.
+    /// Subscribes the reader to exactly the `resources` that it selects. Unchanged subscriptions continue.
     pub(super) async fn follow(
         &self,
         followed: &mut ReaderSubscriptions,

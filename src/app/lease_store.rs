@@ -16,16 +16,16 @@ use informer_hub_reflector::{Connection, Connector, ObjectRequest};
 use informer_hub_roles::Backend;
 use informer_hub_types::clock;
 
-/// Store with compare-and-set for the record of one election.
+/// Store of one election's record (holder, renewal, note), with compare-and-set.
 pub(super) trait LeaseStore: Send + Sync {
-    /// Maximum size of the note of a record, in bytes.
+    /// Maximum size of the note (the published progress of sinks) in a record, in bytes.
     fn max_note(&self) -> usize;
 
-    /// Executes a request, which has a deadline once the store is connected. Fails with the cause.
+    /// Reads or writes the record. The deadline starts once the store is connected. Fails with the cause as text.
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
 }
 
-/// `Lease` of a cluster.
+/// `Lease` object in a Kubernetes cluster.
 pub(super) struct KubernetesLease {
     connector: Arc<dyn Connector>,
     connection: OnceCell<Arc<dyn Connection>>,
@@ -39,7 +39,7 @@ impl KubernetesLease {
 }
 
 impl LeaseStore for KubernetesLease {
-    /// An apiserver accepts annotations of 256 KiB in all.
+    /// Half of the 256 KiB that an apiserver accepts for all annotations of an object.
     fn max_note(&self) -> usize {
         128 << 10
     }
@@ -58,7 +58,7 @@ impl LeaseStore for KubernetesLease {
     }
 }
 
-/// Entry in the bucket of leases of a fleet.
+/// Entry in the NATS bucket with the leases of a fleet.
 #[cfg(feature = "fleet")]
 pub(super) struct FleetLease {
     pub(super) backend: Arc<dyn Backend>,
@@ -67,7 +67,7 @@ pub(super) struct FleetLease {
 
 #[cfg(feature = "fleet")]
 impl LeaseStore for FleetLease {
-    /// A server of NATS accepts messages of 1 MiB, unless configured otherwise.
+    /// Half of the 1 MiB that a NATS server accepts for a message by default.
     fn max_note(&self) -> usize {
         512 << 10
     }

@@ -23,18 +23,18 @@ pub struct ConfigSource {
 enum User {
     /// Uses the whole file.
     Hub,
-    /// Uses one cluster. `None` is the only one, or the only one with `agent = true`.
+    /// Uses one cluster. `None` selects the only cluster, or the only one with `agent = true`.
     Agent(Option<ClusterName>),
 }
 
 impl ConfigSource {
-    /// Uses the whole file.
+    /// Creates the source for a hub, which uses the whole file.
     #[must_use]
     pub fn of_hub(path: PathBuf) -> Self {
         Self { path, user: User::Hub }
     }
 
-    /// Uses one cluster. See [`Config::into_agent`].
+    /// Creates the source for an agent, which uses one cluster. See [`Config::into_agent`].
     #[must_use]
     pub fn of_agent(path: PathBuf, cluster: Option<ClusterName>) -> Self {
         Self { path, user: User::Agent(cluster) }

@@ -35,7 +35,7 @@ use informer::InformerSum;
 #[derive(Clone, Default)]
 pub(super) struct Metrics(Arc<Shared>);
 
-/// Parts of a hub that metrics are read from, besides the clusters.
+/// Parts of a hub, other than its clusters, from which metrics are read.
 pub(super) struct Parts {
     pub(super) sinks: RunningSinks,
     pub(super) sources: Arc<Sources>,
@@ -54,7 +54,7 @@ struct Shared {
     #[cfg(feature = "cli")]
     audit: OnceLock<Arc<crate::api::Auditor>>,
     hub: OnceLock<(FleetView, Parts)>,
-    /// Last known sinks: a hub that shuts down drops its list before they are drained.
+    /// Last known sinks, for a hub that shuts down: it drops its own list before they are drained.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
 }
@@ -62,7 +62,7 @@ struct Shared {
 impl Metrics {
     /// Sets the hub, once it has started.
     pub(super) fn attach(&self, fleet: FleetView, parts: Parts) {
-        // Set once: a second hub is ignored.
+        // Only the first call counts.
         let _ = self.0.hub.set((fleet, parts));
     }
 

@@ -100,7 +100,6 @@ impl Port {
         Ok(Self { address, started, fleet, metrics, read, history, access, reviews, audit, stop, serving })
     }
 
-    /// Returns the address of the socket.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -166,7 +165,7 @@ impl Port {
     }
 }
 
-/// Returns the cache of the clusters' access reviews. It exists even if none is asked, because a reload may change that.
+/// Returns the cache of answers to access reviews. It exists even if reviews are off, because a reload may enable them.
 fn review_cache(config: &AuthorizationConfig, fleet: &StartedFleet) -> Arc<ReviewCache> {
     let options = ReviewCacheOptions { kept: reviews_kept(config), ..ReviewCacheOptions::default() };
     Arc::new(ReviewCache::new(Arc::new(ClusterReviews::new(fleet)), options))

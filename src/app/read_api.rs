@@ -18,7 +18,7 @@ use crate::cache::{Answer, HistoryLimits, Query, QueryError};
 use informer_hub_config::ReadApiConfig;
 use informer_hub_types::{ClusterName, View};
 
-/// View of the hub, set once it has started.
+/// View of the hub's clusters and caches, set once the hub has started.
 pub(crate) type StartedFleet = Arc<OnceLock<FleetView>>;
 
 /// Returns the read API over a hub that starts later; `None` if it is not enabled.
@@ -131,7 +131,7 @@ impl Fleet for HubFleet {
         let published = cache.published.load_full();
         async move {
             let cache = running.ok_or(QueryError::Stopped)?;
-            // On the reader's thread, so that many readers do not delay the write path on the cache's.
+            // Short answers are computed on the reader's thread, so that many readers do not delay writes to the cache.
             if let Some(answer) = published.answer_if_short(&query)? {
                 return Ok(answer);
             }

@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::api::{Access, Limit, ReadApi, ReaderCounts, ReaderInUse, ReaderUse};
 use informer_hub_access::{Identity, ReaderLimits};
 
-/// Maximum number of users that are listed besides the tables.
+/// Maximum number of users in the status, in addition to the tables `[readers.<name>]`.
 const MAX_USERS: usize = 100;
 
 /// Returns the tables `[readers.<name>]` with their limits, and the users with work in progress. A user of a certificate,

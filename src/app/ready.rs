@@ -7,14 +7,14 @@ use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
 use informer_hub_types::{Phase, clock, first_names};
 
-/// Interval between two reports.
+/// Interval at which the hub's state is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a ready hub waits for clusters that are still connecting before it logs. Its objects may all come from
 /// disk.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// Fields of the log line.
+/// Fields of the log line `ready`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ready {
     informers: usize,
@@ -27,7 +27,7 @@ struct Ready {
     unreachable: Vec<String>,
     /// Clusters that have neither answered nor failed yet.
     connecting: Vec<String>,
-    /// Number of informers in each other state.
+    /// Number of informers by state, for the states that are not counted above.
     others: BTreeMap<&'static str, usize>,
 }
 
@@ -53,7 +53,7 @@ impl Ready {
         ready
     }
 
-    /// Whether waiting would add nothing: no cluster is connecting, and no reachable cluster has an informer that is
+    /// Whether further waiting is pointless: no cluster is connecting, and no reachable cluster has an informer that is
     /// starting.
     fn is_settled(&self, report: &HubReport) -> bool {
         let is_reached = |state: ClusterState| matches!(state, ClusterState::Connected | ClusterState::Degraded);

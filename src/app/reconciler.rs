@@ -1,8 +1,8 @@
 //! Reconciles sinks with the progress that is published in their leases.
 //!
 //! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
-//! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops the events that
-//! this covers. When it becomes leader, it delivers the others; some of them are repetitions with the same ids.
+//! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops events up to that
+//! version. When it becomes leader, it delivers the rest; some of these events are repeated, with the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::actors::{AcceptedVersions, Env, RegistryActor, Subscription, Subscrip
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock::{self, Instant};
 
-/// Time after which a process competes for the lease although its sinks are not in step with the published progress,
+/// Time after which a process competes for the lease although its sinks have not caught up with the published progress,
 /// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time for which a process publishes the progress of its predecessor for clusters and resources that it has no
@@ -30,9 +30,9 @@ const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct SinkProgress {
     subscriptions: AcceptedVersions,
-    /// Last accepted versions. They stay true while a shutdown drains the sinks.
+    /// Versions up to which the sink last accepted events. Kept while a shutdown drains the sinks.
     accepted: SourceVersions,
-    /// All resources of clusters that ever had an accepted version.
+    /// Resources, by cluster, of which the sink ever accepted events.
     read: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -48,9 +48,8 @@ impl SinkProgress {
         }
     }
 
-    /// Returns whether a successor does not need the earlier progress of a resource: it has progress of this process,
-    /// or it was removed. An informer that has started again has none yet. With `waits`, the progress of resources that
-    /// were never read is needed.
+    /// Returns whether the previous holder's progress of a resource can be dropped: this process has progress of its own,
+    /// or the resource was removed. With `waits`, it is kept for resources that this process never read.
     fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
         let is_expected = waits && !has_read(&self.read, cluster, resource);
         !is_expected && !self.subscriptions.is_unknown(cluster, resource)
@@ -61,7 +60,6 @@ fn has_read(read: &BTreeMap<String, BTreeSet<String>>, cluster: &str, resource: 
     read.get(cluster).is_some_and(|resources| resources.contains(resource))
 }
 
-/// Reconciles the sinks of a hub.
 pub(super) struct Reconciler {
     elections: Arc<ElectionSet>,
     sinks: RunningSinks,
@@ -109,7 +107,7 @@ impl Reconciler {
 
     /// Reconciles each sink once, and has the leader of a lease publish what its sinks have delivered.
     pub(super) async fn reconcile(&mut self) {
-        // Read before the groups, whose progress is empty until the store has answered.
+        // Asked before `groups`, because the progress in the groups is empty until the store has answered.
         let is_read = self.elections.has_answered();
         let sinks = self.sinks_of_config();
         let names: BTreeSet<_> = sinks.iter().map(|(name, ..)| name.clone()).collect();
@@ -140,8 +138,8 @@ impl Reconciler {
         self.elections.balance();
     }
 
-    /// Whether the sinks have accepted their events of everything that was delivered before, so that they have dropped
-    /// those that are covered.
+    /// Whether the sinks have accepted events of every resource in the published progress, and so have dropped those that
+    /// were already delivered.
     fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);
@@ -158,7 +156,7 @@ impl Reconciler {
         let Group { shared, mut delivered, sinks, .. } = group;
         delivered.sinks.retain(|name, _| sinks.contains(name));
         for name in &sinks {
-            // Without new progress, the published one stays true.
+            // If a sink has no new progress, the published progress still holds.
             let (Some(Some(lowest)), Some(progress)) = (lowest.get(name), self.progress.get(name)) else { continue };
             let mut own = acknowledged(progress.accepted.clone(), lowest);
             let (earlier, waits) = (delivered.sinks.remove(name), self.began.elapsed() < KEEPS_UNREAD);
@@ -182,7 +180,7 @@ impl Reconciler {
         }
     }
 
-    /// Returns the sinks of the configuration. Durable subscriptions deliver within this process, whatever its role.
+    /// Returns the configured sinks. Durable subscriptions are left out: they deliver within this process in every role.
     fn sinks_of_config(&self) -> Vec<(String, Sink, Vec<SubscriptionId>)> {
         let sinks = self.sinks.lock();
         let configured = sinks.iter().filter(|one| one.files.is_some());

@@ -104,25 +104,24 @@ pub(super) struct RunningHub {
     pub(super) credentials: Arc<CredentialWatch>,
     pub(super) election: Option<Elections>,
     pub(super) reconciler: OnceLock<Arc<tokio::sync::Mutex<Reconciler>>>,
-    /// Collector that decides which clusters are watched, in a fleet.
+    /// Collector that decides which clusters are watched; set only in a collecting process of a fleet.
     #[cfg(feature = "fleet")]
     pub(super) collecting: OnceLock<Arc<Collecting>>,
-    /// Replica that reads the clusters from the log, in a fleet.
+    /// Replica that reads the clusters from the log; set only in a serving process of a fleet.
     #[cfg(feature = "fleet")]
     pub(super) serving: OnceLock<Arc<Serving>>,
     /// Status of this process in its fleet.
     pub(super) fleet: SharedFleetStatus,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
-    /// Reads the readers of the HTTP port, if there is one.
+    /// Reads the configured readers of the HTTP port; unset without a port.
     read_readers: OnceLock<ReadReaders>,
     /// Configuration in force; locked while another one is applied.
     current: tokio::sync::Mutex<Applied>,
-    /// Configuration at the start, for keys that take effect only at the start.
+    /// Configuration at the start. Keys that need a restart keep these values.
     at_start: Config,
     closing: AtomicBool,
 }
 
-/// Configuration in force.
 struct Applied {
     /// Configuration as written in the file.
     written: Config,
@@ -229,7 +228,6 @@ impl RunningHub {
         self.credentials.close();
     }
 
-    /// Starts watching the expiry of credentials.
     pub(super) fn watch_credentials(self: &Arc<Self>) {
         self.credentials.begin(self);
     }
@@ -285,7 +283,7 @@ impl RunningHub {
         Ok(())
     }
 
-    /// Applies the changed clusters of sources.
+    /// Applies the clusters that cluster sources have reported since the last call.
     async fn apply_sources(&self) -> Result<(), ReloadError> {
         let mut current = self.current.lock().await;
         self.check_open()?;
@@ -485,7 +483,7 @@ fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
     changes.added.iter().any(|added| added == cluster.name.as_str())
 }
 
-/// Opens the store of a sink that is added while the hub runs. The caches hold every object of its journal already.
+/// Opens the store of a sink that is added while the hub runs. Nothing in its journal has to be restored to the caches.
 fn open(reader: &Reader) -> Result<OpenStore, StartError> {
     let Some(place) = &reader.params.place else { return Ok(OpenStore::in_memory()) };
     let opened = OpenStore::open(&reader.name, place, &|_| true);

@@ -51,7 +51,7 @@ impl SendReview for StartedFleet {
     }
 }
 
-/// Reviews by clusters; by default, those of a hub that starts later.
+/// Sends access and token reviews to clusters; by default, through a hub that starts later.
 pub(super) struct ClusterReviews<S = StartedFleet>(S);
 
 impl ClusterReviews {

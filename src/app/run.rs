@@ -24,7 +24,7 @@ use crate::api::{self, AskReload, Guard, Protection};
 use informer_hub_config::Config;
 use informer_hub_telemetry::metrics::Export;
 
-/// Time after the first signal within which another one counts as a repetition of it.
+/// Time after the first signal within which a further signal is ignored as its repetition.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// Number of SIGXFSZ on Linux (except MIPS) and on the BSDs.

@@ -20,17 +20,17 @@ use informer_hub_reflector::Connector;
 use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedShard};
 use informer_hub_types::{ClusterName, Shard, ShardRules};
 
-/// Time for which a list waits until the lease has been read.
+/// How long the first read of the log waits for the progress in the leases of the sinks.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Services of the fleet, and the parameters of its replica.
+/// Connection to the services of the fleet, and the parameters of this process's replica.
 #[derive(Clone, Debug)]
 pub struct Serve {
     /// Log, owners, documents and checkpoints.
     pub backend: Arc<dyn Backend>,
     /// Parameters of the replica.
     pub params: ReplicaParams,
-    /// Times of the election of the process that delivers; `None` if this one never does.
+    /// Durations of the leader elections of sinks; `None` if this process never delivers.
     pub election: Option<ElectionParams>,
 }
 
@@ -38,7 +38,7 @@ impl Serve {
     /// Roles whose caches follow the log.
     pub(super) const ROLES: &[FleetRole] = &[FleetRole::Serve, FleetRole::Deliver];
 
-    /// Returns the parameters of a process of a configured fleet.
+    /// Returns the parameters of the replica that `[fleet]` configures.
     pub(super) fn of(config: &FleetConfig) -> Self {
         let nats = nats_params(config);
         let shards = ShardRules::new(config.shards.clone());
@@ -47,7 +47,8 @@ impl Serve {
         Self { backend: Arc::new(NatsBackend::new(nats)), params, election }
     }
 
-    /// Prepares the elections of sinks, and has the replica begin at the cursors of the last leaders.
+    /// Prepares the elections of sinks. The replica begins to read the log where the last leaders stopped. `None` if this
+    /// process never delivers.
     pub(super) fn elect(&mut self, sinks: &BTreeSet<String>) -> Option<Elections> {
         let (params, backend) = (self.election?, Arc::clone(&self.backend));
         let open = move |name| Arc::new(FleetLease { backend: Arc::clone(&backend), name }) as Arc<dyn LeaseStore>;
@@ -57,7 +58,7 @@ impl Serve {
         self.params.cursor = Some(Cursor::new(move |partition| {
             let (shared, delivered, partition) = (Arc::clone(&shared), Arc::clone(&delivered), partition.clone());
             Box::pin(async move {
-                // Read once: the progress published before this process delivers.
+                // Read only once, because the progress must be that from before this process delivers.
                 let reading = delivered.get_or_init(|| shared.first_delivered());
                 let delivered = tokio::time::timeout(NOTE_TIMEOUT, reading).await;
                 let delivered = delivered.map_err(|_| "cannot read the leases of the deliverers in time".to_owned())?;
@@ -77,7 +78,7 @@ impl Serving {
         Self(Replica::start(serve.backend, serve.params, &env.io))
     }
 
-    /// Returns the connector with which the hub reads a cluster.
+    /// Returns a connector with which the hub reads a cluster from the log.
     pub(super) fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
         self.0.connector(cluster, inner)
     }

@@ -45,7 +45,7 @@ impl Hub {
         Self::start_with(config, Tuning::default()).await
     }
 
-    /// Starts a hub with other bounds and delays.
+    /// Starts a hub with the bounds and delays of `tuning` instead of the defaults.
     ///
     /// # Errors
     /// As [`Hub::start`].
@@ -254,7 +254,8 @@ impl fmt::Debug for HubBuilder {
     }
 }
 
-/// Returns the demands of the configuration. A resource with an entry of its own uses that entry, not a pattern.
+/// Returns the configured requests for informers, those with a pattern last. A resource with its own entry uses that
+/// entry, not the pattern.
 fn demands(config: &Config) -> Vec<InformerFor> {
     let mut demands: Vec<_> =
         config.resources.iter().map(|resource| convert::demand(resource, &config.resources)).collect();
@@ -262,7 +263,7 @@ fn demands(config: &Config) -> Vec<InformerFor> {
     demands
 }
 
-/// Returns the replica of the configuration or the caller. If it delivers, it has elections.
+/// Returns the replica that the caller or the configuration asks for, and the elections of this process, if any.
 #[cfg(feature = "fleet")]
 fn serving(
     serve: Option<Box<Serve>>,
@@ -281,8 +282,8 @@ fn with_role<'c>(config: &'c Config, roles: &[FleetRole]) -> Option<&'c FleetCon
     config.fleet.as_ref().filter(|fleet| fleet.roles.iter().any(|role| roles.contains(role)))
 }
 
-/// Takes the role that the configuration or the caller says. Clusters that are added later are contended for, or read from
-/// the log.
+/// Takes the role of a collector or replica that the caller or the configuration asks for. A collector contends for the
+/// clusters that are added later; a replica reads them from the log.
 #[cfg(feature = "fleet")]
 fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
     let (running, env) = (hub.running(), hub.system().env());
@@ -292,7 +293,7 @@ fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), conf
         let collecting = Arc::new(Collecting::start(*collect, hub.registry(), env));
         let weak = Arc::downgrade(&collecting);
         running.fleet.set(move || weak.upgrade().map(|collecting| collecting.status()));
-        // A hub starts once.
+        // Set only here, and a hub starts once.
         let _ = running.collecting.set(collecting);
     } else if let Some(serve) = serve {
         let serving = Arc::new(Serving::start(*serve, env));

@@ -26,7 +26,7 @@ use informer_hub_sink::{Event, EventType, REDACTED};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
 
-/// How long a reader from before the restart may take to subscribe again before it counts as removed.
+/// Time after a restart within which an earlier reader must subscribe again; after that, it counts as removed.
 const READER_GRACE: Duration = Duration::from_secs(60);
 
 /// An open state directory, locked until the last clone is dropped.
@@ -61,7 +61,7 @@ impl OpenState {
         Arc::downgrade(&self.0)
     }
 
-    /// Returns the directory of a handle of [`Self::downgrade`], while it is open.
+    /// Returns the open directory of a handle from [`Self::downgrade`]; `None` if it was closed.
     pub(super) fn upgrade(state: &Weak<StateDir>) -> Option<Self> {
         state.upgrade().map(Self)
     }
@@ -211,11 +211,11 @@ impl OpenState {
 /// Caches loaded from disk, before they are started.
 pub(super) struct LoadedState {
     loaded: Loaded,
-    /// Snapshots of the caches without journaled events, in the same order.
+    /// Snapshots of the loaded caches before journaled events are added, in the same order.
     on_disk: Vec<Arc<Snapshot>>,
     plan: RestorePlan,
     began: Instant,
-    /// Newest journaled version that is not on disk, by index of the cache and partition.
+    /// Newest version in the journals that the caches on disk lack, by index of the cache and partition.
     ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
@@ -251,7 +251,8 @@ impl LoadedState {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Returns, for each partition, the newest journaled version that is not on disk; `None` if the disk has all.
+    /// Returns, for each partition, the newest version in the journals that the caches on disk lack; `None` if they lack
+    /// none.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
@@ -280,7 +281,7 @@ impl LoadedState {
         }
     }
 
-    /// Adds the objects of events after the last checkpoint to the caches, as last delivered states of `reader`.
+    /// Adds the objects of events after the last checkpoint to the caches, as the states last delivered to `reader`.
     pub(super) fn adopt(&mut self, reader: &str, uncheckpointed: &[Event]) {
         for event in uncheckpointed {
             let Some(subject) = EventObject::of(event) else { continue };

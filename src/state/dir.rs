@@ -84,7 +84,7 @@ impl StateDir {
         Ok((Self { disk, root: root.to_owned(), lock: None, _inspection_lock: lock }, access))
     }
 
-    /// Returns whether this process holds the lock.
+    /// Returns whether this process holds the lock for writing. False for an inspected directory.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.lock.is_some()
@@ -129,13 +129,13 @@ impl StateDir {
         self.root.join(NAMES)
     }
 
-    /// Returns the directory of all readers.
+    /// Returns the directory with the journals and dead letters of all sinks and durable subscribers.
     #[must_use]
     pub fn readers_dir(&self) -> PathBuf {
         self.root.join(SINKS)
     }
 
-    /// Returns the directory of a reader.
+    /// Returns the directory of one sink or durable subscriber.
     #[must_use]
     pub fn reader_dir(&self, reader: &str) -> PathBuf {
         self.readers_dir().join(escaped(reader))

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Text in FORMAT before the version.
+/// Text before the version in the file FORMAT.
 pub(super) const FORMAT_TEXT: &str = "informer-hub state ";
 /// Format version that this program reads and writes.
 pub(super) const VERSION: u32 = 1;
@@ -84,7 +84,7 @@ pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) 
     move |source| StateError::Disk { file, verb, source }
 }
 
-/// Explains that a file blocks the creation of a directory.
+/// Replaces an error of creating a directory by a clearer one, if a file has the directory's name.
 pub(super) fn in_the_way(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::error::{FORMAT_TEXT, StateError, VERSION, failed};
 use informer_hub_disk::{self as disk, Disk, DiskLock};
 
-/// Name of the lock file.
 pub(super) const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 /// Maximum size of FORMAT and LOCK in bytes.
@@ -14,7 +13,6 @@ const MAX_BYTES: u64 = 256;
 /// Names that are ignored when a directory is checked for being empty.
 const IGNORED_NAMES: [&str; 1] = ["lost+found"];
 
-/// Result of reading FORMAT.
 pub(super) enum Format {
     /// FORMAT has the current version.
     Current,
@@ -43,13 +41,13 @@ pub(super) fn lock_path(root: &Path) -> PathBuf {
     root.join(LOCK)
 }
 
-/// Reads the ID of the process that holds the lock.
+/// Reads the ID of the process that holds the lock; `None` if it cannot be read.
 pub(super) fn pid(disk: &dyn Disk, root: &Path) -> Option<u32> {
     let bytes = disk::read_all(disk, &root.join(LOCK), MAX_BYTES).ok()?;
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-/// Verifies FORMAT.
+/// Reads FORMAT. Fails for an unsupported format, and for a directory that is not a state directory.
 pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let file = root.join(FORMAT);
     let bytes = match disk::read_all(disk, &file, MAX_BYTES) {

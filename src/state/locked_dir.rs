@@ -52,7 +52,7 @@ impl LockedDir {
 }
 
 impl Disk for LockedDir {
-    /// Checks the lock first. New files always start with this call.
+    /// Checks the lock first. Writers of new files always call this before, so that they write only while it is held.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.verify_lock()?;
         self.disk.create_dir_all(dir)

@@ -61,7 +61,7 @@ impl ReaderReport {
     }
 }
 
-/// Reads a whole state directory. With `decode`, also decodes every cached body, which takes as long as packing did.
+/// Reads a whole state directory. With `decode`, also decompresses and decodes every cached body.
 /// Unreadable parts are reported, not returned as errors.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of resources per name. A name may mean different resources in different clusters.
 const MAX_RESOURCES: usize = 16;
 
-/// Resources that names were resolved to.
+/// Resources that each name was resolved to, such as `widgets.example.com` for `wd`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShortNames {
     #[serde(rename = "names")]

@@ -16,10 +16,10 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Attribute with the number of the table's token. A changed token gets a new number, which ends old readers.
+/// Attribute that counts the changes of a table's token, so that a reader with the old token is no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
-/// Credential by which a table recognizes its requests.
+/// Credential that assigns a request to a table of readers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
     /// Bearer token.
@@ -49,7 +49,7 @@ impl Identity {
     }
 }
 
-/// A table `[readers.<name>]`.
+/// A table `[readers.<name>]` of the configuration: a credential, and the rights that it gives.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DirectoryEntry {
     /// Key of the table: the `<name>`.
@@ -58,17 +58,17 @@ pub struct DirectoryEntry {
     pub identity: Identity,
     /// Objects that the reader may see.
     pub rules: Vec<Rule>,
-    /// Limits of each user that the table matches.
+    /// Limits, which apply to each matching user separately.
     pub limits: ReaderLimits,
-    /// Whether the reader may change the hub.
+    /// Whether the reader may change the hub: reload it, replay events and purge dead letters.
     pub may_change: bool,
 }
 
-/// All tables of readers, and whether clusters decide about users too.
+/// All tables `[readers.<name>]`, and whether clusters also decide, by access reviews, what users may see.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// Number of the token of each table in `entries`, in the same order.
+    /// For each table in `entries`, how often its credential has changed since the start.
     credentials: Vec<u64>,
     reviews: bool,
 }
@@ -80,7 +80,7 @@ impl Directory {
         Self { credentials: vec![0; entries.len()], entries, reviews }
     }
 
-    /// Continues the numbers of tokens in the directory that this one replaces.
+    /// Continues the counts of credential changes from the directory `old`, which this one replaces at a reload.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         for (entry, number) in self.entries.iter().zip(&mut self.credentials) {
@@ -102,7 +102,7 @@ impl Directory {
         })
     }
 
-    /// Returns the tables, by name.
+    /// Returns all tables, in the order given to [`Directory::new`].
     #[must_use]
     pub fn entries(&self) -> &[DirectoryEntry] {
         &self.entries
@@ -114,7 +114,8 @@ impl Directory {
         self.entries.is_empty()
     }
 
-    /// Returns the reader with a bearer token; `None` if no table has the token. Takes the same time for every token.
+    /// Returns the reader of the table with this bearer token; `None` if no table has it. Compares all tables, so that
+    /// the time does not reveal which one matched.
     #[must_use]
     pub fn by_token(&self, token: &TokenMac) -> Option<Reader> {
         let mut found = None;
@@ -143,8 +144,8 @@ impl Directory {
         })
     }
 
-    /// Returns the reader with a verified client certificate. If no table matches and clusters do not decide, the reader
-    /// may see and change everything.
+    /// Returns the reader that a verified client certificate identifies. If no table matches and access reviews are off,
+    /// the reader may see and change everything.
     #[must_use]
     pub fn by_certificate(&self, certificate: &ClientCertificate) -> Reader {
         let ClientCertificate { common_name, organizations } = certificate;
@@ -164,7 +165,7 @@ impl Directory {
         Reader::new(parts)
     }
 
-    /// Returns the reader with a verified JWT of the issuer.
+    /// Returns the reader for the user of a verified JWT, which expires at `expires`.
     #[must_use]
     pub fn by_oidc(&self, user: User, expires: Timestamp) -> Reader {
         let (name, groups) = (user.name.clone(), user.groups.clone());
@@ -176,7 +177,7 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::Oidc, Some(expires), matches))
     }
 
-    /// Returns the reader with a service account's token that `cluster` has accepted.
+    /// Returns the reader for a service account whose token `cluster` has accepted.
     #[must_use]
     pub fn by_service_account(&self, cluster: ClusterName, user: User, expires: Option<Timestamp>) -> Reader {
         let (name, of) = (user.name.clone(), cluster.clone());
@@ -187,7 +188,8 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
     }
 
-    /// Returns a reader with the rights of all matching tables. Of each limit, the highest counts.
+    /// Returns a reader with the rights of all matching tables. Each limit is the highest of these tables, or the hub's
+    /// if one of them sets none.
     fn user(
         &self,
         user: User,
@@ -215,8 +217,8 @@ impl Directory {
         }
     }
 
-    /// Returns the reader with its present rights; `None` if its credential is no longer valid. Readers of `hub.auth`
-    /// keep their rights.
+    /// Returns an earlier reader with the rights that this directory gives; `None` if its credential is no longer valid.
+    /// Readers with a token of `hub.auth` or without a credential keep their rights.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Maximum number of keys that are read from a set. Issuers publish a handful.
 const MAX_KEYS: usize = 100;
-/// Sizes of an RSA modulus in bytes that ring accepts.
+/// RSA modulus sizes that ring accepts, in bytes: 2048 to 8192 bits.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
 /// Algorithm of a signature, by its name in RFC 7518.
@@ -63,7 +63,7 @@ pub(crate) struct KeySet(Vec<Key>);
 #[derive(Clone, Debug)]
 struct Key {
     name: Option<String>,
-    /// The only algorithm that the key may be used with; `None` allows all that fit it.
+    /// The only algorithm (`alg`) that the key may be used with; `None` allows all that fit its type.
     algorithm: Option<String>,
     material: Material,
 }
@@ -110,7 +110,8 @@ impl KeySet {
         self.0.iter().any(|key| key.name.as_deref() == Some(name))
     }
 
-    /// Verifies a signature with the keys of this name and the keys without one. If `name` is `None`, every key is tried.
+    /// Returns whether a key with this name (`kid`) or without a name verifies the signature. If `name` is `None`, tries
+    /// all keys.
     pub(crate) fn verify(&self, name: Option<&str>, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         let may_be = |key: &&Key| name.is_none() || key.name.is_none() || key.name.as_deref() == name;
         self.0.iter().filter(may_be).any(|key| key.verifies(algorithm, signed, signature))

@@ -18,7 +18,7 @@ pub(crate) struct Jwt<'t> {
     /// Whether the header requires extensions (`crit`), of which the hub supports none.
     pub(crate) is_extended: bool,
     pub(crate) claims: Map<String, Value>,
-    /// Part of the token that the signature covers.
+    /// Encoded header and claims, which the signature covers.
     pub(crate) signed: &'t [u8],
     pub(crate) signature: Vec<u8>,
 }

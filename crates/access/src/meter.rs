@@ -8,7 +8,7 @@ use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS};
 /// Numbers of reviews since the start, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReviewCounts {
-    /// Answered from the cache or by a review in flight.
+    /// Answered without a new review: from the cache, or by one already in flight.
     pub cached: u64,
     /// Allowed by a cluster.
     pub allowed: u64,
@@ -33,12 +33,12 @@ impl Default for ReviewMeter {
 }
 
 impl ReviewMeter {
-    /// Counts a question that was answered without a request of its own.
+    /// Counts a question that the cache or a review in flight answers.
     pub(crate) fn cached(&self) {
         self.cached.fetch_add(1, Relaxed);
     }
 
-    /// Counts a review and the time it took. `None` means that no cluster answered.
+    /// Counts a review and its duration. If no cluster answered, `is_allowed` is `None`.
     pub(crate) fn answered(&self, is_allowed: Option<bool>, took: Duration) {
         let outcome = match is_allowed {
             Some(true) => 0,
@@ -56,7 +56,7 @@ impl ReviewMeter {
         ReviewCounts { cached: self.cached.load(Relaxed), allowed, denied, failed }
     }
 
-    /// Returns the times that reviews took, including those without an answer.
+    /// Returns the durations of all reviews, including those without an answer.
     #[must_use]
     pub fn durations(&self) -> HistogramState {
         self.durations.state()

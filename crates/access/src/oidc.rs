@@ -28,15 +28,15 @@ const MIN_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// Deadline for fetching both documents of the issuer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Maximum length of a user or group name, in bytes, since names fill logs and requests to clusters.
+/// Maximum length of a user or group name in a token, in bytes, since names are logged and sent to clusters.
 const MAX_NAME: usize = 512;
 /// Maximum number of groups of a user.
 const MAX_GROUPS: usize = 1000;
 
-/// Settings for one issuer and its tokens.
+/// The issuer whose tokens are accepted, and how user and groups are read from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OidcSettings {
-    /// Address, exactly as in the claim `iss`.
+    /// URL of the issuer, exactly as in the claim `iss`.
     pub issuer: String,
     /// Value that the claim `aud` must contain.
     pub audience: String,
@@ -50,7 +50,7 @@ pub struct OidcSettings {
     pub groups_prefix: String,
 }
 
-/// Fetches documents of the issuer. Implementations bound the time and the size.
+/// Port that fetches documents of the issuer over HTTP. Implementations limit time and size.
 pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
     /// Returns the document at an address.
     fn fetch(&self, address: String) -> BoxFuture<'static, Result<Vec<u8>, FetchFailure>>;
@@ -98,7 +98,7 @@ pub struct Oidc {
     settings: OidcSettings,
     fetch: Arc<dyn FetchDocument>,
     keys: ArcSwapOption<KeySet>,
-    /// State of fetching, locked during a fetch.
+    /// When the keys were last fetched. Locked during a fetch, so that only one runs at a time.
     fetched: tokio::sync::Mutex<Fetched>,
 }
 
@@ -158,7 +158,8 @@ impl Oidc {
         if verifies(&keys) { Ok(()) } else { Err(InvalidJwt::Signature) }
     }
 
-    /// Fetches the keys if they are old or unknown. If the needed key is known, does not wait for a running fetch.
+    /// Fetches the keys if they are older than `MAX_AGE` or lack the token's key (`is_known` is false). If the key is
+    /// known, does not wait for a fetch in progress.
     async fn refresh(&self, is_known: bool, before: Option<&Arc<KeySet>>) {
         let mut fetched = match self.fetched.try_lock() {
             Ok(fetched) => fetched,
@@ -170,7 +171,7 @@ impl Oidc {
         if !is_same || fetched.last.is_some_and(|last| clock::now() < last + interval) {
             return;
         }
-        // Set before the fetch, so that a fetch that is cancelled counts for the interval too.
+        // Also set before the fetch, so that a cancelled fetch counts for the minimum interval too.
         fetched.last = Some(clock::now());
         let found = tokio::time::timeout(DEADLINE, self.fetch_keys()).await;
         let found = found.unwrap_or_else(|_| Err(FetchFailure("no answer in time".to_owned())));

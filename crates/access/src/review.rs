@@ -13,11 +13,11 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Verb of an access that is reviewed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verb {
-    /// One object.
+    /// Reads one object.
     Get,
-    /// Lists.
+    /// Lists objects.
     List,
-    /// Watches and event streams.
+    /// Watches objects or streams their events.
     Watch,
 }
 
@@ -48,7 +48,7 @@ pub struct User {
     pub groups: Vec<SmolStr>,
     /// UID of the user; `None` if unknown.
     pub uid: Option<SmolStr>,
-    /// Further attributes.
+    /// Further attributes by key, as in the `extra` of a Kubernetes user.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
 }
 
@@ -65,17 +65,17 @@ impl From<&Reader> for User {
 pub struct Review {
     /// Cluster that decides.
     pub cluster: ClusterName,
-    /// The user.
+    /// User whose access is reviewed.
     pub user: Arc<User>,
-    /// The verb.
+    /// Requested verb.
     pub verb: Verb,
-    /// The resource.
+    /// Requested resource.
     pub resource: Gvr,
-    /// The namespace; empty for all namespaces, and for resources that are not namespaced.
+    /// Requested namespace; empty for all namespaces, and for resources that are not namespaced.
     pub namespace: SmolStr,
 }
 
-/// Reason why a cluster has not answered a review. The user then sees nothing there.
+/// Reason why a cluster has not answered a review. The access is then denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReviewError {
@@ -85,7 +85,7 @@ pub enum ReviewError {
     /// The cluster did not answer in time.
     #[error("the cluster did not answer in time")]
     Timeout,
-    /// Too many reviews are waiting.
+    /// Too many reviews are waiting, in total or for this cluster.
     #[error("too many access reviews are waiting; try again later")]
     Busy,
     /// The review failed, for example because the hub's credentials may not create access reviews. Holds the reason.

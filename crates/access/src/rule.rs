@@ -9,7 +9,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterSelecto
 /// Resources that one entry of a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceMatch {
-    /// All resources of some groups, except Secrets.
+    /// All resources of some API groups. Allows no Secrets: a rule must name them.
     Groups(Groups),
     /// A resource by its plural or its kind in lowercase, in any version. Without a group, it matches in every group.
     Named {
@@ -50,7 +50,7 @@ impl ResourceMatch {
     }
 }
 
-/// Returns whether a resource is the core Secret.
+/// Returns whether a resource is `secrets` of the core group.
 pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
     resource.gvr.group.is_empty() && resource.gvr.resource == "secrets"
 }
@@ -66,8 +66,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Creates a rule. `namespaces` are names and patterns. An empty list and `*` mean every namespace and the objects
-    /// without one.
+    /// Creates a rule. `namespaces` are names and patterns; an empty list and `*` mean every namespace, and objects
+    /// without a namespace.
     pub fn new<T: AsRef<str>>(
         clusters: ClusterSelector,
         namespaces: impl IntoIterator<Item = T>,
@@ -79,8 +79,8 @@ impl Rule {
         Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
     }
 
-    /// Returns whether the rule applies to a resource. Secrets must be named: an entry for whole groups does not match
-    /// them.
+    /// Returns whether the rule applies to a resource. Secrets must be named: an entry for whole groups can exclude, but
+    /// not allow them.
     #[must_use]
     pub fn covers(&self, resource: &ApiResource) -> bool {
         let is_secret = is_secrets(resource);
@@ -101,8 +101,8 @@ impl Rule {
         &self.clusters
     }
 
-    /// Returns the objects that the rule shows, if it applies to their cluster and resource. Objects without a namespace
-    /// are visible only if the rule is for every namespace.
+    /// Returns the objects that the rule shows of a cluster and resource to which it applies. If the resource has no
+    /// namespaces, only a rule for every namespace shows its objects.
     #[must_use]
     pub fn visible(&self, has_namespaces: bool) -> Visible {
         match &self.namespaces {
@@ -128,13 +128,13 @@ impl Rule {
         has(&[ResourceMatch::Groups(Groups::All)]) && has(&[secrets, core_secrets])
     }
 
-    /// Returns the entries of resources that the rule shows.
+    /// Returns the entries for the resources that the rule shows.
     #[must_use]
     pub fn resources(&self) -> &[ResourceMatch] {
         &self.resources
     }
 
-    /// Returns the entries of resources that the rule excludes.
+    /// Returns the entries for the resources that the rule excludes.
     #[must_use]
     pub fn except(&self) -> &[ResourceMatch] {
         &self.except

@@ -1,4 +1,4 @@
-//! Body of a response that completes the record of its request.
+//! Response body that ends the audit record of its request.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,11 +9,11 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::record::Record;
 
-/// Adds the identifier of the request to its response, and has the body write the event.
+/// Adds the request's audit ID to its response. The end of the body writes the audit event.
 pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     record.answered(&mut head);
-    // The connection sends no body to HEAD, and asks for none that is empty.
+    // The connection never reads the body of an answer to HEAD, nor an empty body.
     if record.is_head() || body.is_end_stream() {
         record.completed();
         return Response::from_parts(head, body);
@@ -21,11 +21,11 @@ pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> R
     Response::from_parts(head, Body::new(AuditedBody::new(body, record)))
 }
 
-/// Body whose record is dropped after its last part, or with the body when the client disconnects.
+/// Body that writes the audit event after its last part, or when it is dropped because the client has disconnected.
 struct AuditedBody {
     inner: Body,
     record: Option<Record>,
-    /// Bytes that are left, if their number is known. The connection asks for no part after them.
+    /// Remaining bytes; `None` if the length is unknown. The connection reads nothing after the last of them.
     left: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl AuditedBody {
         Self { inner, record: Some(record), left }
     }
 
-    /// Drops the record of a complete answer.
+    /// Writes the audit event of an answer that was sent completely.
     fn complete(&mut self) {
         if let Some(mut record) = self.record.take() {
             record.completed();
@@ -62,7 +62,7 @@ impl HttpBody for AuditedBody {
                 }
             }
             Poll::Ready(None) => self.complete(),
-            // The answer has broken off.
+            // The answer has broken off, so the event is written as incomplete.
             Poll::Ready(Some(Err(_))) => drop(self.record.take()),
             Poll::Pending => {}
         }

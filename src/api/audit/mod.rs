@@ -53,7 +53,7 @@ impl Auditor {
         Record::new(Arc::clone(self), request, peer, access)
     }
 
-    /// Returns the numbers of events.
+    /// Returns the numbers of written, lost and queued events.
     pub fn counts(&self) -> AuditCounts {
         self.log.counts()
     }

@@ -1,4 +1,4 @@
-//! Record of one request, which becomes its event.
+//! Record of one request, from which its audit events are written.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -80,22 +80,20 @@ impl Record {
         }
     }
 
-    /// Returns the notes for the handlers.
     pub(in crate::api) fn notes(&self) -> Notes {
         self.notes.clone()
     }
 
-    /// Sets the sender, once it is identified.
+    /// Sets the reader that sent the request, once it is identified.
     pub(in crate::api) fn identified(&mut self, reader: &Reader) {
         self.reader = reader.clone();
     }
 
-    /// Notes that the port denied the request.
     pub(in crate::api) fn denied(&mut self, denied: Denied) {
         self.denied = Some(denied);
     }
 
-    /// Notes the status of the response, and adds the identifier to it.
+    /// Notes the status of the response, and adds the audit ID as a header to it.
     pub(super) fn answered(&mut self, head: &mut response::Parts) {
         self.code = Some(head.status.as_u16());
         if let Ok(id) = HeaderValue::from_str(&self.id) {
@@ -106,12 +104,11 @@ impl Record {
         }
     }
 
-    /// Returns whether the request is one that gets no body.
+    /// Returns whether the method is `HEAD`, so that the response has no body.
     pub(super) fn is_head(&self) -> bool {
         self.is_head
     }
 
-    /// Counts bytes of the body.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
@@ -121,7 +118,7 @@ impl Record {
         self.is_complete = true;
     }
 
-    /// Returns whether the request was denied, by the port or by its handler: also by 404, as if there were nothing.
+    /// Returns whether the port or the handler denied the request. A handler may hide objects by answering 404.
     fn is_denied(&self) -> bool {
         self.denied.is_some() || self.notes.is_withheld() || matches!(self.code, Some(401 | 403))
     }
@@ -166,7 +163,8 @@ impl Record {
         });
     }
 
-    /// Returns the objects: those of the path, or those that the handler has read, if they are of one resource.
+    /// Returns the objects for the event: those that the path names, else those that the handler has read, if they are of
+    /// one resource.
     fn object(&self, read: &Read) -> Option<ObjectRef> {
         let [gvr] = &read.resources[..] else { return self.target.object.clone() };
         let of_path = self.target.object.clone();
@@ -209,7 +207,7 @@ impl Record {
         all
     }
 
-    /// Returns why the request was allowed or denied.
+    /// Returns why the request was allowed or denied, as text for the event.
     fn reason(&self) -> String {
         if let Some(denied) = self.denied {
             return denied.label().to_owned();

@@ -50,11 +50,10 @@ const REASONS: [&str; 16] = [
     "impersonation",
 ];
 
-/// Denied requests by reason.
 #[derive(Debug, Default)]
 pub(super) struct DeniedCounts {
     total: [AtomicU64; REASONS.len()],
-    /// Those that the log has reported.
+    /// Denied requests that [`Self::unreported`] has already returned.
     reported: [AtomicU64; REASONS.len()],
 }
 
@@ -69,7 +68,7 @@ impl DeniedCounts {
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns the numbers since the last call.
+    /// Returns the number of requests denied since the last call, by reason.
     pub(super) fn unreported(&self) -> Vec<(&'static str, u64)> {
         let counts = REASONS.iter().zip(self.total.iter().zip(&self.reported));
         let counts = counts.map(|(reason, (total, reported))| {
@@ -134,7 +133,7 @@ impl Denied {
         (status, problem.to_owned())
     }
 
-    /// Returns the response to a request of `path`: a `Status` below the Kubernetes roots.
+    /// Returns the response to a denied request: a Kubernetes `Status` if `path` is below the Kubernetes roots, else JSON.
     pub(in crate::api) fn response(self, path: &str) -> Response {
         let (status, problem) = self.answer();
         let mut response = denial(path, status, &problem);

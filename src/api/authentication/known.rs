@@ -1,4 +1,4 @@
-//! Known readers: directory, issuer and reviewing clusters, replaced as a whole.
+//! Known readers: tables of the configuration, OIDC issuer and clusters that review tokens. Replaced as a whole.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use informer_hub_access::{
     Directory, Oidc, Reader, ReaderOrigin, ReviewMeter, ReviewTokens, TokenMac, TokenReviewer, check_token,
 };
 
-/// Settings of readers whose tokens have been read.
+/// Settings of readers together with their tokens, which have been read.
 #[derive(Debug)]
 pub struct PreparedReaders {
     settings: ReaderSettings,
@@ -40,8 +40,8 @@ pub(super) struct KnownReaders {
 }
 
 impl KnownReaders {
-    /// Returns the readers of other settings. An unchanged issuer keeps its keys, and unchanged clusters their answers.
-    /// Reviews of tokens are counted by `meter`.
+    /// Returns the readers of new settings. If issuer or reviewing clusters are unchanged, their cached keys and answers
+    /// are kept. `meter` counts token reviews.
     pub(super) fn replaced_by(
         &self,
         readers: &PreparedReaders,
@@ -85,7 +85,7 @@ impl KnownReaders {
             || self.directory.by_token(&mac).is_some()
     }
 
-    /// Verifies a token that is in no table.
+    /// Verifies a token that is not a static one: a JWT of the OIDC issuer, or the token of a service account.
     pub(super) async fn verify(&self, token: &[u8]) -> Result<Reader, Denied> {
         let token = std::str::from_utf8(token).map_err(|_| Denied::WrongToken)?;
         if let Some(oidc) = self.oidc.as_ref().filter(|oidc| oidc.is_issuer_of(token)) {

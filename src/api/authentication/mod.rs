@@ -69,7 +69,7 @@ pub(super) struct Credentials {
 /// Decides whether requests are allowed.
 pub struct Access {
     credentials: Credentials,
-    /// Asks the clusters about service accounts.
+    /// Sends token reviews of service accounts to clusters; `None` if that is not possible.
     clusters: Option<Arc<dyn ReviewTokens>>,
     known: ArcSwap<KnownReaders>,
     /// Whether the readers were replaced since the last call of [`Self::was_replaced`].
@@ -96,7 +96,7 @@ impl Access {
         Ok(access)
     }
 
-    /// Returns the state of the token files.
+    /// Returns sizes and times of the token files, to detect changes.
     pub(super) fn files(&self) -> FileStates {
         let tokens = [&self.credentials.token, &self.credentials.read_token].into_iter().flatten();
         let known = self.known.load();
@@ -110,7 +110,7 @@ impl Access {
         let (change, look) = (mac(&self.credentials.token)?, mac(&self.credentials.read_token)?);
         let directory = old.settings.directory()?.replacing(&old.directory);
         let known = KnownReaders { change, look, directory, ..KnownReaders::clone(&old) };
-        // If the readers were replaced meanwhile, the newer ones stay.
+        // If a reload replaced the readers meanwhile, its readers stay.
         self.known.compare_and_swap(&old, Arc::new(known));
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Access {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Returns whether the readers were replaced since the last call, so that other files are watched.
+    /// Returns whether the readers were replaced since the last call, so that the caller watches their files.
     pub(super) fn was_replaced(&self) -> bool {
         self.replaced.swap(false, Relaxed)
     }
@@ -207,7 +207,7 @@ impl Access {
         reader: Result<Reader, Denied>,
     ) -> Result<(MayRead, Reader), Denied> {
         let path = request.uri().path();
-        // The read API changes nothing, whatever the method.
+        // Requests of the read API change nothing, even with the method POST.
         let only_reads = is_kubernetes(path) || path == super::query::PATH;
         let is_get = matches!(*request.method(), Method::GET | Method::HEAD);
         let looks = is_get || only_reads;
@@ -224,7 +224,7 @@ impl Access {
             // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
             // header. The author does not see the answer of a `GET`.
             (Ok(_), looks) if self.is_open() && !is_get && is_of_page(request, looks) => Err(Denied::WebPage),
-            // A credential takes nothing away: open metrics are open to readers of some objects too.
+            // Without a credential, public metrics are allowed, so a reader of only some objects may get them too.
             (Ok(reader), true) if path == "/metrics" && is_public && !reader.sees_everything() => {
                 Ok((MayRead(false), reader))
             }

@@ -13,7 +13,7 @@ use informer_hub_access::{
 pub struct ReaderSettings {
     /// Tables `[readers.<name>]`.
     pub readers: Vec<ReaderEntry>,
-    /// Whether the clusters are asked what users may see.
+    /// Whether clusters decide by access reviews what users may see.
     pub reviews: bool,
     /// The issuer of JWTs.
     pub oidc: Option<OidcSource>,
@@ -26,7 +26,7 @@ pub struct ReaderSettings {
 pub struct OidcSource {
     /// The issuer.
     pub settings: OidcSettings,
-    /// PEM file with its CA. With the settings, it decides whether the issuer has changed.
+    /// PEM file with the issuer's CA. An issuer counts as changed if this path or the settings differ.
     pub ca_file: Option<PathBuf>,
     /// Fetches its documents.
     pub fetch: Arc<dyn FetchDocument>,
@@ -43,22 +43,22 @@ impl OidcSource {
 pub struct ReaderEntry {
     /// The table's key.
     pub name: String,
-    /// How its requests are recognized.
+    /// Credential by which requests of the reader are recognized.
     pub identity: IdentityFrom,
-    /// Rules of what it sees.
+    /// Rules that grant the reader access to objects.
     pub rules: Vec<Rule>,
-    /// Limits of each of its users.
+    /// Limits that apply to each user of the table.
     pub limits: ReaderLimits,
-    /// Whether it may change the hub.
+    /// Whether the reader may change the hub, e.g. reload it or purge dead letters.
     pub may_change: bool,
 }
 
 /// How the requests of a reader are recognized.
 #[derive(Clone, Debug)]
 pub enum IdentityFrom {
-    /// A token that has to be read.
+    /// A token, read from a file or variable.
     Token(TokenFrom),
-    /// An identity without a secret.
+    /// An identity that needs no secret of the hub, such as a certificate's user.
     Known(Identity),
 }
 
@@ -81,7 +81,6 @@ impl ReaderSettings {
         }
     }
 
-    /// Returns the token files.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
         self.readers.iter().filter_map(|reader| match &reader.identity {
             IdentityFrom::Token(from) => from.file(),

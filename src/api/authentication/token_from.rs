@@ -29,7 +29,6 @@ impl TokenFrom {
         self.file.as_deref()
     }
 
-    /// Reads the token.
     pub(super) fn mac(&self) -> Result<TokenMac, TokenError> {
         let place =
             || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
@@ -69,9 +68,9 @@ pub enum TokenError {
     /// Two readers have one token, so that their requests cannot be distinguished.
     #[error("readers.{one} and readers.{other} have the same token; give each its own")]
     Shared {
-        /// A reader.
+        /// Name of the first reader.
         one: String,
-        /// The other.
+        /// Name of the second reader.
         other: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Selection of changes, and their notifications.
+//! Selection of the changes that a request for events wants, and their conversion to notifications.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use informer_hub_screen::{Difference, diff};
 use informer_hub_sink::{Filter, Redaction};
 use informer_hub_types::{EventType, LabelSelector, Notification, Object, Origin, StoredObject};
 
-/// Conditions on changes.
+/// Conditions of a request on changes: clusters, namespaces, labels, event types and filter.
 #[derive(Debug)]
 pub(super) struct ChangeFilter {
     clusters: ClusterChoice,
@@ -23,11 +23,11 @@ pub(super) struct ChangeFilter {
     labels: LabelSelector,
     filter: Option<Filter>,
     events: Vec<EventType>,
-    /// Whether the present objects come first, and those of clusters that join.
+    /// Whether existing objects are sent first, and the objects of clusters that are added later.
     pub(super) replay: bool,
     /// Whether updates include the paths that changed.
     pub(super) changed: bool,
-    /// Redaction of the values of Secrets, which are never sent, as in sinks.
+    /// Redaction of Secrets: as in sinks, their values are never sent.
     redaction: Redaction,
 }
 
@@ -51,20 +51,20 @@ impl ChangeFilter {
         Ok(Self { clusters, sight, namespaces, labels, filter, events, replay, changed, redaction })
     }
 
-    /// Returns what the reader may see of a cache, and the reviewer of the feed that begins now.
+    /// Returns the reader's visibility in a cache, and the reviewer that updates it while the feed runs.
     pub(super) async fn rights(&self, cache: &CacheInfo) -> (Visibility, Reviewer) {
         let is_wanted = |origin: &Origin| self.selects(origin);
         let visibility = self.sight.visibility(Verb::Watch, cache, is_wanted, &self.namespaces).await;
         (visibility, self.sight.reviewer(&cache.resource))
     }
 
-    /// Returns whether objects of a namespace are selected; `None` stands for cluster-scoped objects.
+    /// Returns whether objects of a namespace are selected; `namespace` is `None` for cluster-scoped objects.
     pub(super) fn selects_namespace(&self, namespace: Option<&str>) -> bool {
         let is_in = |name: &str| self.namespaces.iter().any(|wanted| wanted == name);
         self.namespaces.is_empty() || namespace.is_some_and(is_in)
     }
 
-    /// Returns the part of a window that is read.
+    /// Returns the clusters and informers whose changes are read from a cache's window of recent changes.
     pub(super) fn scope(&self) -> HistoryScope {
         if self.clusters == ClusterChoice::All && self.sight.is_everything() {
             return HistoryScope::Fleet;
@@ -78,7 +78,8 @@ impl ChangeFilter {
         is_among(&self.clusters, &self.sight, origin)
     }
 
-    /// Returns the notification of a change, if its head is selected. Its visibility is not considered.
+    /// Returns the notification of a change; `None` if its event type, namespace or labels are not selected. Does
+    /// not check the reader's rights.
     pub(super) fn notification(&self, change: &RecordedChange) -> Option<Notification> {
         let object = |stored: &Arc<StoredObject>| Object::new(Arc::clone(&change.origin), Arc::clone(stored));
         let new = object(&change.object);
@@ -97,7 +98,8 @@ impl ChangeFilter {
         (is_selected && self.selects_head(&notification)).then_some(notification)
     }
 
-    /// Returns the notification of a present object, if its head is selected. Its visibility is not considered.
+    /// Returns the notification of an existing object; `None` if its namespace or labels are not selected. Does not check
+    /// the reader's rights.
     pub(super) fn present(&self, origin: &Arc<Origin>, object: &Arc<StoredObject>) -> Option<Notification> {
         if !self.has_labels(object) {
             return None;
@@ -127,7 +129,7 @@ impl ChangeFilter {
         self.filter.as_ref().map_or(Ok(true), |filter| filter.passes(notification, &self.redaction))
     }
 
-    /// Returns the paths that an update changed; `None` if it is not an update or a body is not kept.
+    /// Returns the paths that an update changed; `None` for other notifications, or if a body is not in memory.
     pub(super) fn differences(&self, notification: &Notification) -> Option<Vec<Difference>> {
         let Notification::Updated { old, new, .. } = notification else { return None };
         let read = |object: &Object| -> Option<Value> {

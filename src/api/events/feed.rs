@@ -1,4 +1,4 @@
-//! One resource of a stream: its present objects, if they are sent first, then its window of recent changes.
+//! One resource of a stream: first its existing objects, if wanted, then its window of recent changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::cache::{
 use informer_hub_access::Visibility;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin};
 
-/// Changes read at once.
+/// Maximum number of changes read from the window at once.
 const BATCH: usize = 256;
 
-/// Objects read at once.
+/// Maximum number of existing objects read at once.
 const SCAN: usize = 512;
 
-/// Reason for which a stream starts anew.
+/// Reason why the stream cannot continue at the client's position and starts anew.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expired {
     /// The client has not read for too long.
@@ -32,7 +32,7 @@ pub(super) enum Expired {
 }
 
 impl Expired {
-    /// Returns the word in the event.
+    /// Returns the word for this reason in the event `expired`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Gap => "gap",
@@ -54,7 +54,7 @@ impl Expired {
 #[derive(Debug)]
 pub(super) enum Next {
     Item(Item),
-    /// It is not known whether the reader sees the next object: [`Feed::review`] finds out.
+    /// It is not known whether the reader may see the next object. [`Feed::review`] asks the cluster.
     Undecided,
     /// No item is available now.
     Nothing,
@@ -71,7 +71,7 @@ pub(super) enum Item {
     Expired(Expired),
 }
 
-/// Reader of one resource.
+/// Reader of one resource's objects and changes for a stream.
 #[derive(Debug)]
 pub(super) struct Feed {
     cache: CacheInfo,
@@ -80,18 +80,18 @@ pub(super) struct Feed {
     scope: HistoryScope,
     subscription: HistorySubscription,
     cursor: HistoryCursor,
-    /// Version of the last change that was returned.
+    /// Version of the last change that was returned to the stream.
     version: u64,
-    /// Present objects that are not read yet.
+    /// Existing objects that are still to be read; `None` once all are.
     replay: Option<Replay>,
     items: VecDeque<Item>,
-    /// Known rights of the reader to the objects.
+    /// Objects that the reader may see, as far as known from rules and access reviews.
     visibility: Visibility,
     reviewer: Reviewer,
     labels: SeenLabels,
 }
 
-/// The present objects, informer by informer.
+/// The existing objects, read informer by informer.
 #[derive(Debug)]
 struct Replay {
     snapshot: Arc<Snapshot>,
@@ -110,7 +110,7 @@ impl Feed {
     ) -> Self {
         let (visibility, reviewer) = wanted.rights(&cache).await;
         let scope = wanted.scope();
-        // Subscribed before anything is read.
+        // Subscribed before anything is read, so that no change is missed.
         let subscription = cache.history.subscribe(&scope);
         let (name, hash) = (short_name(&cache.resource.gvr), hash_of(&cache.resource.gvr));
         let cursor = HistoryCursor::after(0);
@@ -181,13 +181,14 @@ impl Feed {
         &self.name
     }
 
-    /// Returns hash and version for the position; `None` while present objects are being sent.
+    /// Returns this resource's part of the stream's position: hash of the name, and version. `None` while existing objects
+    /// are being sent.
     pub(super) fn position(&self) -> Option<([u8; 4], u64)> {
         let is_replaying = self.replay.is_some() || self.items.iter().any(|item| !matches!(item, Item::Change(_)));
         (!is_replaying).then_some((self.hash, self.version))
     }
 
-    /// Adds warnings of the clusters whose objects may be outdated or missing.
+    /// Adds a warning for each selected cluster whose objects may be outdated or missing.
     pub(super) fn warn(&self, wanted: &ChangeFilter, warnings: &mut Warnings) {
         let snapshot = self.cache.published.load();
         let may_have = |origin: &Origin| wanted.selects(origin) && is_visible(&self.visibility, origin);
@@ -201,7 +202,6 @@ impl Feed {
         warnings.add_unanswered(&self.visibility);
     }
 
-    /// Returns the next step.
     pub(super) fn next(&mut self, wanted: &ChangeFilter) -> Next {
         if self.items.is_empty() {
             self.read(wanted);
@@ -219,7 +219,7 @@ impl Feed {
         Next::Item(item)
     }
 
-    /// Returns the place of the next object, if it is not known whether the reader sees it.
+    /// Returns cluster and namespace of the next object if it is not known whether the reader may see them; else `None`.
     fn undecided(&self, wanted: &ChangeFilter) -> Option<Place> {
         let (origin, object) = match self.items.front()? {
             Item::Present(notification) => notification.object().map(|object| (object.origin(), object.stored()))?,
@@ -235,20 +235,19 @@ impl Feed {
         Some(Place { cluster: cluster.clone(), labels: labels.clone(), extent })
     }
 
-    /// Asks the cluster of the next object whether the reader sees it, if that is not known.
+    /// Asks the cluster of the next object whether the reader may see it, if that is not known yet.
     pub(super) async fn review(&mut self, wanted: &ChangeFilter) {
         if let Some(place) = self.undecided(wanted) {
             self.visibility = self.reviewer.with(&self.visibility, place).await;
         }
     }
 
-    /// Returns whether the reader sees an object.
     pub(super) fn sees(&self, object: &Object) -> bool {
         let origin = object.origin();
         self.visibility.sees(&origin.cluster, &origin.cluster_labels, object.stored().key().namespace())
     }
 
-    /// Returns the check of the reader's rights, for a stream that begins now.
+    /// Returns a periodic check of the reader's rights, which starts now.
     pub(super) fn check(&self) -> RightsCheck {
         self.reviewer.check()
     }
@@ -264,8 +263,8 @@ impl Feed {
         self.labels.changed(&self.visibility, false, origins.filter(|origin| wanted.selects(origin)))
     }
 
-    /// Reads the next objects or changes. May find nothing that is wanted although there is more: then
-    /// [`Self::is_current`] is false.
+    /// Reads the next objects or changes. May find nothing that is wanted although there is more to read:
+    /// [`Self::is_current`] is then false.
     fn read(&mut self, wanted: &ChangeFilter) {
         if let Some(mut replay) = self.replay.take() {
             if replay.read(wanted, &mut self.items) {

@@ -13,7 +13,7 @@ use informer_hub_types::{clock, rng};
 /// Time after which a client of Server-Sent Events reconnects, in milliseconds.
 const RETRY: u32 = 1000;
 
-/// Event of the stream itself.
+/// Event about the stream itself instead of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Notice {
     /// The present objects have been sent.
@@ -38,7 +38,7 @@ impl Notice {
     }
 }
 
-/// Writes events in one form.
+/// Writes the events of one stream, as Server-Sent Events or as lines of JSON.
 #[derive(Debug)]
 pub(super) struct Frames {
     is_lines: bool,
@@ -50,7 +50,7 @@ impl Frames {
         Self { is_lines: form == Form::Lines, has_begun: false }
     }
 
-    /// Appends a change. `position` is where the client is after it.
+    /// Appends a change. `position` is the position from which the client can resume after it.
     pub(super) fn change(
         &mut self,
         event: &Event,
@@ -60,12 +60,11 @@ impl Frames {
     ) {
         let changed = differences.map(changed).unwrap_or_default();
         let json = event.json();
-        // `data` is the last member and an object that is not empty.
+        // Inserts before the end of `data`, which is the last member of the event and a non-empty object.
         let (json, end) = if changed.is_empty() { (json, "") } else { (json.strip_suffix("}}").unwrap_or(json), "}}") };
         self.write(None, [json, &changed, end], position, out);
     }
 
-    /// Appends a notice.
     pub(super) fn notice(&mut self, notice: Notice, data: &Value, position: Option<&str>, out: &mut Vec<u8>) {
         let name = notice.as_str();
         if !self.is_lines && notice == Notice::Heartbeat {
@@ -138,7 +137,7 @@ fn write_id(position: Option<&str>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the members of `data` that name the paths that changed, each after a comma.
+/// Returns JSON members for `data` with the changed paths, each after a comma.
 fn changed(differences: &[Difference]) -> String {
     changed_members(differences).fold(String::new(), |mut text, (name, value)| {
         // Writing to a string cannot fail.

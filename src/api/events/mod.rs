@@ -42,7 +42,6 @@ use position::Position;
 use request::EventsRequest;
 use stream::{Gate, Stream};
 
-/// Path of the requests.
 pub(super) const PATH: &str = "/v1/events";
 
 /// Maximum number of resources of one stream, because each has a part in the position.
@@ -50,10 +49,9 @@ const MAX_RESOURCES: usize = 64;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Header with which nginx passes on events at once.
+/// Header that makes nginx forward events at once instead of buffering them.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Declaration of the path.
 pub(super) const ROUTE: Route = Route {
     path: PATH,
     operations: &[Operation {
@@ -78,10 +76,9 @@ const HEADERS: &[Parameter] = &[Parameter::of_header(
     "Position from which the stream continues: the last `id:` of Server-Sent Events, or the last `position` of a line",
 )];
 
-/// `Kind` of the parameter `events`.
+/// Values of the parameter `events`.
 const EVENTS: Kind = Kind::SomeOf(&["added", "updated", "deleted"]);
 
-/// Returns the route.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
     Router::new().route(PATH, get(handle)).with_state(api)
 }

@@ -10,17 +10,16 @@ use sha2::{Digest, Sha256};
 use super::MAX_RESOURCES;
 use informer_hub_types::Gvr;
 
-/// Bytes of the checksum.
 const CHECKSUM: usize = 4;
 
-/// Bytes of one resource: those of its name's hash, and its version.
+/// Bytes of one resource in a position: 4 of its name's hash, 8 of its version.
 const PART: usize = 4 + 8;
 
-/// Versions by hash of the resource's name.
+/// Position in a stream: for each resource, the hash of its name and the version that the client has reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Position(Vec<([u8; 4], u64)>);
 
-/// The text is no position of any hub.
+/// Error: a text is not a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unreadable;
 
@@ -47,12 +46,12 @@ impl Position {
         parts.chunks(PART).map(part).collect::<Option<_>>().map(Self).ok_or(Unreadable)
     }
 
-    /// Returns the version of a resource.
+    /// Returns the version that the client has reached; `None` if the position lacks the resource with this hash.
     pub(super) fn version(&self, resource: [u8; 4]) -> Option<u64> {
         self.0.iter().find(|(known, _)| *known == resource).map(|(_, version)| *version)
     }
 
-    /// Returns the text.
+    /// Returns the position as text, for the client.
     pub(super) fn text(&self) -> String {
         let mut bytes = Vec::with_capacity(self.0.len() * PART + CHECKSUM);
         for (resource, version) in &self.0 {
@@ -65,7 +64,6 @@ impl Position {
     }
 }
 
-/// Returns the hash of a resource's name.
 pub(super) fn hash_of(gvr: &Gvr) -> [u8; 4] {
     first_bytes(format!("{}/{}/{}", gvr.group, gvr.version, gvr.resource).as_bytes())
 }

@@ -8,7 +8,7 @@ use super::EVENTS;
 use crate::api::v1::{ClusterChoice, Failure, Kind, Parameter, Parameters};
 use informer_hub_types::{EventType, LabelSelector};
 
-/// Longest time that a request may ask for.
+/// Maximum of the parameter `timeout`, after which the stream ends.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Maximum number of values of a repeated parameter.
@@ -36,7 +36,6 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter::new("timeout", Kind::Duration, "End the stream after this time, up to 24h"),
 ];
 
-/// A parsed request.
 #[derive(Debug)]
 pub(super) struct EventsRequest {
     pub(super) resources: Vec<String>,
@@ -46,7 +45,7 @@ pub(super) struct EventsRequest {
     pub(super) labels: LabelSelector,
     pub(super) filter: Option<String>,
     pub(super) events: Vec<EventType>,
-    /// Whether the present objects come first.
+    /// Whether existing objects are sent before changes.
     pub(super) replay: bool,
     /// Whether updates include the paths that changed.
     pub(super) changed: bool,
@@ -54,7 +53,6 @@ pub(super) struct EventsRequest {
 }
 
 impl EventsRequest {
-    /// Parses the parameters.
     pub(super) fn of(uri: &Uri) -> Result<Self, Failure> {
         let parameters = Parameters::of(uri, &[PARAMETERS])?;
         let all = |name| {

@@ -33,20 +33,19 @@ const STEPS: usize = 512;
 pub(super) struct Gate {
     pub(super) api: Arc<ReadApi>,
     pub(super) reader: ReaderId,
-    /// Notes for the audit log.
     pub(super) notes: Notes,
 }
 
-/// Running stream; see the module.
+/// Running stream of events to one client.
 #[derive(Debug)]
 pub(super) struct Stream {
     gate: Gate,
     writer: Writer,
-    /// Check of the rights of the reader; `None` without feeds.
+    /// Periodic check of the reader's rights; `None` if the stream has no resources.
     rights: Option<RightsCheck>,
     until: Option<Instant>,
     next_heartbeat: Instant,
-    /// Why the stream ends when everything is written.
+    /// Reason for which the stream ends once everything is written; `None` while it continues.
     ending: Option<&'static str>,
     is_ended: bool,
 }
@@ -57,9 +56,9 @@ struct Writer {
     wanted: ChangeFilter,
     feeds: Vec<Feed>,
     frames: Frames,
-    /// Index of the next feed.
+    /// Index of the feed that is read next, in turn.
     at: usize,
-    /// Changes written.
+    /// Number of changes written so far.
     written: u64,
     /// Whether a failure of the filter has been reported.
     has_warned: bool,
@@ -176,7 +175,7 @@ impl Writer {
         self.feeds.iter().all(Feed::is_current)
     }
 
-    /// Asks the cluster of the next object whether the reader sees it, if that is not known.
+    /// Asks the cluster of the next object whether the reader may see it, if that is not known yet.
     async fn review_next(&mut self) {
         let at = self.at % self.feeds.len();
         self.feeds[at].review(&self.wanted).await;
@@ -243,7 +242,7 @@ impl Writer {
         self.frames.notice(notice, data, position.as_deref(), out);
     }
 
-    /// Returns where the client is; `None` while present objects are being sent.
+    /// Returns the position from which the client can resume; `None` while existing objects are being sent.
     fn position(&self) -> Option<String> {
         let versions: Option<Vec<_>> = self.feeds.iter().map(Feed::position).collect();
         Some(Position::new(versions?.into_iter()).text())

@@ -20,13 +20,12 @@ use informer_hub_kubeapi::{Printer, Served};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_built_in};
 
-/// How long a definition is used before it is read again.
+/// How long a definition is kept before it is read again.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// Longest wait for a cluster's answer; without one, the columns are name and age.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// Maximum number of definitions kept.
 const MAX_KEPT: usize = 1024;
 
 /// Definition of one resource, cheap to clone.
@@ -43,13 +42,12 @@ pub(super) struct Definition {
     pub(super) served: Served,
 }
 
-/// Cache of definitions.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     known: Mutex<BTreeMap<(ClusterName, Gvr), (Instant, Definition)>>,
 }
 
-/// The part of a CustomResourceDefinition that is used.
+/// Fields of a CustomResourceDefinition that the hub uses.
 #[derive(Deserialize, Default)]
 struct CustomDefinition {
     #[serde(default)]
@@ -93,7 +91,6 @@ impl Definitions {
         self.of_resource(fleet, &scope.cache, &scope.clusters, reader).await
     }
 
-    /// Returns the definition of a cached resource.
     pub(super) async fn of_resource(
         &self,
         fleet: &dyn Fleet,
@@ -155,7 +152,7 @@ fn cached(fleet: &dyn Fleet, gvr: &Gvr, cluster: &ClusterName) -> Option<Bytes> 
     })
 }
 
-/// Fetches the definition from the first of the clusters that is reachable.
+/// Fetches the definition from the first reachable cluster in `serving`.
 async fn fetched(fleet: &dyn Fleet, gvr: &Gvr, serving: Vec<ClusterName>) -> Option<Bytes> {
     let known = fleet.clusters();
     let is_reachable = |name: &ClusterName| known.iter().any(|cluster| cluster.name == *name && cluster.is_reachable);

@@ -39,7 +39,6 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// Answers a request for a document.
     pub(super) async fn answer(
         &self,
         api: &Arc<ReadApi>,
@@ -149,7 +148,8 @@ impl Documents {
     }
 }
 
-/// Returns `/version` of the cluster with the newest version. A made-up version would mislead clients.
+/// Returns `/version` of the cluster with the newest Kubernetes. Fails if none is known: a made-up version would mislead
+/// clients.
 fn version(clusters: &[ClusterInfo]) -> Result<Vec<u8>, Status> {
     let newest = clusters.iter().filter_map(|cluster| cluster.version.as_deref()).max_by_key(|version| parts(version));
     let Some(git_version) = newest else {

@@ -9,10 +9,10 @@ use super::protobuf::ResourceWriter;
 use informer_hub_kubeapi::{Edit, Form, IncludeObject, Media, Printer, to_yaml};
 use informer_hub_types::{ClusterName, Origin, StoredObject};
 
-/// Naming of objects at a root.
+/// Names and versions of objects below a URL root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Naming {
-    /// As in their cluster, with its versions.
+    /// As in the object's cluster.
     Cluster,
     /// With fleet versions and the name of the cluster in an annotation and a label.
     Fleet,
@@ -36,7 +36,7 @@ pub(super) enum Place {
     Item,
 }
 
-/// Writes objects in one form.
+/// Writer of objects in the form of one answer.
 #[derive(Clone, Debug)]
 pub(super) struct Encoder {
     pub(super) form: Form,
@@ -46,17 +46,17 @@ pub(super) struct Encoder {
     pub(super) bare_items: bool,
     /// Columns; set if the form is a table.
     pub(super) printer: Option<Arc<Printer>>,
-    /// Printers of clusters whose cells depend on all their objects.
+    /// Printers by cluster, for tables with cells that depend on all objects of the cluster.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
     /// Set if the answer is protobuf.
     pub(super) protobuf: Option<ResourceWriter>,
-    /// Present time in seconds since 1970, for ages: of the request, or of the event.
+    /// Time of the request or event, in seconds since 1970, from which ages in tables are computed.
     pub(super) now: i64,
 }
 
 impl Encoder {
-    /// Appends an object: as JSON, or as the row of a table. `version` replaces the object's own version at a cluster
-    /// root; a deletion has a newer version than the object's last state.
+    /// Appends an object as JSON or as the row of a table. `version` replaces the object's version, e.g. because a deletion
+    /// is newer than the object's last state.
     pub(super) fn write(
         &self,
         object: &StoredObject,
@@ -150,7 +150,7 @@ fn is_unchanged(edit: &Edit<'_>) -> bool {
     edit.version.is_none() && edit.cluster.is_none() && !edit.without_type
 }
 
-/// Returns an object whose body is not in memory, from its head.
+/// Returns the JSON of an object whose body is not in memory: metadata from its head only.
 pub(in crate::api) fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u8> {
     let labels: serde_json::Map<_, _> =
         object.labels().iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
@@ -171,7 +171,6 @@ pub(in crate::api) fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u
     whole.to_string().into_bytes()
 }
 
-/// Appends a value as JSON.
 pub(super) fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Writing plain data to a buffer cannot fail.
     let _ = serde_json::to_writer(out, value);

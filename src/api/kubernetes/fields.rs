@@ -13,11 +13,12 @@ pub(super) enum Field {
     Namespace,
     /// `metadata.cluster`, at roots of several clusters.
     Cluster,
-    /// Paths in the object, of which the first with a value counts, and the value of objects without any.
+    /// Paths in the object, of which the first with a value counts, and the default value if none has one.
     Paths(Vec<FieldPath>, &'static str),
 }
 
-/// Group, resource, and fields: `field`, `field=default`, `field@path`, `field@path|path`, `field@` without any value.
+/// Group, resource, and its fields: `field`, `field=default`, `field@path`, `field@path|path`, or `field@` for a field
+/// that never has a value.
 const FIELDS: &[(&str, &str, &str)] = &[
     (
         "",
@@ -55,7 +56,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
 pub(super) fn field_of(resource: &ApiResource, field: &str, selectable: &[String], is_fleet: bool) -> Option<Field> {
     let gvr = &resource.gvr;
     let known = FIELDS.iter().find(|(group, plural, _)| gvr.group == *group && gvr.resource == *plural);
-    // Of cluster-scoped kinds, only built-in ones without fields of their own accept a namespace.
+    // As in kube-apiserver, built-in cluster-scoped kinds that are not in the table accept a namespace too.
     let has_namespace = resource.namespaced || known.is_none() && is_built_in(&gvr.group, &gvr.resource);
     match field {
         "metadata.name" => return Some(Field::Name),

@@ -1,4 +1,4 @@
-//! Port to the running hub: clusters, caches and documents of clusters.
+//! Interface of the read API to the running hub: its clusters, its caches, and documents from clusters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub struct ClusterInfo {
 pub struct CacheInfo {
     /// Resource whose objects the cache holds.
     pub resource: ApiResource,
-    /// Form of its objects.
+    /// Which parts of the objects the cache keeps.
     pub view: View,
     /// Handle to its newest snapshot.
     pub published: Arc<ArcSwap<Snapshot>>,
-    /// Its recent changes.
+    /// Reader of the cache's window of recent changes.
     pub history: HistoryReader,
 }
 

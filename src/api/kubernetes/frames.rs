@@ -34,7 +34,7 @@ pub(super) struct Encoding {
     pub(super) media: Media,
     pub(super) form: Form,
     pub(super) cluster: ClusterName,
-    /// Version of the event, if it is not that of the object.
+    /// Version of the event; `None` if it is the object's version.
     pub(super) version: Option<u64>,
 }
 
@@ -46,9 +46,9 @@ pub(super) struct Frames {
     api_version: String,
     /// Whether a table has been sent: later ones have no columns.
     has_columns: bool,
-    /// Set if an object could not be written as protobuf.
+    /// Failure that ends the watch, because an object could not be written as protobuf.
     failure: Option<Status>,
-    /// An object in JSON on its way to protobuf.
+    /// Buffer for the JSON of an object that is converted to protobuf.
     json: Vec<u8>,
 }
 
@@ -70,14 +70,13 @@ impl Frames {
         self.encoder.naming == Naming::Unique
     }
 
-    /// Returns what the bytes of an event depend on; `None` if also on the time or on earlier events, as in a table.
+    /// Returns the key under which watches share an event's bytes; `None` for tables, which depend on the time.
     pub(super) fn shared_encoding(&self, event: EventType, origin: &Origin, version: Option<u64>) -> Option<Encoding> {
         let Encoder { form, naming, .. } = self.encoder;
         let (cluster, media) = (origin.cluster.clone(), self.media());
         (form != Form::Table).then_some(Encoding { event, naming, media, form, cluster, version })
     }
 
-    /// Appends the event of an object.
     pub(super) fn event(
         &mut self,
         event: EventType,
@@ -152,7 +151,6 @@ impl Frames {
         out.extend_from_slice(b",\"rows\":[");
     }
 
-    /// Appends a bookmark.
     pub(super) fn bookmark(&mut self, version: u64, ends_initial: bool, out: &mut Vec<u8>) {
         let mut text = String::new();
         // Writing to a string cannot fail.

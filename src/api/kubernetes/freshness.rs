@@ -1,4 +1,4 @@
-//! Warnings of an answer: clusters that are stale or missing, and objects that are kept in part.
+//! Warnings in an answer: clusters that are outdated or missing, and objects that are only partly kept.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(in crate::api) struct Coverage {
     stale: BTreeMap<ClusterName, String>,
     /// Clusters without objects in this answer, because their first list is not complete.
     missing: Vec<ClusterName>,
-    /// Clusters of which only a part of the objects is kept, each with the part.
+    /// Clusters with incomplete data, each with a text that says what is kept or unknown.
     partial: BTreeMap<ClusterName, String>,
 }
 
@@ -56,7 +56,7 @@ impl Coverage {
         self.stale.insert(cluster.clone(), since);
     }
 
-    /// Adds a cluster of which only a part of the objects is kept.
+    /// Adds a cluster with incomplete data; `part` says what is kept or unknown.
     pub(in crate::api) fn partial(&mut self, cluster: &ClusterName, part: String) {
         self.partial.insert(cluster.clone(), part);
     }
@@ -98,7 +98,8 @@ impl Coverage {
         }
     }
 
-    /// Returns the same as a member of a fleet list's metadata, which typed clients ignore; `None` if complete and fresh.
+    /// Returns outdated and missing clusters as a member of a fleet list's metadata, which typed clients ignore; `None` if
+    /// there are none.
     pub(super) fn summary(&self) -> Option<Value> {
         if self.stale.is_empty() && self.missing.is_empty() {
             return None;

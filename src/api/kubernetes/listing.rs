@@ -13,7 +13,7 @@ use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
 use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, TypeMeta, begin_list};
 use informer_hub_types::ClusterName;
 
-/// Objects read before a chunk ends, even if none is selected.
+/// Number of objects read before a chunk ends, even if none is selected.
 const SCAN: usize = 512;
 
 /// Bytes after which a chunk ends.
@@ -68,7 +68,7 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
-    /// Returns the members before the items as the message of a list has them: without freshness.
+    /// Returns the list without items as protobuf. It lacks the freshness, for which the message has no field.
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = self.metadata();
         if let Some(metadata) = metadata.as_object_mut() {
@@ -107,7 +107,7 @@ enum Layout {
 #[derive(Debug)]
 struct ProtobufList {
     writer: ResourceWriter,
-    /// Items that are not measured yet; `None` once all are.
+    /// Items whose encoded length is still to be measured; `None` once all are.
     unmeasured: Option<Items>,
     /// The list up to its first item.
     begin: Vec<u8>,
@@ -196,7 +196,6 @@ impl Scan {
     }
 }
 
-/// Items of a list.
 #[derive(Clone, Debug)]
 pub(super) enum Items {
     /// The objects of a page.
@@ -250,7 +249,7 @@ impl Listing {
         Self { head: Some(head), items, encoder, layout, written: 0, notes, is_done: false, has_failed: false }
     }
 
-    /// Returns the list, of which nothing is written, in another encoding.
+    /// Changes the encoding of a list of which nothing has been written, to one other than protobuf.
     pub(super) fn in_text(self, media: (Media, bool)) -> Self {
         Self { layout: Layout::of_text(media), ..self }
     }
@@ -292,12 +291,11 @@ impl Listing {
         Ok(())
     }
 
-    /// Returns whether the list could not be written as it was measured.
+    /// Returns whether the list could not be written with the measured length, because an object became unreadable.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Returns whether the list is complete.
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }

@@ -24,9 +24,7 @@ const MAX_CLIENT_NAME: usize = 40;
 /// Requests, watches and bytes.
 #[derive(Debug)]
 pub(super) struct ReadMetrics {
-    /// Requests by verb and resource.
     requests: Mutex<BTreeMap<(&'static str, String), u64>>,
-    /// Responses by verb and code.
     responses: Mutex<BTreeMap<(&'static str, u16), u64>>,
     clients: Mutex<BTreeMap<SmolStr, ClientCounts>>,
     durations: Mutex<BTreeMap<&'static str, Arc<Histogram>>>,
@@ -36,7 +34,6 @@ pub(super) struct ReadMetrics {
     events: AtomicU64,
 }
 
-/// Counters of one client program.
 #[derive(Debug, Default)]
 struct ClientCounts {
     responses: BTreeMap<u16, u64>,
@@ -56,7 +53,7 @@ pub struct ReadCounts {
     pub client_watchers: Vec<(SmolStr, u64)>,
     /// Times to the head of the response, by verb.
     pub durations: Vec<(&'static str, HistogramState)>,
-    /// Waits for turns.
+    /// Times that requests waited for a turn in the fair queue.
     pub queued: HistogramState,
     /// Lists and reads of one object in progress.
     pub in_progress: usize,
@@ -118,7 +115,6 @@ pub(super) fn client_of(user_agent: Option<&str>) -> SmolStr {
 }
 
 impl ReadMetrics {
-    /// Changes the counters of a client program.
     fn with_client(&self, client: &SmolStr, change: impl FnOnce(&mut ClientCounts)) {
         let mut clients = self.clients.lock();
         let is_counted = clients.contains_key(client) || clients.len() < MAX_CLIENTS;
@@ -126,7 +122,6 @@ impl ReadMetrics {
         change(clients.entry(name).or_default());
     }
 
-    /// Counts a response to a client program.
     pub(super) fn answered_client(&self, client: &SmolStr, code: u16) {
         self.with_client(client, |counts| *counts.responses.entry(code).or_default() += 1);
     }
@@ -167,7 +162,6 @@ impl ReadMetrics {
         }
     }
 
-    /// Returns all values.
     pub(super) fn counts(&self) -> ReadCounts {
         let requests = self.requests.lock();
         let responses = self.responses.lock();

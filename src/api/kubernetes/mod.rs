@@ -73,7 +73,7 @@ pub(in crate::api) use respond::whole_response;
 pub(in crate::api) use scope::{is_visible, view_rank};
 use shared_frames::SharedFrames;
 
-/// Shorter waits for a turn are not counted as waits.
+/// Waits for a turn that are shorter are not counted as waits.
 const LEAST_WAIT: Duration = Duration::from_micros(10);
 
 /// Settings of the read API.
@@ -101,7 +101,7 @@ pub struct ReadApi {
     usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
-    /// A moment on both clocks. Times of changes derive from it, so that each reader gets the same times.
+    /// The same moment on both clocks. Wall-clock times of changes derive from it, so that all readers get the same times.
     began: (jiff::Timestamp, Instant),
 }
 
@@ -109,7 +109,7 @@ impl ReadApi {
     /// Creates the API over a hub that may start later.
     #[must_use]
     pub fn new(find: FindFleet, options: ReadApiOptions) -> Self {
-        // More turns than cores would only delay each other.
+        // One concurrent turn per core: more would only delay each other.
         let turns = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let limits = QueueLimits { requests: options.requests, watches: options.watches, turns };
         Self {
@@ -148,7 +148,7 @@ impl ReadApi {
         self
     }
 
-    /// Returns the work in progress by name of reader. Clients of `hub.auth` have no name and are left out.
+    /// Returns the requests, watches and scans in progress, by reader. Clients of `hub.auth` have no name and are left out.
     pub fn in_use(&self) -> BTreeMap<SmolStr, ReaderInUse> {
         let all = self.queue.in_use().into_iter();
         all.filter_map(|(id, own)| Some((id.strip_prefix(read_request::NAMED)?.into(), own))).collect()
@@ -205,24 +205,20 @@ impl ReadApi {
         clusters.into_iter().find(|cluster| cluster.name.as_str() == name).map(|cluster| cluster.labels)
     }
 
-    /// Returns the rights of readers.
     pub(in crate::api) fn rights(&self) -> &Rights {
         &self.rights
     }
 
-    /// Counts a response.
     pub(in crate::api) fn count(&self, verb: &'static str, resource: &str, parts: &Parts, code: u16, began: Instant) {
         let resource = if resource.is_empty() { "other" } else { resource };
         self.metrics.answered_client(&metrics::client_of(read_request::user_agent(parts)), code);
         self.metrics.answered(verb, resource, code, clock::now() - began);
     }
 
-    /// Counts bytes that were sent.
     pub(in crate::api) fn sent(&self, bytes: usize) {
         self.metrics.sent(bytes);
     }
 
-    /// Counts an event that was sent.
     pub(in crate::api) fn sent_event(&self) {
         self.metrics.sent_events(1);
     }
@@ -232,7 +228,6 @@ impl ReadApi {
         OpenWatch::new(&self.metrics, resource, &metrics::client_of(read_request::user_agent(parts)))
     }
 
-    /// Returns the wall-clock time of a moment.
     pub(in crate::api) fn time_of(&self, moment: Instant) -> jiff::Timestamp {
         let (wall, began) = self.began;
         let time = match moment.checked_duration_since(began) {
@@ -242,13 +237,12 @@ impl ReadApi {
         time.unwrap_or(wall)
     }
 
-    /// Completes when the hub shuts down.
     pub(in crate::api) async fn closed(&self) {
         self.closing.cancelled().await;
     }
 
-    /// Prepares the encoder of protobuf, if that is accepted. A resource that cannot be protobuf in one of the clusters is
-    /// answered in another encoding.
+    /// Prepares the encoder of protobuf; `None` if the answer has another encoding. That is so if the client does not accept
+    /// protobuf, or the resource has objects that protobuf cannot express.
     ///
     /// # Errors
     /// [`Status`] of code 406 if the client accepts no other.
@@ -266,7 +260,7 @@ impl ReadApi {
         Ok(writer)
     }
 
-    /// Waits for a turn of work.
+    /// Waits for a turn of the reader in the fair queue.
     pub(in crate::api) async fn turn(&self, reader: &ReaderId) -> Turn<'_> {
         let began = clock::now();
         let turn = self.queue.turn(reader).await;
@@ -301,7 +295,7 @@ impl ReadApi {
         })
     }
 
-    /// Admits a query that scans, as [`Self::admit`].
+    /// Admits a query that scans the objects of a cache, as [`Self::admit`].
     pub(in crate::api) fn admit_scan(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         self.queue.admit_scan(id, reader.limits()).map_err(|limit| {
             self.usage.refused(reader, limit);

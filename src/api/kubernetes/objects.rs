@@ -15,7 +15,7 @@ use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, 
 /// An object with its informer.
 pub(super) type ObjectWithOrigin = (Arc<StoredObject>, Arc<Origin>);
 
-/// Position in a list: after this object.
+/// Position in a list: it continues after the object with this cluster and key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListPosition {
     pub(super) cluster: ClusterName,
@@ -27,7 +27,7 @@ pub(super) struct ListPosition {
 pub(super) struct Candidates<'a> {
     /// Namespace of all selected objects, if they have one.
     pub(super) namespace: Option<&'a str>,
-    /// Bits that the label filters of all selected objects have.
+    /// Bits that each selected object has in its label filter, a Bloom filter.
     pub(super) needs: &'a LabelNeeds,
     /// A field whose value all selected objects have, in the form of an index.
     pub(super) field: Option<(&'a FieldPath, &'a str)>,
@@ -40,11 +40,10 @@ type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> 
 #[derive(Clone, Debug)]
 pub(super) struct State {
     snapshot: Arc<Snapshot>,
-    /// Partitions by cluster.
     partitions: BTreeMap<ClusterName, Vec<PartitionId>>,
-    /// Objects by cluster that differ from the snapshot; `None` for those that did not exist.
+    /// Objects of an earlier state that differ from the snapshot, by cluster; `None` if the object did not exist then.
     undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<ObjectWithOrigin>>>,
-    /// All clusters of both.
+    /// All clusters of `partitions` and `undone`.
     clusters: BTreeSet<ClusterName>,
     visibility: Visibility,
     /// Ranges of the visible objects by cluster; all objects of a cluster without an entry are visible.
@@ -52,7 +51,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns the present state.
     pub(super) fn present(scope: &Scope, snapshot: Arc<Snapshot>) -> Self {
         let mut partitions: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (id, partition) in scope.partitions(&snapshot) {
@@ -84,7 +82,7 @@ impl State {
         state
     }
 
-    /// Returns the snapshot that it is read from.
+    /// Returns the snapshot from which the state is read.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -135,7 +133,7 @@ impl State {
         self.clusters.range((first, Bound::Unbounded))
     }
 
-    /// Returns the object of a key in a cluster.
+    /// Returns the object of a key in a cluster; `None` if it does not exist or is not visible.
     pub(super) fn get(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<ObjectWithOrigin> {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
@@ -178,7 +176,7 @@ impl State {
                 continue;
             }
             if left == 0 {
-                // After all names of the earlier namespaces.
+                // The start of this range lies after all names of the earlier namespaces.
                 return Some(range.clone());
             }
             let wanted = Candidates { namespace, ..wanted };
@@ -209,7 +207,7 @@ impl State {
         let is_within = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let undone = self.undone.get(cluster);
         let everything = LabelNeeds::default();
-        // An object in two partitions has the state of the first, which the filters must not hide.
+        // An object in two partitions counts in the state of the first. Filters must not hide that state and show the other.
         let is_only = self.partitions.get(cluster).is_some_and(|ids| ids.len() == 1);
         let (needs, field) = if is_only { (needs, field) } else { (&everything, None) };
         let wanted = Candidates { namespace, needs, field };
@@ -261,7 +259,6 @@ impl State {
         ids.filter_map(|id| Some((*id, self.snapshot.partition(*id)?)))
     }
 
-    /// Returns whether the objects are namespaced.
     pub(super) fn is_namespaced(&self) -> bool {
         self.snapshot.resource().namespaced
     }

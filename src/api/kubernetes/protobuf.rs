@@ -20,7 +20,7 @@ const METADATA: TypeMeta<'_> = TypeMeta { api_version: "meta.k8s.io/v1", kind: "
 /// How long a resource of a cluster is served as JSON after an object could not be encoded.
 const JSON_ONLY: Duration = Duration::from_secs(600);
 
-/// Resources of clusters with an object that cannot be encoded, which are served as JSON for a while.
+/// Resources, by cluster, that are served as JSON for ten minutes, because an object could not be encoded as protobuf.
 #[derive(Debug, Default)]
 pub(super) struct JsonOnly(Mutex<BTreeMap<Gvr, BTreeMap<ClusterName, Instant>>>);
 
@@ -69,8 +69,8 @@ impl ResourceWriter {
         Some(Self { objects, gvr: resource.gvr.clone(), json_only: Arc::clone(json_only) })
     }
 
-    /// Encodes an object of a cluster in its envelope. A bookmark has no cluster. If it fails, the resource of the
-    /// cluster is served as JSON for a while.
+    /// Encodes an object with the envelope of a single object. If it fails, the resource of `cluster` is served as JSON
+    /// for a while. Bookmarks have no cluster.
     ///
     /// # Errors
     /// As [`ObjectWriter::object`].
@@ -103,7 +103,7 @@ impl ResourceWriter {
     }
 }
 
-/// Returns a failure in its envelope.
+/// Returns a failure as a protobuf `Status` in its envelope.
 pub(super) fn status(failure: &Status) -> Vec<u8> {
     let writer = ObjectWriter::new(TypeMeta { api_version: "v1", kind: "Status" }, MAX_OBJECT);
     // `Status` is in the schema with every member that a failure has: tests encode them all.
@@ -112,7 +112,7 @@ pub(super) fn status(failure: &Status) -> Vec<u8> {
     status.unwrap_or_default()
 }
 
-/// Appends an event that ends a watch.
+/// Appends the `ERROR` event that ends a watch.
 pub(super) fn write_error(failure: &Status, out: &mut Vec<u8>) {
     write_frame(out, "ERROR", &status(failure));
 }

@@ -14,21 +14,18 @@ use tokio::sync::oneshot;
 use crate::api::usage::Limit;
 use informer_hub_access::ReaderLimits;
 
-/// Identity of a reader, for fairness.
+/// Identity under which the requests of a reader share turns and limits.
 pub(in crate::api) type ReaderId = SmolStr;
 
-/// Limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueLimits {
-    /// Maximum number of requests in progress, half of them for one reader.
+    /// Maximum number of requests in progress. One reader may have at most half of them.
     pub(super) requests: usize,
-    /// Maximum number of open watches.
     pub(super) watches: usize,
-    /// Maximum number of concurrent turns.
     pub(super) turns: usize,
 }
 
-/// Queue of one port.
+/// Fair queue of one port.
 #[derive(Debug)]
 pub(in crate::api) struct FairQueue {
     limits: QueueLimits,
@@ -47,13 +44,12 @@ struct State {
     order: VecDeque<ReaderId>,
 }
 
-/// Kind of the admitted work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     /// A list, a query or a request for one object.
     Request,
     Watch,
-    /// The work of a query that scans, beside its request.
+    /// The scan of a query, counted in addition to its request.
     Scan,
 }
 
@@ -68,14 +64,14 @@ pub struct ReaderInUse {
     pub scans: usize,
 }
 
-/// Admission of a request, a watch or a scan; ends when dropped.
+/// Admission of a request, a watch or a scan, which counts as in progress until this is dropped.
 #[derive(Debug)]
 pub(in crate::api) struct Admission {
     queue: Arc<FairQueue>,
     key: (Kind, ReaderId),
 }
 
-/// A turn of work; ends when dropped.
+/// A turn of work. Dropping it passes the turn on.
 #[derive(Debug)]
 pub(in crate::api) struct Turn<'q>(&'q FairQueue);
 
@@ -84,7 +80,7 @@ impl FairQueue {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// Admits a request, unless all requests, or those that this reader may have, are in progress: its own limit, and at
+    /// Admits a request, unless too many are in progress: in all, or of this reader, which may have its own limit and at
     /// most half of all.
     ///
     /// # Errors
@@ -127,7 +123,6 @@ impl FairQueue {
         Ok(Admission { queue: Arc::clone(self), key })
     }
 
-    /// Returns the number of requests in progress.
     pub(super) fn in_progress(&self) -> usize {
         self.state.lock().requests
     }

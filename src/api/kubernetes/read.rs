@@ -26,7 +26,7 @@ use informer_hub_types::{LabelNeeds, clock};
 /// Minimum length of an answer that is compressed, in bytes, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
 
-/// Rows of a page that kubectl requests by default, and the rows that the hub sends instead.
+/// Rows of a page that kubectl requests by default, and below, the number of rows that the hub sends instead.
 const KUBECTL_PAGE: usize = 500;
 const LONG_PAGE: usize = 10_000;
 
@@ -34,7 +34,7 @@ const LONG_PAGE: usize = 10_000;
 /// one change per object.
 const MAX_UNDONE: usize = 100_000;
 
-/// Maximum number of further reviews of a reader's rights for one answer.
+/// Maximum number of repeated access reviews for one answer, if namespaces keep appearing.
 const MAX_REVIEWS: usize = 3;
 
 /// State and version that a request is answered from.
@@ -126,7 +126,7 @@ async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &ReadRequest)
     Ok(())
 }
 
-/// Notes the only object of an answer.
+/// Notes for the audit log that the answer has one object.
 fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
     asked.notes.clusters([&origin.cluster]);
     asked.notes.served(1);
@@ -275,7 +275,7 @@ struct Page {
     has_more: bool,
 }
 
-/// Reads a page and looks whether another object follows.
+/// Reads a page, and finds out whether another object follows.
 async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequest) -> Page {
     let (mut objects, mut has_more) = (Vec::new(), false);
     loop {
@@ -293,7 +293,7 @@ async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequ
     }
 }
 
-/// Returns how many objects follow the first page of an unfiltered list. kube-apiserver leaves it out with selectors.
+/// Returns how many objects follow the first page; `None` for later pages and, as in kube-apiserver, with selectors.
 fn remaining(state: &State, selection: &Selection, page: &[ObjectWithOrigin], asked: &ReadRequest) -> Option<usize> {
     let is_first = asked.options.continuation.is_empty();
     let all = if is_first && selection.is_everything() { state.len() } else { None };
@@ -393,7 +393,7 @@ struct Rest {
     admission: Admission,
 }
 
-/// A list in protobuf that has another length than announced, since a body could not be read any more.
+/// Error of a protobuf list whose length differs from the announced one, because a body could not be read any more.
 #[derive(Debug, thiserror::Error)]
 #[error("an object of the list cannot be read any more")]
 struct ListChanged;

@@ -16,7 +16,7 @@ use informer_hub_kubeapi::{
 };
 use informer_hub_types::TraceParent;
 
-/// Prefix of the identities of readers with a name.
+/// Prefix of a [`ReaderId`] that is a reader's name instead of an address.
 pub(super) const NAMED: &str = "reader:";
 
 /// A request for a resource, parsed.
@@ -52,7 +52,7 @@ impl ReadRequest {
         }
     }
 
-    /// Chooses another encoding, since the objects cannot be protobuf.
+    /// Chooses another encoding, because the objects cannot be written as protobuf.
     ///
     /// # Errors
     /// [`Status`] of code 406 if the client accepts no other encoding of the same form.

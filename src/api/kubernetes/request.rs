@@ -77,7 +77,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, body: Body) -> Result<Respons
     outcome
 }
 
-/// Returns the root for traces: the name of a cluster, or which clusters.
+/// Returns the root of a request as text for traces: the name of a cluster, or a selection such as `*`.
 fn root_of(root: &Root) -> SmolStr {
     match root {
         Root::Cluster(name) => name.as_str().into(),

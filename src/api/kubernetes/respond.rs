@@ -74,7 +74,7 @@ pub(super) fn stream_response(content_type: &str, body: Body) -> Response {
     response
 }
 
-/// Body that is handed out in parts, since a connection buffers the part that its client does not take.
+/// Body that is handed out in small parts, because a connection buffers the whole part that it was given.
 struct Whole {
     rest: Bytes,
     #[expect(dead_code, reason = "ends with the body")]

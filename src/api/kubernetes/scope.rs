@@ -16,7 +16,7 @@ use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_kubeapi::{Access, ResourcePath, Root, Status};
 use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, Origin, View};
 
-/// Clusters of a root.
+/// Clusters that a URL root selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Clusters {
     /// One cluster.
@@ -92,7 +92,7 @@ impl Scope {
             return Err(Status::path_not_found());
         }
         let visibility = rights.visibility(reader, &cache.resource);
-        // To a reader without rules, resources that the hub does not serve do not exist.
+        // An unrestricted reader gets 404 for resources that the hub never serves, such as Secrets by default.
         if reader.sees_everything() && !visibility.may_see_some() {
             notes.withhold();
             return Err(Status::path_not_found());
@@ -150,7 +150,7 @@ impl Scope {
         Err(Status::forbidden(&access, failure.as_deref().unwrap_or_default()))
     }
 
-    /// Returns why a cluster has not answered an access review.
+    /// Returns why a cluster has not answered an access review; `None` if it has answered or was not asked.
     fn failure_of(&self, cluster: &ClusterName) -> Option<Arc<str>> {
         self.visibility.reviewed()?.get(cluster)?.failure.clone()
     }
@@ -184,8 +184,8 @@ impl Scope {
         })
     }
 
-    /// Returns the places that a request asks for. At a root of one cluster, all namespaces must be allowed at once, as in
-    /// kube-apiserver.
+    /// Returns the clusters and namespaces to review for a request. At a root of one cluster, all namespaces must be allowed
+    /// at once, as in kube-apiserver.
     fn places(&self, snapshot: &Snapshot, namespace: Option<&SmolStr>) -> Vec<Place> {
         let has_namespaces = self.naming.is_fleet() && self.cache.resource.namespaced && namespace.is_none();
         let mut found: BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)> = BTreeMap::new();
@@ -296,7 +296,7 @@ impl Scope {
         }
     }
 
-    /// Notes the labels of these clusters. Returns whether the reader sees other namespaces of one than before.
+    /// Stores the clusters' labels in `seen`. Returns whether their change makes other namespaces of a cluster visible.
     pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
@@ -304,7 +304,6 @@ impl Scope {
         seen.changed(&self.visibility, is_only, origins.filter(|origin| self.clusters.include(origin)))
     }
 
-    /// Returns the present state.
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         self.cache.published.load_full()
     }
@@ -319,7 +318,8 @@ pub(in crate::api) fn is_visible(visibility: &Visibility, origin: &Origin) -> bo
     }
 }
 
-/// Returns whether some cluster has the resource, or will once it answers. A selection of clusters may have it later.
+/// Returns whether the clusters have the resource, or will once they answer. Always true for a selection of clusters,
+/// which may have it later.
 fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     let snapshot = cache.published.load();
     match clusters {

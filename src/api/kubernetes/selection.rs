@@ -11,7 +11,7 @@ use informer_hub_types::{
     ClusterName, FieldPath, LabelNeeds, LabelSelector, MAX_QUOTED, ObjectKey, Requirement, StoredObject, shortened,
 };
 
-/// Prepared conditions on objects.
+/// Conditions of a request on objects, prepared for evaluation.
 #[derive(Debug)]
 pub(super) struct Selection {
     namespace: Option<SmolStr>,
@@ -44,7 +44,7 @@ enum Source {
     Paths(usize, usize, &'static str),
 }
 
-/// Request for a selection.
+/// Conditions of a request on objects, before they are prepared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelectionRequest<'a> {
     pub(super) namespace: Option<&'a SmolStr>,
@@ -192,8 +192,8 @@ impl Selection {
     }
 }
 
-/// Returns the bits that the label filters of all selected objects have. At fleet roots the label of the cluster is not
-/// stored.
+/// Returns the bits that each selected object has in its label filter, a Bloom filter. At fleet roots, the cluster's
+/// label is not in the filter.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())
@@ -208,15 +208,15 @@ fn text(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns whether objects whose field has this text have it as a value in an index of the field. An index has numbers as
-/// written, of which [`text`] changes some, and no arrays or objects.
+/// Returns whether an index of a field can find this value. It cannot find arrays and objects, nor numbers that [`text`]
+/// writes in another form than the object.
 fn is_index_form(value: &str) -> bool {
     let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = || value.parse::<f64>().is_ok();
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns the field of a declared index with this path.
+/// Returns the field if an index with this path is declared, so that objects can be selected by it.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

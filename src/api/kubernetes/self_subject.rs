@@ -26,16 +26,16 @@ use informer_hub_kubeapi::{ResourcePath, Root, Status};
 use informer_hub_protobuf::{ConvertError, Converter, Envelope, Omit, Schema};
 use informer_hub_types::{ApiResource, Gvr, MAX_QUOTED, shortened};
 
-/// Longest body.
+/// Maximum length of a body in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// Longest JSON of a body in protobuf, whose characters may be escaped.
+/// Maximum length of the JSON converted from a protobuf body. Longer than the body, since characters may be escaped.
 const MAX_JSON: usize = 8 * MAX_BODY;
 
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// Paths that are no resources and that every reader may get.
+/// Paths other than resources, such as discovery, that every reader may get.
 const OPEN_PATHS: [&str; 12] = [
     "/api",
     "/api/*",
@@ -62,7 +62,7 @@ pub(super) enum SelfReview {
 }
 
 impl SelfReview {
-    /// Returns the review that a path creates.
+    /// Returns the kind of review that a path creates; `None` for other paths.
     pub(super) fn of(path: &ResourcePath) -> Option<Self> {
         let is_plain = path.namespace.is_none() && path.name.is_none() && path.subresource.is_none();
         match (path.group.as_str(), path.version.as_str(), path.resource.as_str()) {
@@ -262,7 +262,7 @@ impl Sender<'_> {
         }
         let name = wanted.name();
         match self.find(wanted) {
-            // Others must not learn what is cached.
+            // Restricted readers must not learn which resources are cached.
             _ if !self.reader.sees_everything() => {
                 format!("no rule of the hub allows it, or the hub does not cache {name}")
             }
@@ -271,7 +271,7 @@ impl Sender<'_> {
         }
     }
 
-    /// Returns the cached resource of a request.
+    /// Returns the resource that a review asks about; `None` if the hub does not cache it.
     fn find(&self, wanted: &ResourceAttributes) -> Option<&ApiResource> {
         let is_it =
             |resource: &&ApiResource| resource.gvr.group == wanted.group && resource.gvr.resource == wanted.resource;
@@ -365,7 +365,7 @@ impl Sender<'_> {
     }
 }
 
-/// Returns whether a path is one of an open path, which may end with `*`.
+/// Returns whether the pattern `open`, which may end with `*`, matches a path.
 fn covers(open: &str, path: &str) -> bool {
     open.strip_suffix('*').map_or(open == path, |prefix| path.starts_with(prefix))
 }

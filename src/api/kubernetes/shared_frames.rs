@@ -17,7 +17,7 @@ use informer_hub_types::StoredObject;
 /// Bytes of all events kept. A chunk of a watch is 64 KiB, so this is a few chunks of several resources.
 const BYTES: usize = 4 << 20;
 
-/// Address of an object in memory, and the encoding.
+/// Address of the object in memory, and the encoding of its event.
 type Key = (usize, Encoding);
 
 /// An encoded event. It keeps the object, so that no other one gets its address.
@@ -35,7 +35,7 @@ struct Events {
     bytes: usize,
 }
 
-/// See the module. Cloning it increments a reference count.
+/// Encoded events that watches share. Cloning increments a reference count.
 #[derive(Clone, Default)]
 pub(super) struct SharedFrames(Arc<Mutex<Events>>);
 
@@ -58,14 +58,14 @@ impl SharedFrames {
         let start = out.len();
         encode(out);
         if out.len() == start {
-            // It cannot be encoded, as the next watch has to find out too.
+            // The object cannot be encoded. Nothing is kept, so that the next watch gets the failure too.
             return;
         }
         let event = Event { bytes: Bytes::copy_from_slice(&out[start..]), object: Arc::clone(object) };
         self.0.lock().keep(key, event);
     }
 
-    /// Returns whether there are at least two watches. The API itself has one reference.
+    /// Returns whether there are at least two watches. One of the references belongs to the API itself.
     fn has_several_users(&self) -> bool {
         Arc::strong_count(&self.0) > 2
     }

@@ -1,4 +1,4 @@
-//! Versions of a request: what the present one is, and waiting for a newer one.
+//! Resource versions at a root: the version of a state, and waiting until the hub has reached a version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl Scope {
         })
     }
 
-    /// Returns the cluster's own version at a cluster root.
+    /// Returns the cluster's version at a cluster root; `None` at a fleet root, or if it is unknown.
     pub(super) fn cluster_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_version(cluster),
@@ -63,7 +63,7 @@ impl Scope {
         self.wait_for(wanted, Self::complete_version).await
     }
 
-    /// Returns the present state once the hub has given its readers a version.
+    /// Returns the present state once the version that the hub shows to readers has reached `version`.
     ///
     /// # Errors
     /// As [`Self::not_older_than`].

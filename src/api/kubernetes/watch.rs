@@ -36,10 +36,9 @@ const BATCH: usize = 256;
 pub(super) struct WatchOptions {
     /// Whether the client accepts bookmarks.
     pub(super) bookmarks: bool,
-    /// Version of the bookmark that ends the initial state (`sendInitialEvents`): that of the state.
+    /// Version of the bookmark after the initial state (`sendInitialEvents`); `None` if none is wanted.
     pub(super) end_bookmark: Option<u64>,
-    /// Version of the cluster that the client has reached and the hub has not: changes that the client has seen are
-    /// left out.
+    /// Version that the client has reached, but the hub has not: changes that the client knows are left out.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
     pub(super) until: Instant,
@@ -59,10 +58,10 @@ pub(super) struct Watch {
     changes_of: HistoryScope,
     changed: HistorySubscription,
     cursor: HistoryCursor,
-    /// The present state, as long as it is being written.
+    /// Scan of the initial state; `None` once it is written.
     initial: Option<Scan>,
     options: WatchOptions,
-    /// Whether the hub may not have reached `options.skipped` yet.
+    /// Whether the client may still be ahead of the hub, at `options.skipped`.
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
@@ -70,7 +69,7 @@ pub(super) struct Watch {
     next_bookmark: Instant,
     /// Changes read and not written yet, in reverse.
     pending: Vec<Arc<RecordedChange>>,
-    /// Whether it ends when everything is written, since the hub shuts down.
+    /// Whether the watch ends once everything is written, because the hub shuts down.
     is_ending: bool,
     is_ended: bool,
     events: u64,
@@ -165,7 +164,7 @@ impl Watch {
                     && self.reviewer.has_same(&self.scope.visibility).await)
     }
 
-    /// Returns whether it is known whether the reader sees the object of a change.
+    /// Returns false if the cluster has to be asked whether the reader may see the object of a change.
     fn is_decided(&self, change: &RecordedChange) -> bool {
         let origin = &change.origin;
         let namespace = change.object.key().namespace().unwrap_or_default();
@@ -174,7 +173,7 @@ impl Watch {
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    /// Asks the cluster of the next change whether the reader sees its namespace, if that is not known.
+    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet.
     async fn review_next(&mut self) {
         let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return };
         let namespace = change.object.key().namespace().unwrap_or_default().into();
@@ -292,7 +291,7 @@ impl Watch {
         }
     }
 
-    /// Writes a change as it appears to a reader of the selected objects.
+    /// Writes a change as an event. Objects that begin or cease to match the selection appear as added or deleted.
     fn write_change(&mut self, change: &RecordedChange, out: &mut Vec<u8>) {
         let is_fleet = self.frames.naming().is_fleet();
         if self.options.skipped.is_some_and(|skipped| self.is_known(change, skipped)) {

@@ -71,7 +71,7 @@ pub(super) async fn answer(
             if end_bookmark {
                 options.end_bookmark = Some(scope.known_version(&snapshot)?);
             }
-            // A namespace may have appeared since the reader's rights were reviewed. This state has no others.
+            // A namespace may have appeared since the reader's rights were reviewed. One review of this state suffices.
             if !scope.is_reviewed(&snapshot, &asked.path) {
                 scope.review(&snapshot, (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
             }
@@ -151,7 +151,7 @@ fn oldest_position(scope: &Scope) -> HistoryCursor {
     }
 }
 
-/// A watch in progress, with what ends with it.
+/// A watch in progress, with the counters and limits that end with it.
 struct Running {
     watch: Watch,
     closing: CancellationToken,

@@ -29,7 +29,7 @@ const AT_ONCE: usize = 4;
 /// Time limit of one query.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// Objects below an object.
+/// Objects that an object owns, directly and indirectly.
 #[derive(Debug, Default)]
 pub(super) struct Children {
     /// Children by UID of their owner, in the order of resource, namespace and name.
@@ -73,7 +73,7 @@ pub(super) async fn children_of(
     Ok(found)
 }
 
-/// Adds children below their owners. Returns those that were not known.
+/// Adds children below their owners. Returns the added ones: a child that is already in the tree is left out.
 fn add(found: &mut Children, known: &mut HashSet<Uid>, owners: &[Object], children: Vec<Object>) -> Vec<Object> {
     let mut added = Vec::new();
     for child in children {

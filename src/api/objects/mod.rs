@@ -27,7 +27,8 @@ use surroundings::AnswerParts;
 /// Path of a namespaced object.
 pub(super) const PATH: &str = "/v1/objects/{cluster}/{resource}/{namespace}/{name}";
 
-/// Path of a cluster-scoped object, as declared and as routed: axum wants one name for a place in all paths.
+/// Path of a cluster-scoped object, as declared and as routed. The routed one has `{namespace}` in place of `{name}`,
+/// because axum requires equal names at equal places of all paths.
 const CLUSTER_SCOPED: [&str; 2] =
     ["/v1/objects/{cluster}/{resource}/{name}", "/v1/objects/{cluster}/{resource}/{namespace}"];
 
@@ -49,7 +50,6 @@ const ANSWERS: &[Answer] = &[Answer {
     media: &[Media { name: "application/json", schema: Some("ObjectAnswer") }],
 }];
 
-/// Declarations of the paths.
 pub(super) const ROUTES: [Route; 2] = [
     Route {
         path: PATH,
@@ -83,7 +83,6 @@ pub(super) const ROUTES: [Route; 2] = [
     },
 ];
 
-/// Returns the routes.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
     Router::new().route(PATH, get(namespaced)).route(CLUSTER_SCOPED[1], get(cluster_scoped)).with_state(api)
 }
@@ -113,7 +112,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, place: [&str; 4]) -> Response
     response
 }
 
-/// Returns the answer. Sets `name_of_resource` to the label for metrics.
+/// Returns the answer about the object at `place`. Sets `name_of_resource`, the metric label of its resource.
 async fn find(
     api: &Arc<ReadApi>,
     parts: &Parts,

@@ -19,7 +19,7 @@ const STATUS: [&str; 3] = ["/status/phase", "/status/state", "/type"];
 const REPLICAS: [(&str, &str); 2] =
     [("/status/readyReplicas", "/spec/replicas"), ("/status/numberReady", "/status/desiredNumberScheduled")];
 
-/// Parts of an answer.
+/// Parts of an answer: an object with its surroundings.
 #[derive(Debug)]
 pub(super) struct ObjectReport {
     pub(super) object: Object,
@@ -29,7 +29,7 @@ pub(super) struct ObjectReport {
     pub(super) owners_end: Option<String>,
     pub(super) children: Children,
     pub(super) events: Option<ObjectEvents>,
-    /// The last change and its time.
+    /// The last change of the object and its time; `None` if it is no longer in the window of recent changes.
     pub(super) change: Option<(Arc<RecordedChange>, jiff::Timestamp)>,
     /// Whether each owner in the answer includes its whole object.
     pub(super) with_objects: bool,
@@ -61,7 +61,7 @@ pub(super) fn write(shown: &ObjectReport) -> Vec<u8> {
     json
 }
 
-/// Returns the members that identify an object within its cluster.
+/// Returns JSON members that identify an object within its cluster.
 fn identity(object: &Object) -> Map<String, Value> {
     let resource = &object.origin().resource;
     let members = json!({

@@ -14,7 +14,7 @@ use crate::cache::{Snapshot, owner_chain};
 use informer_hub_access::Verb;
 use informer_hub_types::{ClusterName, Freshness, Object, ObjectKey};
 
-/// Parts of an answer.
+/// Optional parts that the client wants in the answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnswerParts {
     pub(super) children: bool,
@@ -23,7 +23,7 @@ pub(super) struct AnswerParts {
     pub(super) objects: bool,
 }
 
-/// Returns the answer for an object at cluster, resource, namespace and name.
+/// Finds the object at a cluster, resource, namespace and name, and gathers the wanted parts of the answer.
 pub(super) async fn gather(
     api: &Arc<ReadApi>,
     fleet: &dyn Fleet,

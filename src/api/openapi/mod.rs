@@ -17,7 +17,6 @@ use super::v1::{Answer, Media, Method, Operation, Route};
 use super::{events, objects, query};
 use document::document;
 
-/// Path of the document.
 const PATH: &str = "/v1/openapi.json";
 
 const ROUTE: Route = Route {

@@ -1,4 +1,4 @@
-//! Schemas of bodies. Objects may gain members, so none of them is closed.
+//! JSON schemas of bodies. They allow unknown members, because later versions may add some.
 
 use serde_json::{Map, Value, json};
 

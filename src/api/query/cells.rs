@@ -12,7 +12,7 @@ use informer_hub_types::Object;
 pub(super) enum Items {
     Objects(Vec<Object>),
     Rows(Vec<Row>),
-    /// Values with their numbers of objects.
+    /// Distinct values, each with its number of objects.
     Groups(Vec<Group>),
     /// Distinct values.
     Values(Vec<Group>),
@@ -52,7 +52,7 @@ impl Items {
         }
     }
 
-    /// Returns the titles of the cells of an answer.
+    /// Returns the column titles of an answer.
     pub(super) fn titles(output: &Output) -> Vec<String> {
         let place = ["cluster", "namespace", "name"];
         match output {
@@ -79,7 +79,7 @@ impl Items {
         }
     }
 
-    /// Appends an item as JSON. `is_line` if it stands alone, so that it must name its members.
+    /// Appends an item as JSON. With `is_line`, the item is always an object, with column titles as keys.
     pub(super) fn write(&self, at: usize, titles: &[String], is_line: bool, out: &mut Vec<u8>) {
         match self {
             Self::Objects(objects) => write_object(&objects[at], out),
@@ -145,7 +145,6 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Appends a value as JSON.
 pub(super) fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
     // Values of these types are always serializable, and writing to memory cannot fail.
     let _ = serde_json::to_writer(out, value);

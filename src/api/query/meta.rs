@@ -8,7 +8,7 @@ use crate::cache::Answer;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ApiResource, Freshness};
 
-/// Returns the members of a JSON answer that stand before its items.
+/// Returns the members of a JSON answer that precede its items.
 pub(super) fn members(
     answer: &Answer,
     (resource, visibility): (&ApiResource, &Visibility),
@@ -79,7 +79,7 @@ fn coverage(answer: &Answer, visibility: &Visibility) -> Value {
     coverage
 }
 
-/// Adds `Warning` headers for what the items do not say.
+/// Adds `Warning` headers, e.g. for clusters whose objects may be outdated or missing.
 pub(super) fn warn(answer: &Answer, visibility: &Visibility, headers: &mut HeaderMap) {
     let mut warnings = Warnings::default();
     for part in &answer.coverage {

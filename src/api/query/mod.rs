@@ -26,10 +26,8 @@ use super::v1::{Answer, Failure, Media, Method, Operation, Route, Sight, find};
 pub(super) use request::PARAMETERS;
 use request::ParsedQuery;
 
-/// Path of the requests.
 pub(super) const PATH: &str = "/v1/query";
 
-/// Declaration of the path.
 pub(super) const ROUTE: Route = Route {
     path: PATH,
     operations: &[
@@ -64,7 +62,6 @@ const ANSWERS: &[Answer] = &[Answer {
     ],
 }];
 
-/// Returns the route.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
     Router::new().route(PATH, get(by_parameters).post(by_body)).with_state(api)
 }

@@ -13,7 +13,7 @@ use crate::cache::{Bounds, Query};
 use informer_hub_query::Question;
 use informer_hub_types::ClusterSelector;
 
-/// Longest time that a request may ask for.
+/// Maximum of the parameter `timeout`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Parameters of a `GET`, and members of the body of a `POST`.
@@ -32,7 +32,7 @@ pub(in crate::api) const PARAMETERS: &[Parameter] = &[
     Parameter::new("explain", Kind::Flag, "Return how the query would be answered, without answering it"),
 ];
 
-/// Members as they are written.
+/// Parameters of a request as the client wrote them, before they are checked.
 #[derive(Debug, Default, Deserialize)]
 struct RawRequest {
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Writer of answers: chunks of bounded size, each in a turn of the reader.
+//! Writer of answers in chunks of bounded size. Each chunk is written in one turn of the fair queue of readers.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const CHUNK: usize = 128 << 10;
 /// Maximum number of items whose cells decide the widths of a text table.
 const MEASURED: usize = 1_000;
 
-/// Name of the header with the continue token, for the forms that consist of rows only.
+/// Header with the continue token, for forms such as CSV that have no place for it in the body.
 const CONTINUE: HeaderName = HeaderName::from_static("informer-hub-continue");
 
-/// Forms that are offered.
+/// Forms of an answer that a client can select.
 const FORMS: [Form; 4] = [Form::Json, Form::Lines, Form::Csv, Form::Text];
 
 /// Answers a query of a cache.
@@ -109,7 +109,7 @@ impl Writer {
         let mut layout = None;
         let head = match form {
             Form::Json => {
-                // Reopens the object for the items.
+                // Removes the closing brace, to append the items.
                 members.pop();
                 members.push(b',');
                 append(&mut members, items.member());

@@ -57,12 +57,12 @@ impl Rights {
         Visibility::new(reader.grants(), resource, self.serve_secrets)
     }
 
-    /// Returns whether a reader may see objects of a resource in some cluster. For other readers it does not exist.
+    /// Returns whether a reader may see objects of a resource in any cluster. If not, answers hide the resource.
     pub(in crate::api) fn may_see(&self, reader: &Reader, resource: &ApiResource) -> bool {
         self.visibility(reader, resource).may_see_some()
     }
 
-    /// Returns the check of rights for a stream that begins now.
+    /// Returns a periodic check of a reader's rights, which starts now, for an open stream.
     pub(in crate::api) fn check(&self, reader: &Reader) -> RightsCheck {
         RightsCheck::new(reader.clone(), self.current.clone())
     }
@@ -79,8 +79,7 @@ pub(in crate::api) fn reader_of(parts: &Parts) -> Reader {
     parts.extensions.get::<Reader>().cloned().unwrap_or_else(Reader::unknown)
 }
 
-/// Returns whether rules or access reviews may show a reader objects of a cluster. For other readers the cluster does not
-/// exist.
+/// Returns whether rules or access reviews may let a reader see objects of a cluster. If not, answers hide the cluster.
 pub(in crate::api) fn sees_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
     reader.grants().reviews || names_cluster(reader, cluster, labels)
 }

@@ -16,10 +16,10 @@ use informer_hub_access::{
 };
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr};
 
-/// Maximum number of namespaces of a cluster that are reviewed one by one. Further ones are not visible.
+/// Maximum number of namespaces of a cluster that are reviewed one by one. The objects of further ones are not visible.
 const MAX_NAMESPACES: usize = 2_000;
 
-/// Part of a cluster that a request asks for.
+/// A cluster with the namespaces that a request wants to read there.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Place {
     pub(in crate::api) cluster: ClusterName,
@@ -27,18 +27,18 @@ pub(in crate::api) struct Place {
     pub(in crate::api) extent: Extent,
 }
 
-/// Namespaces that a request asks for.
+/// Namespaces that a request wants to read.
 #[derive(Clone, Debug)]
 pub(in crate::api) enum Extent {
     /// One namespace.
     Namespace(SmolStr),
-    /// All; if that is not allowed, each of these.
+    /// All namespaces. If the cluster does not allow that, each of these is reviewed.
     All(Vec<SmolStr>),
 }
 
 impl Rights {
-    /// Returns what a reader may see of a resource at some places. Asks the clusters, if they decide about the reader's
-    /// rights.
+    /// Returns which objects of a resource a reader may see at `places`. Sends access reviews if the reader's rights come
+    /// from the clusters.
     pub(in crate::api) async fn reviewed(
         &self,
         reader: &Reader,
@@ -163,12 +163,12 @@ impl Rights {
 }
 
 impl Reviewer {
-    /// Returns the check of the watch, which begins now.
+    /// Returns a periodic check of the reader's rights, which starts now.
     pub(in crate::api) fn check(&self) -> RightsCheck {
         self.rights.check(&self.reader)
     }
 
-    /// Adds the review of a namespace. Without an answer, it is not visible.
+    /// Reviews one namespace and returns `known` with the result. Without an answer, the namespace is not visible.
     pub(in crate::api) async fn with(&self, known: &Visibility, place: Place) -> Visibility {
         let Extent::Namespace(namespace) = place.extent.clone() else { return known.clone() };
         let cluster = place.cluster.clone();
@@ -180,7 +180,7 @@ impl Reviewer {
         known.with_reviewed(reviewed)
     }
 
-    /// Returns whether the clusters still answer what they answered before.
+    /// Reviews due accesses again. Returns whether the clusters still answer as before.
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));
@@ -217,8 +217,8 @@ fn has_turn(cluster: &ClusterName, namespace: &str, turns: &RangeInclusive<u64>)
     turns.clone().take(usize::try_from(TURNS).unwrap_or(usize::MAX)).any(|turn| turn % TURNS == own)
 }
 
-/// Returns whether a cluster can know a reader. A service account is known to its own cluster only: accounts of the same
-/// name exist everywhere.
+/// Returns whether a cluster may be asked about a reader. A service account is known only to its own cluster, since other
+/// clusters may have accounts of the same name.
 fn is_known_there(reader: &Reader, cluster: &ClusterName) -> bool {
     match reader.origin() {
         ReaderOrigin::ServiceAccount { cluster: own } => own == cluster,

@@ -8,8 +8,8 @@ use informer_hub_types::{ClusterName, Origin};
 
 /// Labels with which the clusters of a stream were last seen.
 ///
-/// A cluster that joins or leaves a stream as a whole adds or deletes its objects. A cluster that stays and has other
-/// visible namespaces does not, so the caller must be notified.
+/// A cluster that joins or leaves a stream adds or deletes its objects by itself. If new labels only make other
+/// namespaces of a cluster visible, no object changes, so the caller must act.
 #[derive(Debug, Default)]
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 

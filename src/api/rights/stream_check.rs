@@ -10,11 +10,11 @@ use informer_hub_types::clock::{self, Instant};
 /// Time between two checks of a stream.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Check of a stream's reader.
+/// Periodic check whether a stream's reader still has its rights.
 pub(in crate::api) struct RightsCheck {
     reader: Reader,
     current: Option<CurrentReader>,
-    /// `None` if the rights cannot change.
+    /// Time of the next check; `None` if the rights cannot change.
     next: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ impl RightsCheck {
         Self { reader, current, next: may_change.then(|| clock::now() + INTERVAL) }
     }
 
-    /// Returns when to check; `None` if there is no need to.
+    /// Returns the time of the next check; `None` if the rights cannot change.
     pub(in crate::api) fn next(&self) -> Option<Instant> {
         self.next
     }

@@ -9,13 +9,13 @@ use smol_str::SmolStr;
 use super::ReaderUse;
 use informer_hub_types::clock::{self, Instant};
 
-/// Size of a burst: the bytes of this time may be sent at once.
+/// Size of a burst: the bytes that take this time at the reader's rate may be sent at once.
 const BURST: Duration = Duration::from_secs(2);
 
-/// Delay from which further requests are refused. Below it, requests of a reader share its bandwidth.
+/// If the next part would be delayed longer than this, requests are refused. Until then they share the bandwidth.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// Bytes that a reader has been sent, as the time that they take at its rate.
+/// Token bucket of one reader. Sent bytes are stored as the time that they take at the reader's rate.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(Mutex<State>);
 
@@ -33,7 +33,7 @@ impl Bucket {
         self.0.lock().rate = rate;
     }
 
-    /// Takes bytes, even if they are not available yet, and returns how long until they are.
+    /// Takes bytes from the bucket, which may go into debt. Returns how long the caller has to delay them.
     fn take(&self, bytes: usize) -> Duration {
         let now = clock::now();
         let mut state = self.0.lock();
@@ -45,7 +45,7 @@ impl Bucket {
         full_at.duration_since(now).saturating_sub(BURST)
     }
 
-    /// Returns how long until bytes are available.
+    /// Returns how long the next bytes would have to be delayed.
     pub(super) fn delay(&self) -> Duration {
         let now = clock::now();
         let full_at = self.0.lock().full_at;
@@ -83,7 +83,7 @@ impl Bandwidth {
         Err(u32::try_from(delay.as_secs() + 1).unwrap_or(u32::MAX))
     }
 
-    /// Takes the bytes of a part of an answer, and returns for how long it has to be delayed.
+    /// Takes the bytes of a part of an answer. Returns how long the caller has to delay that part.
     pub(in crate::api) fn take(&self, bytes: usize) -> Duration {
         self.bucket.take(bytes)
     }

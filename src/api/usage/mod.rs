@@ -17,7 +17,7 @@ use self::bandwidth::Bucket;
 pub(in crate::api) use self::paced::{Delayed, paced};
 use informer_hub_access::{Reader, ReaderOrigin};
 
-/// Label of all users of certificates, OIDC and service accounts, whose names are not from the configuration.
+/// Common label of all users of certificates, OIDC and service accounts. Their names are unbounded in number.
 const USERS: &str = "informer-hub:users";
 
 /// Maximum number of labels counted separately, because reloads may replace tables any number of times.
@@ -47,7 +47,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Returns its label.
+    /// Returns the label of the limit in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -61,7 +61,7 @@ impl Limit {
     }
 }
 
-/// Counters since the start, by the label of the reader.
+/// Counters of one reader (or of readers that share a label) since the start.
 #[derive(Clone, Debug, Default)]
 pub struct ReaderCounts {
     /// Requests refused, by limit.
@@ -80,7 +80,7 @@ pub struct ReaderUse {
 }
 
 impl ReaderUse {
-    /// Returns the numbers of all readers.
+    /// Returns the counters of all readers, by label.
     pub fn counts(&self) -> BTreeMap<SmolStr, ReaderCounts> {
         self.counts.lock().clone()
     }

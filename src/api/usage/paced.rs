@@ -1,4 +1,4 @@
-//! Body of a response whose parts are delayed to the bandwidth of its reader.
+//! Response body that is delayed to keep within the bandwidth of its reader.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio::time::Sleep;
 
 use super::bandwidth::Bandwidth;
 
-/// Time for which the hub has delayed an answer, so that it is not held against the client.
+/// Time for which the hub itself has delayed an answer. It does not count as slow reading by the client.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Delayed(Arc<AtomicU64>);
 
 impl Delayed {
-    /// Returns the time.
+    /// Returns the total delay so far.
     pub(in crate::api) fn time(&self) -> Duration {
         Duration::from_nanos(self.0.load(Relaxed))
     }
@@ -27,8 +27,8 @@ impl Delayed {
     }
 }
 
-/// Has a body take the bandwidth of its reader. Parts of a stream are delayed. Any other body is one part, which is
-/// sent at once; later answers to the reader are delayed instead.
+/// Wraps a body so that it uses up its reader's bandwidth. The parts of a stream are delayed. Any other body is sent at
+/// once, and delays later answers to the reader instead.
 pub(in crate::api) fn paced(body: Body, bandwidth: Bandwidth, is_stream: bool) -> (Body, Delayed) {
     let delayed = Delayed::default();
     let paced = PacedBody { inner: body, bandwidth, is_stream, delayed: delayed.clone(), held: None };

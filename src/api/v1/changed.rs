@@ -1,4 +1,4 @@
-//! Paths that a change changed, as members of JSON.
+//! Paths in an object that an update changed, as JSON members.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use informer_hub_screen::Difference;
 /// Maximum number of differences shown.
 const MOST: usize = 100;
 
-/// Returns `changed` and, if there are more differences than are shown, `changedMore` with their number.
+/// Returns the member `changed` with the first 100 differences, and `changedMore` with the number of further ones, if any.
 pub(in crate::api) fn changed_members(differences: &[Difference]) -> impl Iterator<Item = (&'static str, Value)> {
     let shown: Vec<_> = differences.iter().take(MOST).map(shown).collect();
     let more = differences.len().saturating_sub(MOST);

@@ -62,7 +62,7 @@ impl ClusterChoice {
         }
     }
 
-    /// Returns the names of the selected clusters that the reader may see; `None` for all of the hub.
+    /// Returns the names of the selected clusters that the reader may see; `None` if these are all clusters of the hub.
     pub(in crate::api) fn names(&self, fleet: &dyn Fleet, sight: &Sight) -> Option<Vec<ClusterName>> {
         if *self == Self::All && sight.is_everything() {
             return None;

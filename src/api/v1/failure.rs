@@ -13,7 +13,7 @@ use informer_hub_types::shortened;
 /// Maximum length of a quoted part of a query in an error, in characters.
 const MAX_FOUND: usize = 100;
 
-/// Longest text of an error, in characters. It may quote what the client has sent.
+/// Maximum length of an error text, in characters, because it may quote long text of the client.
 const MAX_ERROR: usize = 1000;
 
 /// Error response to a request.
@@ -109,7 +109,7 @@ impl Failure {
         &self.body.error
     }
 
-    /// Returns the response.
+    /// Returns the failure as an HTTP response.
     pub(in crate::api) fn response(self) -> Response {
         let mut response = (self.code, Json(self.body)).into_response();
         if let Some(seconds) = self.retry_after {

@@ -13,7 +13,7 @@ use informer_hub_types::nearest_name;
 /// Maximum length of an unknown name in an error, in characters.
 const MAX_SHOWN: usize = 64;
 
-/// Parameters in the order of the request.
+/// Names and values of a request's parameters, in its order.
 #[derive(Debug)]
 pub(in crate::api) struct Parameters(Vec<(String, String)>);
 
@@ -35,7 +35,7 @@ impl Parameters {
         Ok(Self(pairs))
     }
 
-    /// Returns the value of a parameter.
+    /// Returns the value of a parameter; `None` if the request lacks it.
     pub(in crate::api) fn one(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
@@ -46,7 +46,7 @@ impl Parameters {
         values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|value| !value.is_empty())
     }
 
-    /// Returns whether a parameter is `true`.
+    /// Returns the value of a parameter that is `true` or `false`; `None` if the request lacks it.
     ///
     /// # Errors
     /// [`Failure`] of code 400 for other words than `true` and `false`.
@@ -54,7 +54,7 @@ impl Parameters {
         self.one(name).map(|value| flag_of(name, value)).transpose()
     }
 
-    /// Returns the value of a parameter that is a duration.
+    /// Returns the value of a parameter that is a duration; `None` if the request lacks it.
     ///
     /// # Errors
     /// [`Failure`] of code 400 for other texts, and for durations that are zero or longer than `most`.
@@ -63,7 +63,7 @@ impl Parameters {
     }
 }
 
-/// Refuses names that are not known.
+/// Refuses parameters or members that are not in `known`.
 ///
 /// # Errors
 /// [`Failure`] of code 400 with the nearest known name.

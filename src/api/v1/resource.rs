@@ -1,4 +1,4 @@
-//! The cache of a resource by the name that a request writes.
+//! Search for the cache of a resource by its name in a request.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ fn is_named(cache: &CacheInfo, wanted: &str) -> bool {
     is_it && (rest.is_empty() || rest == gvr.group || rest.split_once('.') == Some((&gvr.version, &gvr.group)))
 }
 
-/// Returns the plural, with the group unless it is the core group.
+/// Returns the name of a resource as kubectl writes it: its plural, followed by the group unless it is the core group.
 pub(in crate::api) fn short_name(gvr: &Gvr) -> String {
     if gvr.group.is_empty() { gvr.resource.to_string() } else { format!("{}.{}", gvr.resource, gvr.group) }
 }

@@ -78,12 +78,12 @@ pub(in crate::api) struct Parameter {
     pub(in crate::api) kind: Kind,
     pub(in crate::api) text: &'static str,
     pub(in crate::api) is_required: bool,
-    /// Whether it may be given several times.
+    /// Whether the parameter may be given several times.
     pub(in crate::api) is_repeated: bool,
 }
 
 impl Parameter {
-    /// An optional parameter of the query.
+    /// Creates an optional parameter of the URL's query.
     pub(in crate::api) const fn new(name: &'static str, kind: Kind, text: &'static str) -> Self {
         Self { name, place: Place::Query, kind, text, is_required: false, is_repeated: false }
     }
@@ -96,12 +96,12 @@ impl Parameter {
         Self { is_repeated: true, ..self }
     }
 
-    /// A part of the path.
+    /// Creates a required parameter that is a part of the path.
     pub(in crate::api) const fn of_path(name: &'static str, text: &'static str) -> Self {
         Self { place: Place::Path, ..Self::new(name, Kind::Text, text).required() }
     }
 
-    /// A header of the request.
+    /// Creates an optional parameter that is a header of the request.
     pub(in crate::api) const fn of_header(name: &'static str, text: &'static str) -> Self {
         Self { place: Place::Header, ..Self::new(name, Kind::Text, text) }
     }

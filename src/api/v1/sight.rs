@@ -12,7 +12,7 @@ use crate::cache::Query;
 use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, Origin};
 
-/// View of one reader: the only source of its rights for paths below `/v1` that read objects.
+/// Rights of the reader of one request. Paths below `/v1` that read objects ask only this type for rights.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Sight {
     reader: Reader,
@@ -54,8 +54,8 @@ impl Sight {
         names_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the objects of a namespace of a cluster are visible, whether or not it has any. Sends an access
-    /// review if the reader's rights come from the cluster.
+    /// Returns whether the reader may see objects of a namespace, even if it has none. Sends an access review if the
+    /// reader's rights come from the cluster.
     pub(in crate::api) async fn sees(
         &self,
         verb: Verb,
@@ -118,7 +118,7 @@ impl Sight {
         self.rights.reviewed(&self.reader, verb, resource, places).await
     }
 
-    /// Restricts a query of a cache to the visible objects, which are returned too.
+    /// Restricts a query of a cache to the objects that the reader may see. Also returns their description.
     pub(in crate::api) async fn restrict(&self, cache: &CacheInfo, query: Query) -> (Query, Visibility) {
         let visibility = self.visibility(Verb::List, cache, |origin| query.selects(origin), &[]).await;
         if visibility.is_everything() {
@@ -127,7 +127,7 @@ impl Sight {
         (query.visible_to(self.reader.name(), visibility.clone()), visibility)
     }
 
-    /// Returns the reviewer of a stream of a resource.
+    /// Returns the reviewer of the reader's rights for an open stream of a resource.
     pub(in crate::api) fn reviewer(&self, resource: &ApiResource) -> Reviewer {
         self.rights.reviewer(&self.reader, Verb::Watch, resource)
     }

@@ -11,12 +11,12 @@ use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// Lowest version up to which the stores of all of them are complete.
+    /// Lowest version up to which an informer's store is complete; `None` if no version is a number.
     stored: Option<u64>,
     objects: u64,
     events: u64,
     watches: u64,
-    /// Whether all of them read protobuf; `None` before an answer.
+    /// Whether all informers read protobuf; `None` before an apiserver has answered.
     protobuf: Option<bool>,
     skipped: u64,
     restarts: u64,
@@ -51,7 +51,6 @@ impl InformerSum {
         self.memory.map_or(0, |(bytes, ..)| bytes)
     }
 
-    /// Adds an informer.
     pub(super) fn add(&mut self, health: &InformerHealth) {
         let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         self.synced &= health.has_synced();

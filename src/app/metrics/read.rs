@@ -8,7 +8,7 @@ use crate::api::{Access, ReadApi, ReadCounts};
 use informer_hub_access::ReviewMeter;
 use informer_hub_telemetry::metrics::{Id, LabelSet, Snapshot};
 
-/// Writes the counters of the read API, and the windows of the caches.
+/// Writes the counters of the read API, and the size of the caches' windows of recent changes.
 pub(super) fn put(out: &mut Snapshot, counts: &ReadCounts, fleet: Option<&FleetView>) {
     for (verb, resource, count) in &counts.requests {
         let set = out.labels(&[("verb", verb), ("resource", resource)]);

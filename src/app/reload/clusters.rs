@@ -47,14 +47,14 @@ impl RunningHub {
             self.connectors.lock().remove(&cluster.name);
             going.push(self.remove_cluster(cluster.name));
         }
-        // Concurrently: each may have to wait for its subscribers.
+        // Removed concurrently, because each may have to wait for its subscribers.
         for gone in join_all(going).await {
             gone?;
         }
         Ok(())
     }
 
-    /// Returns the connector to a cluster of the embedding program.
+    /// Returns the connector for a cluster that the embedding program adds.
     pub(in crate::app) fn connector(&self, cluster: &ClusterConfig) -> Arc<dyn Connector> {
         Arc::new(convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io))
     }
@@ -99,7 +99,7 @@ impl RunningHub {
     }
 }
 
-/// Whether an agent watches the cluster, and no process with this configuration.
+/// Whether an agent watches the cluster instead of a process with this configuration.
 fn is_of_agent(cluster: &ClusterConfig) -> bool {
     cluster.access == ClusterAccess::Agent
 }

@@ -6,7 +6,7 @@ use super::RunningHub;
 use crate::app::error::ReloadError;
 use informer_hub_config::Config;
 
-/// Function that replaces the readers of the HTTP port.
+/// Function that replaces the readers of the HTTP port by those just read from the configuration.
 pub(in crate::app) type ReplaceReaders = Box<dyn FnOnce() + Send>;
 
 /// Function that reads the tokens of the configured readers. Blocks.
@@ -17,7 +17,7 @@ impl RunningHub {
     /// Connects the readers of the HTTP port, which follow the configuration.
     #[cfg(feature = "cli")]
     pub(in crate::app) fn follow_readers(&self, read: ReadReaders) {
-        // Set only here, by the port that started this hub.
+        // Called once, by the port that started this hub.
         let _ = self.read_readers.set(read);
     }
 

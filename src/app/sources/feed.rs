@@ -9,7 +9,7 @@ use super::status::ClusterSourceState;
 use crate::app::error::ReloadError;
 use informer_hub_config::inventory::SourceReport;
 
-/// Hub side of a [`SourceFeed`].
+/// The hub as a [`SourceFeed`] uses it.
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {
     /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
     fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool;
@@ -25,7 +25,6 @@ pub(in crate::app) trait SourceHost: Send + Sync + 'static {
 #[derive(Clone)]
 pub(in crate::app) struct SourceFeed {
     pub(super) host: Weak<dyn SourceHost>,
-    /// Name of the source.
     pub(super) name: String,
     /// Number of the watcher: reports of an earlier watcher of the same source are ignored.
     pub(super) generation: u64,

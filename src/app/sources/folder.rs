@@ -24,7 +24,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Maximum number of files, read in the order of their names; the others are ignored.
 const MAX_FILES: usize = 10_000;
 
-/// Candidate files of a folder, by name.
+/// Files of a folder that may be kubeconfigs, by name.
 type Listing = BTreeMap<String, FileState>;
 
 /// A folder and the last known clusters of its files.

@@ -53,7 +53,7 @@ pub(in crate::app) struct WatchParams {
 
 /// One watched resource of a source: selector and the fields to keep.
 pub(crate) struct WatchedResource {
-    /// Name in messages, and as a user of informers.
+    /// Name of the resource in messages, and of the watcher as a user of its informers.
     pub(crate) name: &'static str,
     pub(crate) resource: ResourceRequest,
     pub(crate) selector: Option<String>,
@@ -253,7 +253,7 @@ impl Session {
         }
     }
 
-    /// Returns the snapshot of each watched resource, once all first lists are complete.
+    /// Returns the snapshot of each watched resource; `None` until all first lists are complete.
     fn complete(&self) -> Option<Vec<Arc<Snapshot>>> {
         let caches = &self.apart.env().caches;
         let snapshot_of = |resource: &str| {

@@ -28,7 +28,6 @@ struct Entry {
     watching: Option<DropGuard>,
 }
 
-/// Cluster sources of a hub.
 pub(in crate::app) struct Sources {
     entries: Mutex<BTreeMap<String, Entry>>,
     /// Clusters in force: from the configuration and from sources.
@@ -36,7 +35,7 @@ pub(in crate::app) struct Sources {
     generations: Mutex<u64>,
     /// Clusters of sources as last saved to disk for the next start.
     saved: Mutex<Vec<SourcedCluster>>,
-    /// Changes when a source may have reported for the first time.
+    /// Notified when a source may have reported for the first time.
     changed: WatchCell<()>,
     /// Ends all watchers.
     end: CancellationToken,

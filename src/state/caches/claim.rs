@@ -1,4 +1,4 @@
-//! Claims on saved partitions, and the arguments for restoring them.
+//! Claims: how the configuration wants saved partitions restored. An unclaimed partition stays on disk.
 
 use std::sync::Arc;
 
@@ -6,16 +6,16 @@ use super::codec::PartitionHeader;
 use crate::cache::{DeclaredIndex, Gathering, SavedPartition};
 use informer_hub_types::{ApiResource, ClusterLabels, InformerHealth, Origin};
 
-/// How a saved partition is to be restored.
+/// Parameters for restoring a saved partition that the configuration still needs.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Labels of the partition's cluster.
     pub labels: ClusterLabels,
-    /// Declared indices.
+    /// Indices that the configuration declares for the resource.
     pub indexes: Vec<DeclaredIndex>,
     /// Hash of the settings that objects are decoded with; zero if unknown.
     pub settings: u64,
-    /// Whether any version of the resource will do, so that one is enough.
+    /// Whether the request names no API version. If several versions are saved, only the newest copy is kept.
     pub any_version: bool,
 }
 

@@ -3,15 +3,15 @@
 //! ```text
 //! 1 file        group, version, resource, kind, namespaced, view
 //! 2 dictionary  id, bytes
-//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; floor, or no version; defined,
-//!               generation. Ends after the last of these that is needed
+//! 3 partition   number, cluster, scope, settings, version, synced, alive, written, readers; then, if needed: floor (may
+//!               be empty), defined, generation
 //! 4 objects     partition, length of heads, heads (zstd), bodies end to end
 //! 5 removed     partition, keys
 //! 6 dropped     partition
 //! 7 commit      time
 //! 8 follows     length of all earlier files up to their last commit records
-//! 9 fleet       fleet version, hash of the clusters' labels; for each partition whose objects are visible at it: number,
-//!               version of a list of its cluster and greatest version that readers may have, each plus one or zero
+//! 9 fleet       fleet version, hash of the clusters' labels; for each partition visible at that version: its number, and
+//!               its cluster's list version and greatest version of readers, each plus one, or zero if unknown
 //! ```
 //!
 //! Record 9 describes the state of the commit record after it, and of no later one.
@@ -28,7 +28,7 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersi
 /// Maximum decompressed size of the heads of one record, in bytes.
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
-/// Identity of a partition among those of one resource and view.
+/// Identity of a partition within the cache of one resource and view.
 pub(super) type PartitionKey = (ClusterName, Scope);
 
 /// Metadata of a saved partition.
@@ -38,9 +38,9 @@ pub struct PartitionHeader {
     pub cluster: ClusterName,
     /// Scope of the informer.
     pub scope: Scope,
-    /// Hash of the settings that objects were decoded with.
+    /// Hash of the settings that objects were decoded with. If it differs at the next start, indices are not restored.
     pub settings: u64,
-    /// Resource version up to which the objects are complete.
+    /// Resource version up to which the objects are complete; `None` if they may be incomplete.
     pub version: Option<ResourceVersion>,
     /// Whether the partition's first list was complete.
     pub synced: bool,
@@ -49,41 +49,39 @@ pub struct PartitionHeader {
     /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some
     /// days from this time.
     pub written: i64,
-    /// Readers that have acknowledged all of the partition.
+    /// Names of the readers that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
-    /// Version that a list must not be older than, if newer than `version` or that is unknown. The informer had read up to
-    /// here, and its readers may know of deletions up to here.
+    /// Minimum version of the next list; set if it is newer than `version`, or `version` is `None`. The informer had read
+    /// up to here, and its readers may know of deletions up to here.
     pub floor: Option<ResourceVersion>,
-    /// Whether the cluster had a CRD of the resource. If it has none at the next start, the objects are deleted.
+    /// Whether the cluster had a CRD of the resource. If the CRD is gone at the next start, the objects are deleted.
     pub defined: bool,
     /// `metadata.generation` of that CRD; zero if unknown.
     pub generation: u64,
 }
 
 impl PartitionHeader {
-    /// Returns the identity of the partition.
     pub(super) fn key(&self) -> PartitionKey {
         (self.cluster.clone(), self.scope.clone())
     }
 
-    /// Marks the objects as possibly incomplete, because files are damaged. They are listed again, not older than before.
+    /// Marks the objects as possibly incomplete, because files are damaged. The next list must reach the present version.
     pub(super) fn set_incomplete(&mut self) {
         let version = self.version.take();
         self.floor = self.floor.take().or(version);
     }
 }
 
-/// A fleet version whose state is on disk as a whole.
+/// Fleet version (version over all clusters) whose complete state is on disk, so that readers can resume from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SavedFleet {
     pub(super) version: u64,
-    /// Hash of the labels of the clusters. Differs if another build computes it.
+    /// Hash of the clusters' labels, to detect changes during a downtime. Other builds may compute other hashes.
     pub(super) labels: u64,
-    /// Numbers of the partitions whose objects are visible at this version, with the versions of their clusters.
+    /// Partitions that are visible at this version, by number, with the versions of their clusters.
     pub(super) partitions: BTreeMap<u64, ClusterVersions>,
 }
 
-/// One decoded record.
 #[derive(Debug)]
 pub(super) enum Record<'r> {
     File(ApiResource, View),
@@ -164,7 +162,7 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
     for reader in &header.readers {
         put_block(reader.as_bytes(), out);
     }
-    // Not in files of earlier builds, which ignore bytes that they do not know.
+    // Optional: files of earlier builds end before these fields, and earlier builds ignore them.
     if header.floor.is_some() || header.defined {
         put_version(header.floor.as_ref().unwrap_or(&ResourceVersion::new("")), out);
     }
@@ -269,7 +267,7 @@ impl<'b> Bytes<'b> {
         std::str::from_utf8(self.block()?).ok()
     }
 
-    /// Reads a flag and a text that is valid if the flag is set.
+    /// Reads a flag and a text. The text has a meaning only if the flag is set.
     fn optional(&mut self) -> Option<(bool, &'b str)> {
         Some((self.flag()?, self.text()?))
     }

@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use informer_hub_types::{Gvr, View};
 
-/// Upper bound of file and partition numbers; larger ones are damage. Leaves room for the next number.
+/// Upper bound of numbers of files and partitions; a larger one means damage. Adding one to it cannot overflow.
 pub(super) const MAX_NUMBER: u64 = 1 << 62;
 
-/// Name of a cache file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FileName {
-    /// Complete contents at one time.
+    /// Complete contents at one time, with the number of the snapshot.
     Snapshot(u64),
-    /// Changes since the snapshot of the first number, ordered by the second number.
+    /// Changes since a snapshot: the number of that snapshot, and the position among its files of changes.
     Deltas(u64, u64),
 }
 
@@ -58,7 +57,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Returns the initial value of a file's checksums. It prevents records of other files from being accepted.
+/// Returns the initial value of a file's checksums. It differs by file, so that records of another file are rejected.
 pub(super) fn salt(name: FileName) -> u32 {
     let (kind, number, part) = match name {
         FileName::Snapshot(number) => (1_u64, number, 0),

@@ -26,17 +26,17 @@ pub const UNUSED_RETENTION: i64 = 7 * 24 * 3600 * 1000;
 
 /// Bytes of changes below which the files are never rewritten.
 const MIN_REWRITE: u64 = 1 << 20;
-/// Number of directories above the files up to the state directory: version, group, caches.
+/// Number of directories above a resource's directory to sync: version, group, `caches`, state directory.
 const ANCESTORS: usize = 4;
-/// Assumed bytes of an object until one has been written.
+/// Assumed size of an object in bytes, until the first object has been written.
 const ASSUMED_OBJECT: u64 = 1024;
 
-/// A partition of a snapshot that may be written.
+/// A partition of a snapshot that a checkpoint may write, with the readers that have acknowledged it.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The partition.
     pub id: PartitionId,
-    /// Readers that have acknowledged all of the partition.
+    /// Names of the readers that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct CheckpointResult {
     pub replaced: bool,
 }
 
-/// The saved state of an open partition.
+/// State of an open partition as last saved; the next checkpoint writes the difference from it.
 #[derive(Debug)]
 pub(super) struct SavedOpenPartition {
     pub(super) number: u64,
@@ -86,11 +86,11 @@ pub struct CacheFiles {
     sizes: FilesRead,
     dictionaries: Dictionaries,
     kept: BTreeMap<PartitionKey, SavedOpenPartition>,
-    /// Saved partitions without an informer.
+    /// Saved partitions without an informer, with their numbers in the files.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
-    /// Moved partitions that are not on disk in their new place.
+    /// Closed partitions that must stay on disk for now, such as moved ones whose new files are not written yet.
     moved: BTreeSet<PartitionKey>,
-    /// Fleet version of the files.
+    /// Fleet version whose state the files hold completely; `None` if they hold no complete state.
     fleet: Option<SavedFleet>,
     next_number: u64,
 }
@@ -131,7 +131,7 @@ impl CacheFiles {
         }))
     }
 
-    /// Continues with loaded files.
+    /// Makes the writer append to files that were just loaded.
     pub(super) fn resume(
         &mut self,
         sizes: FilesRead,
@@ -153,7 +153,7 @@ impl CacheFiles {
         self.snapshot = None;
     }
 
-    /// Keeps the partitions in `moves` on disk although they are closed here.
+    /// Keeps partitions on disk that are closed here because they moved to another version of the resource.
     pub fn keep_moved(&mut self, moves: &Moves) {
         self.moved = moves.of(&self.resource.gvr, &self.view);
     }
@@ -175,7 +175,7 @@ impl CacheFiles {
         })
     }
 
-    /// Returns when a partition was last written, in ms since the epoch.
+    /// Returns when a partition was last written, in ms since the epoch; zero if never.
     pub(super) fn written(&self, partition: &Partition) -> i64 {
         self.kept.get(&key_of(partition)).map_or(0, |kept| kept.header.written)
     }
@@ -186,11 +186,11 @@ impl CacheFiles {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Writes the changes of these partitions and drops closed ones, except those that moved and are not on disk in
-    /// their new place. On return the state is durable. After an error, the files still have the previous state.
-    /// Timestamps that hardly changed are only written if `exactly` is set.
+    /// Writes the changes of the partitions in `commits`, and drops closed partitions that need not be kept. On return
+    /// the state is durable. After an error, the files still have the previous state. Timestamps that hardly changed are
+    /// only written if `exactly` is set.
     ///
-    /// Costs in proportion to the changes. If these have outgrown the rest, all files are rewritten.
+    /// Costs in proportion to the changes. If the changes exceed half of the snapshot, all files are rewritten.
     ///
     /// # Errors
     /// If the disk fails. The next call retries with all changes until then.
@@ -281,8 +281,8 @@ impl CacheFiles {
                 Ok(CheckpointResult { bytes, objects, ..CheckpointResult::default() })
             }
             Err((error, may_go_on)) => {
-                // A later record would make a reader accept the incomplete ones. After a failed sync the contents are
-                // unknown, even if the file is truncated now.
+                // Removes the incomplete records: a later commit record would make a reader accept them. After a failed
+                // sync the contents are unknown even if truncated, so all files are rewritten.
                 self.dictionaries = dictionaries;
                 if may_go_on && deltas.file.truncate(from).is_ok() {
                     self.deltas = Some(deltas);
@@ -336,7 +336,7 @@ impl CacheFiles {
             // Best effort: no reader opens unfinished files.
             let _ = self.disk.remove(&unfinished);
         })?;
-        // From here on a restart may find the new snapshot.
+        // From here on a restart may find the new snapshot, so the old files must not be continued.
         self.snapshot = None;
         self.disk.rename(&unfinished, &path)?;
         self.disk.sync_dir(&self.dir)?;
@@ -369,7 +369,7 @@ impl CacheFiles {
         Ok(CheckpointResult { bytes, objects, anew: true, ..CheckpointResult::default() })
     }
 
-    /// Reads the unwanted partitions that are still within their retention.
+    /// Reads the saved partitions without an informer, to carry over those within their retention.
     fn carried(&self, plan: &Plan, now: i64) -> BTreeMap<PartitionKey, load::ReadPartition> {
         let is_kept = |header: &PartitionHeader| now.saturating_sub(header.written) <= UNUSED_RETENTION;
         if !self.unwanted.values().any(|(_, header)| is_kept(header)) {

@@ -17,7 +17,7 @@ pub struct CacheReport {
     pub directory: String,
     /// Bytes of the snapshot.
     pub snapshot_bytes: u64,
-    /// Bytes of the changes since.
+    /// Bytes of the changes since the snapshot.
     pub deltas_bytes: u64,
     /// The partitions.
     pub partitions: Vec<PartitionReport>,
@@ -46,7 +46,7 @@ pub struct PartitionReport {
     pub synced: bool,
     /// When the partition was last known to be up to date.
     pub alive: Option<jiff::Timestamp>,
-    /// Readers that have acknowledged all of the partition.
+    /// Names of the readers that have acknowledged every event of the partition.
     pub readers: Vec<String>,
 }
 

@@ -32,9 +32,9 @@ pub(super) struct Read {
     pub(super) partitions: BTreeMap<PartitionKey, ReadPartition>,
     /// Readable dictionaries by number.
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
-    /// Objects with plain bodies.
+    /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Fleet version of the state; `None` if the last commit was not of a whole state.
+    /// Fleet version of the state; `None` if the last checkpoint did not save a complete state.
     pub(super) fleet: Option<SavedFleet>,
     /// Descriptions of damage; if any, objects may be missing.
     pub(super) damage: Vec<String>,
@@ -52,7 +52,7 @@ pub(super) struct FilesRead {
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Number of objects in records, and bytes of those records.
+    /// Number of decoded objects. With `object_bytes`, the bytes of their records, it gives the mean size of an object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
     /// Bytes of records of unclaimed partitions.
@@ -71,17 +71,17 @@ enum Op {
 }
 
 struct Loader<'l> {
-    /// Whether a partition is claimed.
+    /// Decides by its header whether the objects of a partition are decoded.
     claims: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     reader: ObjectReader,
     kind: Option<(ApiResource, View)>,
     partitions: BTreeMap<u64, ReadPartition>,
-    /// Whether objects of a partition are decoded.
+    /// Whether the objects of a partition are decoded, by the partition's number.
     claimed: HashMap<u64, bool>,
     fleet: Option<SavedFleet>,
     damage: Vec<String>,
     files: FilesRead,
-    /// Whether files are synced after reading.
+    /// Whether files are synced after reading, so that a writer may continue them.
     syncs: bool,
 }
 
@@ -235,7 +235,7 @@ impl<'l> Loader<'l> {
                 ops.push(Op::Partition(number, header));
             }
             Record::Objects { partition, heads_len, heads, bodies } => {
-                // Without its header the partition is unknown.
+                // Objects before the header of their partition are damage.
                 let claimed = *self.claimed.get(&partition)?;
                 let (before, len) = (ops.len(), payload.len());
                 if claimed {

@@ -1,14 +1,14 @@
 //! Partitions that moved to the cache, and so to the files, of another version of their resource.
 //!
-//! Caches are written one after the other: each atomically, but not all at once. Old files of a partition may be
-//! dropped only after the new ones are on disk. Then one of the two is always complete.
+//! Each cache is written atomically, but caches are written one after the other. A partition is dropped from its old
+//! files only after it is in the new ones, so that one of the two is always complete.
 
 use std::collections::BTreeSet;
 
 use super::codec::PartitionKey;
 use informer_hub_types::{Gvr, Origin, View};
 
-/// Partitions that moved and are not known to be on disk in the new place.
+/// Partitions that moved to the cache of another version and may not be in that cache's files yet.
 #[derive(Clone, Debug, Default)]
 pub struct Moves(Vec<Move>);
 
@@ -17,7 +17,7 @@ struct Move {
     partition: PartitionKey,
     from: Gvr,
     to: Gvr,
-    /// Whether the partition is in the new cache by now.
+    /// Whether the new cache has the partition in memory by now.
     is_done: bool,
 }
 
@@ -29,7 +29,7 @@ impl Moves {
         }
         let partition = (from.cluster.clone(), from.scope.clone());
         let (from, to) = (&from.resource.gvr, &to.resource.gvr);
-        // Redirects earlier moves of this partition that are not on disk yet.
+        // An earlier move that ends where this one begins leads to the new target instead.
         for earlier in self.0.iter_mut().filter(|it| it.partition == partition && it.to == *from) {
             (earlier.to, earlier.is_done) = (to.clone(), false);
         }
@@ -37,7 +37,7 @@ impl Moves {
         self.0.push(Move { partition, from: from.clone(), to: to.clone(), is_done: false });
     }
 
-    /// Records that the partition is in the new cache.
+    /// Records that the new cache has the partition in memory.
     pub fn done(&mut self, to: &Origin) {
         let partition = (to.cluster.clone(), to.scope.clone());
         let mine = |it: &&mut Move| it.partition == partition && it.to == to.resource.gvr;
@@ -56,7 +56,7 @@ impl Moves {
         !self.of(gvr, view).is_empty()
     }
 
-    /// Records that a partition is on disk in its cache.
+    /// Records that the files of the cache at `at` have a partition, which ends its moves to there.
     pub fn written(&mut self, at: &Origin) {
         let is_it = |it: &Move| {
             it.is_done && it.to == at.resource.gvr && it.partition == (at.cluster.clone(), at.scope.clone())

@@ -1,4 +1,4 @@
-//! Object records: compressed heads side by side, and bodies in their stored form.
+//! Object records in cache files: the heads of several objects compressed together, and their bodies as stored in memory.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use informer_hub_types::{
     StoredObject, StoredObjectParts, Uid,
 };
 
-/// Form of a body: not kept, plain, or packed with the dictionary of this number minus two.
+/// Form of a body in a record: absent, uncompressed, or from `PACKED` on, compressed with dictionary `form - PACKED`.
 const UNKEPT: u64 = 0;
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
 
-/// Bytes and objects that complete a record. They bound the loss from one damaged place in a file.
+/// A record is complete at this many bytes of bodies or this many objects. Small records limit the loss from damage.
 const RECORD_BYTES: usize = 32 * 1024;
 const RECORD_OBJECTS: usize = 256;
 
@@ -33,7 +33,7 @@ impl Dictionaries {
         Self { known, next }
     }
 
-    /// Returns the dictionary added last.
+    /// Returns the dictionary added last, which compresses new bodies.
     pub(super) fn last(&self) -> Option<&Arc<Dictionary>> {
         self.known.last().map(|(_, dictionary)| dictionary)
     }
@@ -42,7 +42,7 @@ impl Dictionaries {
         self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
     }
 
-    /// Returns the dictionary of a number, if its bytes are equal.
+    /// Returns the known dictionary with this number; `None` if there is none or its bytes differ from `bytes`.
     fn of(&self, id: u64, bytes: &[u8]) -> Option<Arc<Dictionary>> {
         let known = self.known.iter().find(|(known, _)| *known == id);
         known.filter(|(_, dictionary)| dictionary.bytes() == bytes).map(|(_, dictionary)| Arc::clone(dictionary))
@@ -56,13 +56,11 @@ impl Dictionaries {
     }
 }
 
-/// A record to write.
 pub(super) enum RecordToWrite<'o> {
     Dictionary(u64, &'o [u8]),
     Objects(&'o [u8]),
 }
 
-/// Encodes objects into records.
 pub(super) struct ObjectWriter<'w> {
     dictionaries: &'w mut Dictionaries,
     packer: Option<(Arc<Dictionary>, DiskPacker)>,
@@ -74,7 +72,7 @@ pub(super) struct ObjectWriter<'w> {
 }
 
 impl<'w> ObjectWriter<'w> {
-    /// Creates a writer that packs plain bodies with `with`, if given.
+    /// Creates a writer that compresses plain bodies with the dictionary `with`, if given.
     pub(super) fn new(dictionaries: &'w mut Dictionaries, with: Option<&Arc<Dictionary>>) -> std::io::Result<Self> {
         let packer = with.filter(|it| it.size() > 0).map(|it| (Arc::clone(it), DiskPacker::new(it)));
         Ok(Self {
@@ -88,7 +86,7 @@ impl<'w> ObjectWriter<'w> {
         })
     }
 
-    /// Adds an object of a partition. Passes full records, and dictionaries needed first, to `out`.
+    /// Adds an object. Passes a full record to `out`, and each dictionary before the first record that uses it.
     pub(super) fn add(
         &mut self,
         partition: u64,
@@ -137,7 +135,7 @@ impl<'w> ObjectWriter<'w> {
         Ok(PACKED + id)
     }
 
-    /// Passes the incomplete record of a partition to `out`.
+    /// Passes the last, partly filled record of a partition to `out`.
     pub(super) fn finish(
         &mut self,
         partition: u64,
@@ -189,10 +187,9 @@ fn put_later(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     out.splice(start..start, len);
 }
 
-/// Decodes objects from records.
 pub(super) struct ObjectReader {
     dictionaries: HashMap<u64, (Arc<Dictionary>, BodyLoader)>,
-    /// Dictionaries that are already in memory.
+    /// Dictionaries already in memory, shared instead of restored again.
     known: Dictionaries,
     totals: Arc<PackedTotals>,
     decompressor: Decompressor<'static>,
@@ -200,7 +197,7 @@ pub(super) struct ObjectReader {
     interner: Interner,
     /// Decoded label sets by their encoded bytes.
     labels: HashMap<Box<[u8]>, Labels>,
-    /// Objects with plain bodies.
+    /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Whether a body was present but could not be restored.
     pub(super) lost: bool,
@@ -221,7 +218,7 @@ impl ObjectReader {
         })
     }
 
-    /// Restores a dictionary. Returns whether the bytes are one.
+    /// Restores a dictionary. Returns false if `bytes` are not a valid one.
     pub(super) fn dictionary(&mut self, id: u64, bytes: &[u8]) -> bool {
         let restored = || Dictionary::restore(bytes.to_vec()).map(Arc::new);
         let Some(dictionary) = self.known.of(id, bytes).or_else(restored) else { return false };
@@ -301,7 +298,7 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Completes all bodies and returns the dictionaries by number.
+    /// Completes the restored bodies after the last record. Returns the dictionaries by number.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()

@@ -14,19 +14,20 @@ use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
 
-/// Minimum change of `alive` that is written if nothing else changed, in ms.
+/// Minimum change of `alive`, in ms, for which a header is written although nothing else in it changed.
 const ALIVE_STEP: u64 = 60_000;
 
-/// Minimum change of `written` that is written if nothing else changed, in ms.
+/// Minimum change of `written`, in ms, for which a header is written although nothing else in it changed.
 const WRITTEN_STEP: u64 = 3_600_000;
 
 /// Maximum number of keys in one record.
 const MAX_KEYS: usize = 1000;
 
-/// Generation of a CRD that is saved while objects may follow an earlier one. No CRD has it, so that a restart lists.
+/// Saved as the CRD's generation while some objects may follow an earlier schema. It matches no CRD, so that the next
+/// start lists again.
 const UNFINISHED: u64 = i64::MAX.unsigned_abs();
 
-/// Changes of one partition to write.
+/// Changes of one partition that a checkpoint writes.
 pub(super) struct Step {
     pub(super) key: PartitionKey,
     pub(super) number: u64,
@@ -40,7 +41,7 @@ pub(super) struct Step {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) dropped: Vec<(PartitionKey, u64)>,
-    /// Fleet version of the files after the plan; `None` if the plan does not save a whole state.
+    /// Fleet version of the files after the plan; `None` if the plan does not save a complete state.
     pub(super) fleet: Option<SavedFleet>,
 }
 
@@ -106,7 +107,8 @@ pub(super) fn key_of(partition: &Partition) -> PartitionKey {
     (partition.origin().cluster.clone(), partition.origin().scope.clone())
 }
 
-/// Hashes the labels of the clusters whose objects are visible. A wrong hash costs readers a list.
+/// Hashes the labels of the visible clusters. If the hash differs at the next start, readers of only some clusters
+/// list again.
 pub(super) fn hash_labels(snapshot: &Snapshot) -> u64 {
     let mut hasher = DefaultHasher::new();
     let joined = snapshot.partitions().filter(|(_, partition)| partition.has_synced());
@@ -134,7 +136,7 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
     }
 }
 
-/// Returns the version that a list must not be older than, if newer than the one up to which the partition is complete.
+/// Returns the minimum version of the next list; `None` if the partition is already complete up to it.
 pub(super) fn floor_of(partition: &Partition) -> Option<ResourceVersion> {
     let newest = partition.health().newest()?;
     let is_above = partition.resume_version().is_none_or(|version| newest.newer_than(version));

@@ -24,11 +24,11 @@ pub struct LoadedCache {
     pub view: View,
     /// The store, with the claimed partitions.
     pub store: Store,
-    /// The packing state of its bodies.
+    /// Compression state of the bodies, which continues with the dictionary of the files.
     pub packing: Packing,
-    /// Objects with plain bodies.
+    /// Objects whose bodies are stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
-    /// The files, to continue with.
+    /// Writer that continues the loaded files.
     pub files: CacheFiles,
     /// Descriptions of damage.
     pub damage: Vec<String>,
@@ -64,7 +64,7 @@ pub fn load(
             }
             Ok(None) if !has_snapshot(&**disk, &dir)? => {}
             Ok(None) => loaded.lost.push((dir, "cannot read any of its files".to_owned())),
-            // The disk error may be temporary. Continuing without the files would overwrite them.
+            // The disk error may be temporary. A start without these files would later overwrite them.
             Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
         }
     }
@@ -103,7 +103,7 @@ pub(super) fn has_snapshot(disk: &dyn Disk, dir: &Path) -> io::Result<bool> {
     Ok(disk.list(dir)?.iter().any(|name| FileName::parse(name).is_some_and(|name| name.snapshot().is_some())))
 }
 
-/// Returns the non-empty directories three levels down.
+/// Returns the non-empty directories of resources, three levels below `root`: group, version, resource.
 pub(super) fn resource_dirs(disk: &dyn Disk, root: &Path) -> io::Result<Vec<PathBuf>> {
     let mut dirs = vec![root.to_owned()];
     for _ in 0..3 {
@@ -156,7 +156,7 @@ fn assemble(
             continue;
         };
         let mut header = partition.header;
-        // With possible gaps the partition must not be saved as complete again.
+        // Damage may have lost objects, so the partition must not be saved as complete again.
         if !is_whole {
             header.set_incomplete();
         }
@@ -168,7 +168,7 @@ fn assemble(
         }
     }
     let snapshot = store.published().load_full();
-    // Readers resume if the visible objects are those of the saved version.
+    // Readers can resume only if the visible partitions are exactly those of the saved fleet version.
     let visible: BTreeMap<_, _> = headers
         .iter()
         .filter(|(_, _, header)| header.synced)

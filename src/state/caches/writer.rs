@@ -5,10 +5,9 @@ use std::io;
 use informer_hub_disk::DiskFile;
 use informer_hub_disk::frame;
 
-/// Buffer size in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A file that records are appended to.
+/// A file to which records are appended, each with a checksum.
 pub(super) struct FrameFile<'f> {
     file: &'f mut dyn DiskFile,
     salt: u32,
@@ -27,7 +26,7 @@ impl<'f> FrameFile<'f> {
         if self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Returns the bytes so far.
+    /// Returns the bytes appended so far, including those still in the buffer.
     pub(super) fn len(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -39,7 +38,7 @@ impl<'f> FrameFile<'f> {
         Ok(())
     }
 
-    /// Writes the rest and returns the total bytes. The caller syncs the file.
+    /// Writes the buffered rest and returns the total bytes. The caller syncs the file.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
         Ok(self.written)

@@ -40,7 +40,7 @@ impl CacheFiles {
         let open: BTreeSet<_> = snapshot.partitions().map(|(_, partition)| key_of(partition)).collect();
         let closed = self.kept.iter().filter(|(key, _)| !open.contains(key) && !self.moved.contains(key));
         plan.dropped.extend(closed.map(|(key, kept)| (key.clone(), kept.number)));
-        // A partition that is opened again replaces its unwanted copy.
+        // A partition that was opened again replaces the copy that was kept while it had no informer.
         let again = plan.steps.iter().filter_map(|step| Some((step.key.clone(), self.unwanted.get(&step.key)?.0)));
         let again: Vec<_> = again.collect();
         plan.dropped.extend(again);
@@ -48,7 +48,7 @@ impl CacheFiles {
         plan
     }
 
-    /// Returns the fleet version of a snapshot if the plan saves all of its visible objects.
+    /// Returns the fleet version of a snapshot; `None` if the plan does not save all of its visible objects.
     fn fleet_of(&self, snapshot: &Snapshot, plan: &Plan) -> Option<SavedFleet> {
         snapshot.history()?;
         let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (&step.key, step.number)).collect();
@@ -79,7 +79,7 @@ impl CacheFiles {
             || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + MIN_REWRITE
     }
 
-    /// Adds partitions that did not change, or may not be written yet, in their saved state.
+    /// Extends a plan to all objects, for a rewrite. Partitions that are not in the plan are added as last saved.
     pub(super) fn add_unchanged(&self, plan: &mut Plan) {
         for step in &mut plan.steps {
             step.put = step.partition.iter().cloned().collect();

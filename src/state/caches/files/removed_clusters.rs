@@ -16,13 +16,13 @@ use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredOb
 pub struct ReaddedPartitions {
     /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
     pub partitions: Vec<(PartitionLocation, SavedPartition)>,
-    /// Objects of these partitions with plain bodies.
+    /// Objects whose bodies are stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
     /// Descriptions of damage.
     pub damage: Vec<String>,
 }
 
-/// Location of a partition in the files.
+/// Number and header of a saved partition.
 #[derive(Debug)]
 pub struct PartitionLocation {
     number: u64,
@@ -51,15 +51,15 @@ impl CacheFiles {
         self.unwanted.keys().map(|(cluster, _)| cluster)
     }
 
-    /// Returns whether a closed partition is claimed.
+    /// Returns whether `claim` accepts any closed partition.
     #[must_use]
     pub fn is_claimed(&self, claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>) -> bool {
         self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
     }
 
-    /// Reads the claimed closed partitions. They stay closed until [`Self::mark_reopened`].
+    /// Reads the closed partitions that `claim` accepts. They stay closed until [`Self::mark_reopened`].
     ///
-    /// Costs reading all files of the resource, and memory for the claimed partitions.
+    /// Reads all files of the resource, but keeps only the claimed partitions in memory.
     ///
     /// # Errors
     /// If the disk fails.
@@ -82,7 +82,7 @@ impl CacheFiles {
             let (number, mut header) = (partition.number, partition.header);
             let is_it = self.unwanted.get(&key).is_some_and(|(known, _)| *known == number);
             let Some(claim) = claim(&self.resource, &header).filter(|_| is_it) else { continue };
-            // With possible gaps the partition must not be saved as complete again.
+            // Damage may have lost objects, so the partition must not be saved as complete again.
             if !is_whole {
                 header.set_incomplete();
             }
@@ -95,7 +95,7 @@ impl CacheFiles {
         Ok(ReaddedPartitions { partitions: back, plain, damage })
     }
 
-    /// Marks a partition that was read as open. From now on its changes are written.
+    /// Marks a partition as open after [`Self::read_closed`]. From now on its changes are written.
     pub fn mark_reopened(&mut self, stored: PartitionLocation, partition: &Partition) {
         let key = key_of(partition);
         if self.unwanted.remove(&key).is_some() {
@@ -105,12 +105,12 @@ impl CacheFiles {
         }
     }
 
-    /// Keeps closed partitions on disk until their readers have acknowledged everything.
+    /// Keeps these closed partitions on disk although the snapshots no longer have them.
     pub fn keep_closed(&mut self, partitions: impl IntoIterator<Item = (ClusterName, Scope)>) {
         self.moved.extend(partitions);
     }
 
-    /// Estimates the bytes of a partition on disk.
+    /// Estimates the size of a partition on disk in bytes, from the mean size of saved objects.
     fn estimated_bytes(&self, partition: &Partition) -> u64 {
         let mean = self.sizes.object_bytes.checked_div(self.sizes.objects).unwrap_or(ASSUMED_OBJECT);
         partition.len() as u64 * mean
