@@ -1,4 +1,4 @@
-//! Bounded cache of access reviews. Callers with the same question share one request to the cluster.
+//! Bounded cache of the clusters' answers to access reviews. Concurrent identical reviews share one request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -22,22 +22,22 @@ pub struct ReviewCacheOptions {
     /// Longest time that an answer is used, changed by [`ReviewCache::keep_for`]. An answer expires up to a fifth
     /// earlier, at random, so that answers do not expire together. Default 1 min.
     pub kept: Duration,
-    /// How long a failure is kept, before the cluster is asked again. Default 5 s.
+    /// How long a failure is cached, before the cluster is asked again. Default 5 s.
     pub failure_kept: Duration,
-    /// Longest wait for an answer, including the wait for other reviews. Default 5 s.
+    /// Longest wait for an answer, including the wait in the queue. Default 5 s.
     pub deadline: Duration,
-    /// Maximum number of kept answers. Beyond it, those that expire first are dropped.
+    /// Maximum number of cached answers, by default 100 000. Beyond it, those that expire first are dropped.
     pub answers: usize,
-    /// Maximum number of reviews in flight.
+    /// Maximum number of reviews in flight to all clusters. Default 128.
     pub at_once: usize,
-    /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others.
+    /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others. Default 16.
     pub at_once_per_cluster: usize,
-    /// Maximum number of reviews per second to one cluster, after `burst` reviews at once. Further reviews wait, and
-    /// fail if the wait exceeds the deadline.
+    /// Rate limit of reviews per second to one cluster, after a burst. Further reviews wait; they fail at once if the
+    /// wait would exceed the deadline. Default 100.
     pub per_second: u32,
-    /// Maximum number of reviews that one cluster receives without a pause.
+    /// Number of reviews that one cluster may receive at once before `per_second` applies. Default 2000.
     pub burst: u32,
-    /// Maximum number of reviews that wait or are in flight. Further reviews fail.
+    /// Maximum number of reviews that wait or are in flight, by default 20 000. Further reviews fail.
     pub waiting: usize,
 }
 
@@ -74,13 +74,13 @@ pub struct ReviewCache {
 }
 
 struct State {
-    /// Longest time that an answer is used, at present.
+    /// Longest time that an answer is used: the option `kept`, unless [`ReviewCache::keep_for`] has changed it.
     kept: Duration,
     clusters: HashMap<ClusterName, ClusterQueue>,
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// Reviews in flight, each with a number that identifies it. A review is dropped with its last waiting caller.
+    /// Reviews queued or in flight, each with a unique number. A review is cancelled when no caller waits for it.
     flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
     /// Number of the next review in flight.
     next: u64,
@@ -89,7 +89,7 @@ struct State {
 /// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// Time at which all reviews so far would have been sent, if evenly spaced at `per_second`.
+    /// Time at which the reviews so far would all have been sent at an even rate of `per_second`, for the rate limit.
     paid_until: Instant,
 }
 
@@ -141,7 +141,7 @@ impl ReviewCache {
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        // Only the first caller keeps the answer, and only if no newer review of the same question has begun.
+        // Only the first waiting caller stores the answer, and only if no newer review has replaced this one.
         if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
             state.flights.remove(&review);
             let kept = match answer {
@@ -155,13 +155,13 @@ impl ReviewCache {
         answer
     }
 
-    /// Changes the longest time that an answer is used. A shorter time also applies to the kept answers, a longer one
-    /// only to new answers.
+    /// Changes the longest time that an answer is used. A shorter time also applies to cached answers, a longer one only
+    /// to new answers.
     pub fn keep_for(&self, kept: Duration) {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created. Watches repeat their reviews by this common clock.
+    /// Returns the time since the cache was created: the common clock by which watches repeat their reviews.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -238,7 +238,7 @@ impl State {
         if kept >= before {
             return;
         }
-        // Scaled instead of capped, so that the answers still expire at different times.
+        // Lifetimes are scaled, not capped, so that the answers still expire at different times.
         let share = kept.div_duration_f64(before);
         for held in self.answers.values_mut().filter(|held| held.answer.is_ok()) {
             held.until = held.since + held.until.duration_since(held.since).mul_f64(share);
@@ -246,7 +246,8 @@ impl State {
         self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
     }
 
-    /// Returns the slots of a cluster, and when its next review may be sent; `None` if that is after the deadline.
+    /// Reserves the next send time of a cluster. Returns it with the semaphore for its reviews in flight; `None` if the
+    /// time is after the deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
         if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {

@@ -13,21 +13,21 @@ use informer_hub_types::ClusterName;
 /// How a reader was authenticated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReaderOrigin {
-    /// No credential is required.
+    /// No credential: the port requires none, or the request has no valid one.
     Anonymous,
-    /// `hub.auth.token`, or a client certificate that matches no table of readers.
+    /// The token `hub.auth.token` of the configuration.
     Administrator,
-    /// `hub.auth.read_token`.
+    /// The token `hub.auth.read_token` of the configuration.
     ReadToken,
     /// The token of a table `[readers.<name>]`.
     Table(SmolStr),
-    /// A client certificate.
+    /// A client certificate, whether or not a table matches it.
     Certificate,
-    /// A JWT of the issuer.
+    /// A JWT of the OIDC issuer.
     Oidc,
-    /// A service account's token, which a cluster has reviewed.
+    /// A service account's token, which a cluster has accepted.
     ServiceAccount {
-        /// Cluster that has reviewed the token.
+        /// Cluster that has accepted the token.
         cluster: ClusterName,
     },
 }
@@ -63,29 +63,29 @@ impl Grants {
     }
 }
 
-/// Limits of a reader. `None` means the hub's limit for all readers.
+/// Limits of a reader. `None` means the hub's default, which applies to every reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReaderLimits {
-    /// Lists, queries and single objects in progress.
+    /// Maximum number of lists, queries and gets in progress.
     pub requests: Option<usize>,
-    /// Queries that scan, in progress.
+    /// Maximum number of queries in progress that scan objects.
     pub scans: Option<usize>,
-    /// Open watches and event streams.
+    /// Maximum number of open watches and event streams.
     pub watches: Option<usize>,
-    /// Bytes of answers per second.
+    /// Maximum number of bytes in answers per second.
     pub bytes_per_second: Option<usize>,
 }
 
 /// Data of a [`Reader`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReaderParts {
-    /// Name of the user, as Kubernetes and the audit log know it.
+    /// Name of the user, as sent in access reviews and written to the audit log.
     pub name: SmolStr,
     /// Groups of the user.
     pub groups: Vec<SmolStr>,
-    /// Identifier of the user; `None` if its issuer has none.
+    /// UID of the user; `None` if the credential names none.
     pub uid: Option<SmolStr>,
-    /// Further attributes, which are sent in access reviews.
+    /// Further attributes by key, which are sent in access reviews.
     pub extra: BTreeMap<SmolStr, Vec<SmolStr>>,
     /// How the reader was authenticated.
     pub origin: ReaderOrigin,
@@ -110,7 +110,7 @@ impl Reader {
         Self(Arc::new(parts))
     }
 
-    /// Returns a reader without groups, limits or expiry.
+    /// Returns a reader without groups, limits or expiry. Only [`ReaderOrigin::Administrator`] may change the hub.
     #[must_use]
     pub fn named(name: &str, origin: ReaderOrigin, grants: Grants) -> Self {
         Self::new(ReaderParts {
@@ -154,7 +154,7 @@ impl Reader {
         Self::new(ReaderParts { groups, ..ReaderParts::clone(&reader.0) })
     }
 
-    /// Returns the members.
+    /// Returns all data of the reader.
     #[must_use]
     pub fn parts(&self) -> &ReaderParts {
         &self.0

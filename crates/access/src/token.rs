@@ -37,7 +37,7 @@ pub fn check_token(text: &str) -> Result<(), InvalidToken> {
     if (MIN_TOKEN..=MAX_TOKEN).contains(&text.len()) { Ok(()) } else { Err(InvalidToken::Length(text.len())) }
 }
 
-/// HMAC-SHA256 of a token, stored instead of the token. Two are compared in constant time, and `Debug` shows nothing.
+/// HMAC-SHA256 of a token, stored instead of the token. Comparisons take constant time; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenMac(CtOutput<Hmac<Sha256>>);
 

@@ -21,15 +21,15 @@ use crate::review::{ReviewError, User};
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 
-/// How long a rejection is cached. Short, because a cluster may not know a new service account yet.
+/// How long a rejection is cached: briefly, because a cluster may not know a new service account yet.
 const REFUSAL_KEPT: Duration = Duration::from_secs(10);
-/// Deadline for the answers of all clusters.
+/// Longest wait for one of the `AT_ONCE` slots, and then for the answer of each cluster.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum number of cached answers: acceptances and rejections each.
 const MAX_ANSWERS: usize = 10_000;
 /// Maximum number of tokens that are reviewed at the same time.
 const AT_ONCE: usize = 16;
-/// Maximum number of tokens in review or queued for it.
+/// Maximum number of tokens in review or queued. Further tokens are refused.
 const WAITING: usize = 256;
 /// Prefix of the user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
@@ -59,9 +59,9 @@ pub struct TokenReviewSettings {
 /// An authenticated service account of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServiceAccount {
-    /// The cluster.
+    /// Cluster that accepted the token.
     pub cluster: ClusterName,
-    /// The user, as the cluster knows it.
+    /// User that the cluster reported for the token.
     pub user: User,
     /// When the token expires; `None` if the token does not say.
     pub expires: Option<Timestamp>,
@@ -73,7 +73,7 @@ pub enum RefusedToken {
     /// No cluster accepts the token.
     #[error("no cluster accepts the token")]
     Unknown,
-    /// A cluster has not answered, and no other cluster accepts the token.
+    /// No cluster accepts the token, but one has not answered; or too many tokens are in review.
     #[error("a cluster does not answer token reviews; try again")]
     Unanswered,
 }
@@ -95,11 +95,11 @@ pub struct TokenReviewer {
 struct State {
     accepted: Kept,
     refused: Kept,
-    /// Reviews in flight. One is dropped with its last waiting caller.
+    /// Reviews queued or in flight. A review is cancelled when no caller waits for it.
     flights: HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>,
 }
 
-/// Cached answers of one kind. At the maximum, those that expire first are dropped.
+/// Cached acceptances, or cached rejections. Beyond `MAX_ANSWERS`, those that expire first are dropped.
 #[derive(Default)]
 struct Kept {
     answers: HashMap<Key, (Instant, Answer)>,
@@ -122,10 +122,10 @@ impl TokenReviewer {
     /// Authenticates the service account of a token.
     ///
     /// # Errors
-    /// [`RefusedToken`] if no cluster accepts it.
+    /// [`RefusedToken`] if no cluster accepts it in time.
     ///
     /// # Cancel safety
-    /// Cancel safe: other requests with the token continue.
+    /// Cancel safe: other callers with the same token continue to wait.
     pub async fn authenticate(&self, token: &str) -> Answer {
         let expires = self.may_be_known(token)?;
         let key: Key = Sha256::digest(token.as_bytes()).into();
@@ -156,7 +156,8 @@ impl TokenReviewer {
         answer
     }
 
-    /// Refuses tokens that no cluster would accept. Returns the expiry of the others; `None` if a token has none.
+    /// Refuses a token that, by its unverified claims, no cluster would accept. Otherwise returns its expiry; `None` if it
+    /// has none.
     fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
         let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
         let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());
@@ -210,7 +211,7 @@ impl TokenReviewer {
     }
 }
 
-/// Returns the first acceptance by a cluster, or else the reason of the refusal.
+/// Combines the clusters' answers: the first acceptance, or else the reason of the refusal.
 fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires: Option<Timestamp>) -> Answer {
     let is_unanswered = answers.iter().any(|(_, answer)| answer.is_err());
     let mut accepted = answers.into_iter().filter_map(|(cluster, answer)| Some((cluster, answer.ok()??)));
@@ -224,7 +225,7 @@ fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires:
 impl Kept {
     fn get(&self, key: &Key) -> Option<Answer> {
         let (until, answer) = self.answers.get(key)?;
-        // The token may have expired before its cached answer.
+        // The token itself may expire before its cached answer does.
         let is_over = |account: &ServiceAccount| account.expires.is_some_and(|expires| expires <= clock::wall());
         (clock::now() < *until && !answer.as_ref().is_ok_and(is_over)).then(|| answer.clone())
     }

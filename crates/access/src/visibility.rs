@@ -14,11 +14,11 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 /// A cluster's answers to the access reviews of one reader, verb and resource. A namespace without an answer is hidden.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
-    /// Answer for all namespaces; `None` if there is none.
+    /// Whether the reader may read all namespaces; `None` if the cluster gave no answer about this.
     pub everywhere: Option<bool>,
-    /// Answers by namespace.
+    /// Whether the reader may read a namespace, for each with an answer.
     pub namespaces: BTreeMap<SmolStr, bool>,
-    /// Why some answers are missing; `None` if the cluster has answered.
+    /// Why some answers are missing; `None` if the cluster has answered every review.
     pub failure: Option<Arc<str>>,
 }
 
@@ -46,8 +46,7 @@ pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
 /// Objects of one resource that a reader sees. Cheap to clone.
 ///
-/// Rules are evaluated with the cluster's labels at the time of a read or change. So new labels can show or hide the
-/// objects of a cluster.
+/// Each call evaluates the rules with the cluster's current labels, so a label change can show or hide its objects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Visibility(Kind);
 
@@ -80,7 +79,7 @@ impl Visibility {
     }
 
     /// Returns the visibility of a resource by these grants, before any access review. `serve_secrets`: whether readers
-    /// that see everything see Secrets too.
+    /// that see everything also see Secrets.
     #[must_use]
     pub fn new(grants: &Grants, resource: &ApiResource, serve_secrets: bool) -> Self {
         if grants.everything && (serve_secrets || !is_secrets(resource)) {
@@ -91,7 +90,7 @@ impl Visibility {
         Self(Kind::Some(Arc::new(Granted { rules, namespaced: resource.namespaced, reviewed })))
     }
 
-    /// Returns this visibility with the answers of the clusters to access reviews.
+    /// Returns this visibility with `reviewed` in place of earlier answers to access reviews.
     #[must_use]
     pub fn with_reviewed(&self, reviewed: Reviewed) -> Self {
         match &self.0 {
@@ -110,7 +109,7 @@ impl Visibility {
         matches!(self.0, Kind::Everything)
     }
 
-    /// Returns the answers to access reviews; `None` if clusters do not decide.
+    /// Returns the answers to access reviews; `None` if the reader's rights do not depend on them.
     #[must_use]
     pub fn reviewed(&self) -> Option<&Reviewed> {
         match &self.0 {
@@ -119,7 +118,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether a rule applies to the resource, or clusters decide.
+    /// Returns whether the reader may see any object: a rule covers the resource, or clusters decide by access reviews.
     #[must_use]
     pub fn may_see_some(&self) -> bool {
         match &self.0 {
@@ -146,7 +145,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules show some namespace of a cluster.
+    /// Returns whether rules show at least one namespace of a cluster.
     #[must_use]
     pub fn sees_some_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -179,7 +178,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether it is known if a namespace is visible. If not, an access review of its cluster must decide.
+    /// Returns whether rules or earlier answers decide if a namespace is visible. If not, its cluster must be asked in an
+    /// access review.
     #[must_use]
     pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };
@@ -195,7 +195,7 @@ impl Visibility {
         reviewed.filter_map(|(cluster, review)| Some((cluster, review.failure.as_ref()?)))
     }
 
-    /// Returns whether some object of a cluster may be visible.
+    /// Returns whether any object of a cluster may be visible, by rules or by access reviews.
     #[must_use]
     pub fn sees_any(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -213,7 +213,7 @@ impl Granted {
         self.reviewed.as_ref()?.get(cluster)
     }
 
-    /// Returns the objects of a cluster that each of its rules shows.
+    /// Returns, for each rule that selects the cluster, the objects that the rule shows.
     fn of<'g>(&'g self, cluster: &'g ClusterName, labels: &'g ClusterLabels) -> impl Iterator<Item = Visible> + 'g {
         let rules = self.rules.iter().filter(move |rule| rule.selects(cluster, labels));
         rules.map(|rule| rule.visible(self.namespaced))

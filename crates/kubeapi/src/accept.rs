@@ -1,8 +1,8 @@
-//! Content negotiation: the encoding and the form of an answer.
+//! Content negotiation: chooses the encoding and the form of an answer by the `Accept` header.
 
 use crate::Status;
 
-/// Number of clauses of an `Accept` header that are read; clients send at most five.
+/// Maximum number of clauses that are read from an `Accept` header; known clients send at most five.
 const MAX_CLAUSES: usize = 64;
 /// Offered media types, in the order in which a wildcard such as `*/*` selects them.
 const OFFERED: [(Media, &str); 3] = [
@@ -25,14 +25,14 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms that an endpoint can also send as protobuf. Tables are never sent so.
+/// Forms that an endpoint can also send as protobuf. Tables never are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
-    /// None, as for discovery documents.
+    /// No form, as for discovery documents.
     Never,
     /// `PartialObjectMetadata` and its lists, as for custom resources.
     Metadata,
-    /// Whole objects too, as for built-in resources.
+    /// Metadata and whole objects, as for built-in resources.
     Objects,
 }
 
@@ -194,7 +194,7 @@ impl<'h> Clause<'h> {
             || self.subtype != "*" && other.subtype == "*"
     }
 
-    /// Returns the last value of a parameter; empty if unset.
+    /// Returns the value of a parameter, the last if there are several; empty if unset.
     fn parameter(&self, name: &str) -> &'h str {
         self.parameters.iter().rev().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
     }
@@ -217,7 +217,7 @@ impl<'h> Clause<'h> {
         Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
     }
 
-    /// Returns the form that the clause asks for; `None` if it is unknown.
+    /// Returns the form that the clause asks for; `None` if the hub does not know it.
     fn form(&self) -> Option<Form> {
         let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
         if !is_converted {

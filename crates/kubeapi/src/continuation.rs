@@ -13,7 +13,7 @@ use crate::{Options, ResourcePath, Root, Status};
 
 /// Format version of the tokens. A token of another version is refused.
 const VERSION: &str = "informer-hub.io/v1";
-/// Longest token, in characters. The longest possible position takes less.
+/// Longest token that is decoded, in characters. Tokens that the hub creates are shorter.
 const MAX_TOKEN: usize = 4096;
 
 /// Position of the next page of a list.
@@ -24,9 +24,9 @@ pub struct Continuation {
     /// Fingerprint of root, resource, namespace and selectors ([`Continuation::fingerprint`]). It detects tokens of
     /// other lists, which are refused.
     pub list: u64,
-    /// Cluster of the last object of the page before.
+    /// Cluster of the last object on the previous page.
     pub cluster: ClusterName,
-    /// Key of the last object of the page before.
+    /// Key of the last object on the previous page.
     pub key: ObjectKey,
 }
 
@@ -49,7 +49,7 @@ struct Token {
 }
 
 impl Continuation {
-    /// Returns the fingerprint of a list, without its page limit, which may differ between pages. It is the same in every
+    /// Returns the fingerprint of a list. It omits the page limit, which may differ between pages, and is the same in every
     /// process.
     #[must_use]
     pub fn fingerprint(root: &Root, path: &ResourcePath, options: &Options) -> u64 {
@@ -123,7 +123,7 @@ fn invalid(problem: &str) -> Status {
     Status::bad_request(format!("invalid continue token: continue key is not valid: {problem}"))
 }
 
-/// Returns whether an object can have the key `[namespace/]name`.
+/// Returns whether a text has the form of an object's key: `name` or `namespace/name`.
 fn is_key(key: &str) -> bool {
     let is_part = |part: &str| !part.is_empty() && part.len() <= 253 && part != "." && part != "..";
     key.split('/').count() <= 2 && key.split('/').all(is_part) && !key.contains('%')

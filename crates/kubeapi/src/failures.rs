@@ -47,10 +47,10 @@ pub enum FieldError {
     },
 }
 
-/// Longest name in the `details` of an answer, in characters: enough for any name below `/unique`.
+/// Longest name in the `details` of an answer, in characters: enough for any `<cluster>:<name>`.
 const MAX_NAME: usize = 320;
 
-/// Message for a list at an exact version whose state can no longer be restored.
+/// kube-apiserver's message for a list at an exact version whose state is no longer retained.
 const LIST_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can \
                                 start a new list without the continue parameter.";
@@ -63,7 +63,7 @@ impl Status {
         Self::new(404, Reason::NotFound, message).about(group, resource, name)
     }
 
-    /// Returns 404 for a path that leads nowhere, and for a resource that is not served.
+    /// Returns 404 for a path that does not exist, and for a resource that is not served.
     #[must_use]
     pub fn path_not_found() -> Self {
         Self::new(404, Reason::NotFound, "the server could not find the requested resource").about("", "", "")
@@ -106,19 +106,19 @@ impl Status {
         Self::new(415, Reason::UnsupportedMediaType, message)
     }
 
-    /// Returns 410 with this message. Clients then list again.
+    /// Returns 410 with this message, after which clients list again.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }
 
-    /// Returns 410 for a list at a version that is no longer held.
+    /// Returns 410 for a list at a version whose state is no longer retained.
     #[must_use]
     pub fn list_expired() -> Self {
         Self::expired(LIST_EXPIRED)
     }
 
-    /// Returns 410 for a continue token whose snapshot is no longer held.
+    /// Returns 410 for a continue token whose snapshot is no longer retained.
     #[must_use]
     pub fn continue_expired() -> Self {
         Self::expired(CONTINUE_EXPIRED)
@@ -185,7 +185,7 @@ impl Status {
         Self { retry_after: Some(retry_after), ..status }
     }
 
-    /// Returns 504 for a version that the state has not reached in time. client-go tries again after a second.
+    /// Returns 504 for a requested version that the cache has not reached in time. client-go tries again after a second.
     #[must_use]
     pub fn version_too_large(requested: u64, current: u64) -> Self {
         let message = "Too large resource version".to_owned();

@@ -5,7 +5,7 @@ use std::fmt;
 use informer_hub_types::{MAX_QUOTED, shortened};
 use smol_str::SmolStr;
 
-/// One condition.
+/// One condition of a field selector.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FieldTerm {
     /// Field, such as `metadata.name` or `spec.nodeName`.
@@ -51,8 +51,8 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// Returns the value that a field must equal; `None` if any value will do. Of several required values, returns the
-    /// least.
+    /// Returns the value that a field must equal; `None` if no condition requires one. If several values are required,
+    /// returns the least.
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.is_equal && term.field == field).map(|term| term.value.as_str())
@@ -96,7 +96,8 @@ fn split_terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Splits a condition at its first operator, if any, into field, whether it is an equality, and the escaped value.
+/// Splits a condition into field, whether its first operator is an equality, and the escaped value. `None` without an
+/// operator.
 fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     term.bytes().enumerate().find_map(|(at, byte)| {
         let (field, rest) = match byte {
@@ -124,7 +125,7 @@ fn unescape(value: &str) -> Result<SmolStr, String> {
                     return Err(format!("invalid field selector: invalid escape sequence: \\{other}"));
                 }
             },
-            // apimachinery prints the code of the character.
+            // As in apimachinery, the message has the code of the character instead of the character.
             ',' | '=' => {
                 return Err(format!("invalid field selector: unescaped character in value: {}", u32::from(c)));
             }

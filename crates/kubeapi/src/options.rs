@@ -11,9 +11,9 @@ use crate::{FieldError, FieldSelector, FieldTerm, ResourcePath, Status};
 /// Values of the parameter `resourceVersionMatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VersionMatch {
-    /// `NotOlderThan`.
+    /// `NotOlderThan`: the requested version or a newer one.
     NotOlderThan,
-    /// `Exact`.
+    /// `Exact`: precisely the requested version.
     Exact,
 }
 
@@ -29,16 +29,16 @@ pub enum IncludeObject {
     None,
 }
 
-/// Options of a request, validated.
+/// Options of a get, list or watch, validated. Each names its query parameter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
-    /// `labelSelector`.
+    /// `labelSelector`: conditions on labels.
     pub labels: LabelSelector,
-    /// `fieldSelector`.
+    /// `fieldSelector`: conditions on fields.
     pub fields: FieldSelector,
-    /// `limit`; zero means no limit, as does a negative number in the request.
+    /// `limit`: maximum number of objects on a page. Zero means no limit, as does a negative number in the request.
     pub limit: u64,
-    /// `continue`; empty if unset.
+    /// `continue`: token for the next page of a list; empty if unset.
     pub continuation: String,
     /// `resourceVersion` as sent; empty if unset.
     pub resource_version: String,
@@ -46,14 +46,14 @@ pub struct Options {
     pub version_match: Option<VersionMatch>,
     /// `timeoutSeconds`; `None` if unset or zero. A negative number in the request becomes a timeout of zero.
     pub timeout: Option<Duration>,
-    /// `watch`.
+    /// Whether the request is a watch, by the parameter `watch` or a `watch/` path.
     pub watch: bool,
-    /// `allowWatchBookmarks`.
+    /// `allowWatchBookmarks`: whether a watch may send bookmarks.
     pub bookmarks: bool,
-    /// `sendInitialEvents`. As in kube-apiserver, a watch without a version or from `0` that sets neither this nor
-    /// `resourceVersionMatch` gets `true` and `NotOlderThan`; a `watch/` path does not.
+    /// `sendInitialEvents`: whether a watch starts with the present objects. As in kube-apiserver, the default for a watch
+    /// from no version or `0` is `true`, except for `watch/` paths and if `resourceVersionMatch` is set.
     pub initial_events: Option<bool>,
-    /// `pretty`; `None` if unset.
+    /// `pretty`: whether JSON is indented; `None` if unset.
     pub pretty: Option<bool>,
     /// `includeObject` of a table, as sent; [`Options::table_objects`] parses it.
     pub include_object: Option<String>,
@@ -123,7 +123,7 @@ impl Options {
         })
     }
 
-    /// Parses in kube-apiserver's order, which decides the error if several values are invalid.
+    /// Parses the options of a list or watch in kube-apiserver's order, which decides the error if several are invalid.
     fn list(parameters: &Parameters) -> Result<Self, Status> {
         let timeout = parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds);
         let limit = parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
@@ -268,7 +268,8 @@ impl Parameters {
             .map_err(|_| Status::bad_request(format!("the value of parameter {name} is not UTF-8")))
     }
 
-    /// Returns a boolean by apimachinery's rule: everything is true except `0` and `false`; the empty text is true.
+    /// Returns a boolean by apimachinery's rule: all values but `0` and `false` are true, even the empty text. `None` if
+    /// unset.
     fn flag(&self, name: &str) -> Option<bool> {
         self.first(name).map(|value| !(value == b"0" || value.eq_ignore_ascii_case(b"false")))
     }

@@ -19,7 +19,7 @@ const MAX_WORD: usize = 253;
 /// Clusters that a path addresses, and the form of the objects' names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// `/clusters/<name>`: one cluster, with its own resource versions.
+    /// `/clusters/<name>`: one cluster, whose objects keep its resource versions.
     Cluster(ClusterName),
     /// `/clusters/*` (an empty selector) and `/clusters/<label selector>`: objects keep their names.
     Fleet(LabelSelector),
@@ -44,7 +44,7 @@ pub enum Document {
     Resources {
         /// API group; empty for the core group.
         group: SmolStr,
-        /// Version.
+        /// API version, such as `v1`.
         version: SmolStr,
     },
     /// `/openapi/v2`.
@@ -58,21 +58,21 @@ pub enum Document {
 pub struct ResourcePath {
     /// API group; empty for the core group.
     pub group: SmolStr,
-    /// Version.
+    /// API version, such as `v1`.
     pub version: SmolStr,
-    /// Plural name.
+    /// Plural name of the resource.
     pub resource: SmolStr,
-    /// Namespace, if the path names one.
+    /// Namespace; `None` if the path names none.
     pub namespace: Option<SmolStr>,
-    /// Name, if the path names an object.
+    /// Name of the object; `None` if the path names only the resource.
     pub name: Option<SmolStr>,
-    /// Subresource, such as `status`.
+    /// Subresource, such as `status`; `None` if the path names none.
     pub subresource: Option<SmolStr>,
-    /// Whether the path begins with the deprecated `watch/`.
+    /// Whether the deprecated `watch/` follows the API version, as in `/api/v1/watch/pods`.
     pub is_watch: bool,
 }
 
-/// Target of a path below its root.
+/// Document or resource that a path names below its root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A document.
@@ -116,8 +116,8 @@ pub fn parse_path(path: &str) -> Result<Option<(Root, Target)>, Status> {
     Ok(Some((root, target)))
 }
 
-/// Splits the name or selector of the clusters from the path below it. The selector may contain an unescaped slash
-/// (`example.com/tier=prod`): client-go decodes and encodes the server's address.
+/// Splits the cluster name or selector from the path below it. A selector may contain an unescaped slash
+/// (`example.com/tier=prod`), since client-go turns `%2F` in the server's address into `/`.
 fn split_root(path: &str) -> (&str, &str) {
     const BELOW: [&str; 7] = ["api", "apis", "version", "openapi", "livez", "readyz", "healthz"];
     let first = path.split_once('/').unwrap_or((path, ""));
@@ -128,7 +128,7 @@ fn split_root(path: &str) -> (&str, &str) {
     whole.unwrap_or(first)
 }
 
-/// Returns whether a text, percent-encoded or not, has a character of selectors that cluster names cannot have.
+/// Returns whether a text, percent-encoded or not, has a character that occurs in selectors but never in cluster names.
 fn has_operator(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'=' | b'!' | b',' | b'(' | b'<' | b'>' | b'%'))
 }
@@ -211,7 +211,7 @@ fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Re
     })
 }
 
-/// Checks a group, version, resource or subresource. An invalid one is answered like an unknown path.
+/// Checks the name of a group, version, resource or subresource. An invalid name gets the error of an unknown path (404).
 fn word(text: &str) -> Result<SmolStr, Status> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_word = text.len() <= MAX_WORD && text != "." && text != ".." && text.bytes().all(legal);

@@ -1,4 +1,4 @@
-//! Meaning of `resourceVersion`: Kubernetes' tables of the semantics of get, list and watch.
+//! Decides, by `resourceVersion` and Kubernetes' rules for it, which state a get, list or watch is answered from.
 
 use informer_hub_types::MAX_QUOTED;
 
@@ -24,12 +24,12 @@ pub enum WatchFrom {
     /// First the present state as `ADDED` events, then the changes. If a version is given, waits until the state has
     /// reached it.
     Present {
-        /// Minimum version of the state.
+        /// Minimum version of the state; `None` accepts any.
         not_older_than: Option<u64>,
         /// Whether a bookmark with `k8s.io/initial-events-end` follows the state.
         end_bookmark: bool,
     },
-    /// The changes after a version.
+    /// The changes after this version.
     After(u64),
     /// Only changes from now on (`sendInitialEvents=false` without a version).
     Now,
@@ -55,7 +55,7 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
     }
     Ok(match options.version_match {
         Some(VersionMatch::Exact) => ListAt::Exact(version),
-        // Clients without `resourceVersionMatch` (before Kubernetes 1.19) mean the version of the first page.
+        // Paging clients that predate `resourceVersionMatch` (Kubernetes 1.19) mean exactly this version.
         None if options.limit > 0 => ListAt::Exact(version),
         Some(VersionMatch::NotOlderThan) | None => ListAt::NotOlderThan(version),
     })

@@ -159,7 +159,7 @@ pub(super) fn resources(group: &str, version: &str, served: &[&Served]) -> Vec<u
     })
 }
 
-/// Returns `APIGroupDiscoveryList` of `apidiscovery.k8s.io/v2`.
+/// Returns `APIGroupDiscoveryList` of `apidiscovery.k8s.io/v2`: aggregated discovery of `/api` or `/apis`.
 pub(super) fn aggregated<'g>(groups: impl Iterator<Item = &'g Group<'g>>) -> Vec<u8> {
     let version = |(version, served): &'g (&'g str, Vec<&'g Served>)| AggregatedVersion {
         version,
@@ -207,7 +207,7 @@ fn resource(served: &Served) -> Resource<'_> {
 fn aggregated_resource(served: &Served) -> AggregatedResource<'_> {
     let Served { resource, singular, short_names, categories } = served;
     let gvr = &resource.gvr;
-    // kube-apiserver writes group and version for custom resources only; empty means that they are those of the list.
+    // kube-apiserver writes group and version for custom resources only; empty means those of the enclosing entry.
     let (group, version) = if is_built_in(&gvr.group, &gvr.resource) { ("", "") } else { (&*gvr.group, &*gvr.version) };
     AggregatedResource {
         resource: &gvr.resource,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Served;
 
-/// The built-in groups by kube-apiserver's priority.
+/// Names of the built-in groups in kube-apiserver's order; the empty name is the core group.
 const GROUPS: [&str; 22] = [
     "",
     "apiregistration.k8s.io",
@@ -34,11 +34,11 @@ const GROUPS: [&str; 22] = [
 pub(super) struct Group<'s> {
     /// Name; empty for the core group.
     pub(super) name: &'s str,
-    /// Versions, the preferred first, each with its resources by name. Neither is empty.
+    /// Versions, the preferred first, each with its resources sorted by name. Both lists have at least one element.
     pub(super) versions: Vec<(&'s str, Vec<&'s Served>)>,
 }
 
-/// Returns the groups in their order. A resource that is given twice appears once.
+/// Groups and sorts the served resources for discovery. A resource that is given twice appears once.
 pub(super) fn groups(served: &[Served]) -> Vec<Group<'_>> {
     let mut by_name: BTreeMap<_, BTreeMap<_, BTreeMap<_, &Served>>> = BTreeMap::new();
     for one in served {
@@ -57,8 +57,8 @@ fn rank(group: &str) -> usize {
     GROUPS.iter().position(|known| *known == group).unwrap_or(GROUPS.len())
 }
 
-/// Priority of a version, ascending. The greatest comes first: stable, beta, alpha, each by its numbers, then all others
-/// by name.
+/// Priority of a version. Discovery lists the greatest first: stable, beta and alpha versions, each by descending
+/// numbers, then all others by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Priority {
     Other,

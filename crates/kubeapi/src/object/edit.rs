@@ -200,7 +200,7 @@ impl<'o> ObjectWriter<'o> {
         self.is_empty = false;
     }
 
-    /// Appends a member as it is written, with its name.
+    /// Appends an unchanged member: name, colon and value.
     fn copy(&mut self, text: &[u8]) {
         self.separate();
         self.out.extend_from_slice(text);
@@ -215,7 +215,7 @@ impl<'o> ObjectWriter<'o> {
         self.out
     }
 
-    /// Appends the remaining, unchanged members with the closing bracket.
+    /// Appends `rest`: the remaining, unchanged members and the closing bracket.
     fn finish(self, rest: &[u8]) {
         match rest.strip_prefix(b",") {
             Some(rest) if self.is_empty => self.out.extend_from_slice(rest),

@@ -1,6 +1,6 @@
 //! Rewrites objects and lists as bytes, without decoding them.
 //!
-//! Stored bodies are valid JSON objects. Bytes that are not are copied as they are; nothing here panics.
+//! Cached objects are valid JSON. Any other bytes are copied unchanged, without a panic.
 
 mod edit;
 mod pretty;
@@ -32,13 +32,13 @@ pub struct Identity<'a> {
 /// `apiVersion` and `kind` of a list.
 #[derive(Clone, Debug)]
 pub struct ListHead {
-    /// `apiVersion`.
+    /// `apiVersion`, such as `v1`.
     pub api_version: String,
     /// `kind`, such as `PodList`.
     pub kind: String,
 }
 
-/// Returns the object as an answer from several clusters holds it.
+/// Returns the object as sent in an answer from several clusters: with the changes of `identity`.
 #[must_use]
 pub fn rewrite(json: &[u8], identity: Identity<'_>) -> Vec<u8> {
     Edit::from(identity).object(json)

@@ -2,10 +2,10 @@
 
 use super::scan::skip_string;
 
-/// Depth up to which lines are indented. Without this limit, deeply nested JSON would grow until memory is exhausted.
+/// Depth beyond which the indentation no longer grows, so that deeply nested JSON cannot exhaust memory.
 const DEEPEST: usize = 256;
 
-/// Indents JSON by two spaces a level. Empty objects and arrays have no lines of their own.
+/// Indents JSON by two spaces per level. Empty objects and arrays stay `{}` and `[]`.
 #[must_use]
 pub fn pretty(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 2);

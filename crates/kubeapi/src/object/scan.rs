@@ -14,12 +14,12 @@ pub(crate) struct Member<'j> {
     /// Name, with its quotes.
     pub(crate) key: &'j [u8],
     pub(crate) value: &'j [u8],
-    /// Name, colon and value as they are written.
+    /// Name, colon and value, as the JSON has them.
     pub(crate) text: &'j [u8],
 }
 
 impl Member<'_> {
-    /// Returns whether the member has this name, also if the JSON escapes some of its characters.
+    /// Returns whether the member has this name, even if the JSON escapes some of its characters.
     pub(crate) fn is(&self, name: &str) -> bool {
         let inner = &self.key[1..self.key.len() - 1];
         inner == name.as_bytes()
@@ -95,8 +95,8 @@ impl<'j> Members<'j> {
         }
     }
 
-    /// Returns everything behind the last member, closing bracket included. It starts with a comma if there are more
-    /// members, unless none has been read.
+    /// Returns the unread part of the object, closing bracket included. It starts with a comma if members follow one
+    /// that was read.
     pub(crate) fn rest(&self) -> &'j [u8] {
         &self.json[skip_space(self.json, self.at)..]
     }

@@ -103,7 +103,7 @@ struct Target {
 }
 
 impl<'j> Metric<'j> {
-    /// Returns the member that a metric of type `kind` has; `None` for an unknown type.
+    /// Returns the member with the data of a metric of type `kind`; `None` if missing or the type is unknown.
     fn source(&self, kind: &str) -> Option<&Source<'j>> {
         match kind {
             "Resource" => self.resource.as_ref(),
@@ -115,7 +115,8 @@ impl<'j> Metric<'j> {
         }
     }
 
-    /// Returns `current/target`, for a resource with its name. `status` holds the current value.
+    /// Returns a metric as `current/target`; the name of a resource such as `cpu` precedes it. `status` has the current
+    /// value.
     fn text(&self, status: Option<&Self>) -> String {
         let kind = &*self.kind;
         let Some(Source { name, target }) = self.source(kind) else { return "<unknown type>".to_owned() };

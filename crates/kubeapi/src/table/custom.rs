@@ -8,7 +8,7 @@ use super::jsonpath::Path;
 use super::kind::{NAME, decode};
 use super::{Column, Row};
 
-/// Printer of one version of a custom resource.
+/// Printer of a custom resource's objects, by the columns that its definition declares for one version.
 #[derive(Debug)]
 pub(super) struct Custom {
     name: Path,
@@ -44,7 +44,7 @@ struct Version<'j> {
     additional_printer_columns: List<Declared<'j>>,
 }
 
-/// A column as the definition declares it.
+/// A column as the CustomResourceDefinition declares it.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Declared<'j> {

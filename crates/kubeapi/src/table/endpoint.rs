@@ -20,7 +20,7 @@ pub(super) const ENDPOINT_SLICES: Kind = Kind {
     print: endpoint_slice,
 };
 
-/// Number of addresses and ports that a cell shows.
+/// Maximum number of addresses or ports that a cell shows.
 const SHOWN: usize = 3;
 
 #[derive(Deserialize, Default)]

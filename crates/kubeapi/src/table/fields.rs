@@ -1,4 +1,4 @@
-//! Fields that several kinds share. `null` and a missing field give the default, as in Go.
+//! Types of fields that several kinds share. `null` and a missing field give the type's default, as in Go.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -340,7 +340,7 @@ impl Template<'_> {
     }
 }
 
-/// Label selector with expressions.
+/// Label selector of an object: `matchLabels` and `matchExpressions`.
 #[derive(Deserialize, Default, Debug)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Selector<'j> {
@@ -369,7 +369,7 @@ impl Selector<'_> {
         for expression in self.match_expressions.iter() {
             terms.push((&expression.key, expression.text()?));
         }
-        // The order of equal keys is that of the expressions.
+        // The sort is stable: terms with the same key keep their order.
         terms.sort_by_key(|&(key, _)| key);
         Some(join(terms.into_iter().map(|(_, term)| term), ","))
     }
@@ -383,7 +383,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Returns the selector in the debug format of Go's protobuf types, as kube-apiserver prints that of a policy binding.
+    /// Returns the selector in the debug format of Go's protobuf types, in which kube-apiserver prints policy bindings.
     pub(super) fn debug(&self) -> String {
         let mut labels: Vec<_> = self.match_labels.iter().collect();
         labels.sort_unstable();
@@ -416,7 +416,7 @@ impl Expression<'_> {
     }
 }
 
-/// Joins texts, and appends `+ <n> more...` if `count` is greater. `<unset>` if there are none.
+/// Joins texts with commas, and appends `+ <n> more...` if `count`, the total, is greater. `<unset>` if there are none.
 pub(super) fn first_of(shown: &[String], count: usize) -> String {
     let joined = shown.join(",");
     if count > shown.len() {

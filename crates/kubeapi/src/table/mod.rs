@@ -52,7 +52,7 @@ pub struct Row {
     pub conditions: Vec<Value>,
 }
 
-/// Prints the objects of one resource.
+/// Prints the objects of one resource as table rows.
 #[derive(Debug)]
 pub struct Printer {
     columns: Vec<Column>,
@@ -61,7 +61,7 @@ pub struct Printer {
     default_class: Option<String>,
 }
 
-/// Source of the cells: a built-in printer or a definition.
+/// Source of the cells: a built-in printer, or the columns of a CustomResourceDefinition.
 #[derive(Debug)]
 enum Cells {
     BuiltIn(Print),
@@ -91,8 +91,8 @@ impl Printer {
         &self.columns
     }
 
-    /// Reads all objects of a list, for cells that depend on other objects: the default storage class is marked by its
-    /// name. Objects of other resources are not read.
+    /// Finds the default storage class among all objects of a list, so that its row can mark it. Call it before
+    /// [`Printer::row`]. It does nothing for other resources.
     pub fn read_list<'o>(&mut self, objects: impl IntoIterator<Item = &'o [u8]>) {
         if self.marks_default {
             self.default_class = storage::default_class(objects);

@@ -171,7 +171,7 @@ impl Restarts {
     }
 }
 
-/// State of a pod that its columns show, collected from its containers.
+/// Values for a pod's columns, collected from its containers.
 struct Summary {
     reason: String,
     ready: usize,

@@ -3,7 +3,7 @@
 use super::kind::Kind;
 use super::{access, autoscaler, batch, control, core, definition, endpoint, event, network, pod, storage, workload};
 
-/// Returns the columns and cells of a resource. An unknown resource has those of a custom resource that declares none.
+/// Returns the columns and the printer of a resource. Unknown resources get the default columns of custom resources.
 pub(super) fn kind(group: &str, resource: &str) -> Kind {
     match group {
         "" => core_group(resource),

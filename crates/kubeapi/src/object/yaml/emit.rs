@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::node::Node;
 use super::scalar::{Style, is_break, is_printable, is_simple_key, style_of};
 
-/// Column behind which a space may be replaced by a line break.
+/// Column beyond which a long string is folded: its next space becomes a line break.
 const WIDTH: usize = 80;
 
 /// Writer that tracks its position on the line.
@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 pub(super) struct Emitter {
     out: String,
     column: usize,
-    /// Whether the next token needs no space before it.
+    /// Whether the next token needs no space before it, as at the start of a line.
     is_spaced: bool,
     /// Whether the line so far has only indentation and indicators such as `-`.
     is_indentation: bool,

@@ -6,7 +6,7 @@ use super::keys::sort_keys;
 use crate::number::go_float;
 use crate::object::scan::{Members, skip_space};
 
-/// Depth of the deepest value that is parsed. It bounds the recursion, and so the stack.
+/// Maximum nesting depth of a value that is parsed. It bounds the recursion, and so the stack.
 const DEEPEST: usize = 500;
 
 /// A JSON value, parsed for its YAML form.
@@ -23,7 +23,7 @@ pub(super) enum Node<'j> {
 }
 
 impl<'j> Node<'j> {
-    /// Parses a value. `None` if it is malformed or too deep.
+    /// Parses a JSON value. `None` if it is malformed or nested deeper than `DEEPEST`.
     pub(super) fn parse(json: &'j [u8]) -> Option<Self> {
         Self::at_depth(json, 0)
     }

@@ -1,7 +1,7 @@
 //! Types of unquoted texts in YAML 1.1, as go-yaml v2 resolves them.
 
-/// Returns whether a parser would read this unquoted text as a string. Base-60 numbers such as `1:30` are not strings to
-/// all parsers.
+/// Returns whether parsers read this unquoted text as a string. `1:30` does not count as one: some parsers read it as a
+/// number of base 60.
 pub(super) fn is_string(text: &str) -> bool {
     match text.bytes().next() {
         None => false,
@@ -35,7 +35,7 @@ fn is_special_float(text: &str) -> bool {
         || matches!(text.strip_prefix(['+', '-']).unwrap_or(text), ".inf" | ".Inf" | ".INF")
 }
 
-/// Returns whether the text is a 64-bit integer, in any base that Go's literals have.
+/// Returns whether the text is a 64-bit integer, in any base of Go's integer literals.
 fn is_integer(text: &str) -> bool {
     let (is_negative, is_signed, digits) = match text.as_bytes().first() {
         Some(b'-') => (true, true, &text[1..]),
@@ -125,7 +125,7 @@ fn timestamp(text: &str) -> Option<()> {
     let (month, rest) = short_number(rest.strip_prefix('-')?)?;
     let (day, rest) = short_number(rest.strip_prefix('-')?)?;
     let date = jiff::civil::Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?);
-    // Year zero has 366 days in Go too.
+    // As in Go, year zero is a leap year.
     date.ok()?;
     if rest.is_empty() {
         return Some(());

@@ -29,7 +29,7 @@ pub(super) fn is_simple_key(text: &str) -> bool {
     text.len() <= 128 && !text.chars().any(is_break)
 }
 
-/// Chooses the style of a string. A simple key must fit on one line.
+/// Chooses the style of a string. A simple key, which stands before its colon, must fit on one line.
 pub(super) fn style_of(text: &str, is_simple_key: bool) -> Style {
     let analysis = Analysis::of(text);
     let wanted = if is_simple_key && analysis.is_multiline {

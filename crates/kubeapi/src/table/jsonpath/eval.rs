@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 use crate::object::scan::{Members, skip_space};
 
-/// Depth below which `..` finds no values. It bounds the recursion.
+/// Nesting depth beyond which `..` finds no values. It bounds the recursion.
 const DEEPEST: usize = 200;
 
 /// A value that the evaluation of a path yields.
@@ -42,7 +42,7 @@ fn walk<'a>(steps: &'a [Step], start: Vec<PathValue<'a>>) -> Values<'a> {
     steps.iter().try_fold(start, |values, step| step.apply(values))
 }
 
-/// Returns the first byte of a JSON value, which shows its kind.
+/// Returns the first byte of a JSON value, which shows its type.
 fn container(json: &[u8]) -> Option<u8> {
     json.get(skip_space(json, 0)).copied()
 }
@@ -147,7 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns the indices that the slice selects of `length` elements. An empty range (`None`) ends the evaluation.
+    /// Returns start and end of the slice in an array of `length` elements. `None` means an empty range, which ends the
+    /// evaluation.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };
@@ -204,7 +205,7 @@ pub(super) enum Basic<'a> {
     Text(Cow<'a, str>),
     /// An integer of 64 bits.
     Integer(i64),
-    /// Another number.
+    /// A number that is not a 64-bit integer.
     Float(f64),
     /// A boolean.
     Bool(bool),

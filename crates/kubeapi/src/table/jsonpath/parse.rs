@@ -1,8 +1,8 @@
-//! Parser of paths. Accepts and refuses the same paths as client-go's.
+//! Parser of JSONPath. Accepts and refuses the same paths as client-go's.
 
 use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 
-/// Depth up to which nested filters and unions are parsed.
+/// Maximum nesting depth of filters and unions; deeper paths are invalid.
 const DEEPEST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ fn steps(text: &str, depth: usize) -> Result<Vec<Step>, InvalidPath> {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
         rest = match first {
-            // The closing brace ends the path. The text behind it is not evaluated.
+            // A closing brace ends the path; the text after it is ignored.
             '}' => break,
             ' ' | '@' | '$' => &rest[1..],
             '[' if rest.starts_with("[?(") => filter(&rest[3..], depth, &mut steps)?,

@@ -8,7 +8,8 @@ use crate::number::{go_float, json_float};
 use crate::table::age::parse_timestamp;
 
 impl PathValue<'_> {
-    /// Returns the value as a cell of a column of type `kind`; null if the value has another type. `now` is for ages.
+    /// Returns the value as a cell of a column of type `kind`; null if the value has another type. `now`, for ages, is in
+    /// seconds since 1970.
     pub(in crate::table) fn cell(&self, kind: &str, now: i64) -> Value {
         match (kind, self.basic()) {
             ("string", basic) => self.text(basic),
