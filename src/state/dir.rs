@@ -34,7 +34,7 @@ pub struct StateDir {
 pub enum Access {
     /// No process uses the directory: the files are consistent.
     Idle,
-    /// A process uses the directory, with this ID if it could be read. Files may be incomplete.
+    /// A process uses the directory, so files may be half-written. Holds the process ID; `None` if it cannot be read.
     InUse(Option<u32>),
     /// The directory is read-only, so it cannot be locked. Files may be incomplete if a process uses it.
     ReadOnly,

@@ -122,10 +122,10 @@ impl ClusterSourceKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contexts {
-    /// The current one: each file is a cluster, named like the file.
+    /// The current context: each file is one cluster, named after the file.
     #[default]
     Current,
-    /// All: each context is a cluster, named like the context.
+    /// All contexts: each is a cluster, named after the context.
     All,
 }
 

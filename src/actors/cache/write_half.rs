@@ -84,7 +84,8 @@ impl WriteHalf {
         }
     }
 
-    /// Sets the memory step of a partition. Returns false if the lease is not current.
+    /// Sets how much of a partition's objects is kept in memory. If the lease is not current, changes nothing and returns
+    /// false.
     pub(in crate::actors) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
         if self.leases.get(&partition) != Some(&lease) {
             return false;

@@ -344,8 +344,8 @@ impl Checkpoints {
         self.0.settled.cancel();
     }
 
-    /// Returns a future that completes when the caches of a stopping hub are final. `None` without a state directory:
-    /// the partitions of a stopping hub then close one by one.
+    /// Returns a future that completes when the hub stops and its caches no longer change, so that the last checkpoint has
+    /// all partitions. `None` without a state directory: then no partition waits before it closes.
     pub(in crate::actors) fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.store().map(|_| self.0.settled.clone().cancelled_owned())
     }
