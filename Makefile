@@ -63,7 +63,8 @@ test-real: ## Run the suites with real kube-apiservers and the example receivers
 	tests/testbed/build.sh
 	tests/testbed/build.sh reader
 	tests/testbed/build.sh kubectl
-	$(CARGO) test --test real
+	# These tests wait longer than they compute.
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(getconf _NPROCESSORS_ONLN)))} $(CARGO) test --test real
 	$(CARGO) test --package informer-hub-fleet --features nats --test nats
 	$(CARGO) test --package informer-hub-roles --features nats --test nats
 	$(CARGO) test --test receivers --test readers -- --ignored

@@ -128,8 +128,13 @@ mod tests {
         }
     }
 
+    /// Held by tests that install a subscriber. What a callsite is enabled for is known to the whole process, and briefly
+    /// wrong while another thread adds a subscriber.
+    static SUBSCRIBERS: Mutex<()> = Mutex::new(());
+
     #[test]
     fn log_events_with_hostile_text_are_one_harmless_line() {
+        let _alone = SUBSCRIBERS.lock();
         for format in [LogFormat::Text, LogFormat::Json] {
             let kept = Arc::default();
             let out = Arc::clone(&kept);
@@ -148,6 +153,7 @@ mod tests {
 
     #[test]
     fn spans_are_disabled_without_an_exporter_at_any_log_level() {
+        let _alone = SUBSCRIBERS.lock();
         let subscriber = subscriber(LogFormat::Json, EnvFilter::new("trace"), None);
         tracing::subscriber::with_default(subscriber, || {
             assert!(spans::list(&"c", &"pods", &"*").is_disabled());
@@ -159,6 +165,7 @@ mod tests {
     #[test]
     fn spans_are_enabled_with_an_exporter_at_any_log_level() {
         use opentelemetry::trace::TracerProvider;
+        let _alone = SUBSCRIBERS.lock();
         let provider = opentelemetry_sdk::trace::SdkTracerProvider::builder().build();
         let subscriber = subscriber(LogFormat::Text, EnvFilter::new("off"), Some(provider.tracer("test")));
         tracing::subscriber::with_default(subscriber, || {
