@@ -59,11 +59,11 @@ book: ## Build the documents as a book: target/book/index.html; needs mdbook (ca
 deny: ## Check licences, bans and sources of dependencies; needs cargo-deny
 	$(CARGO) deny check licenses bans sources
 
+# The suite real waits longer than it computes, so it has more threads than cores.
 test-real: ## Run the suites with real kube-apiservers and the example receivers and readers; needs Go and Python, builds for minutes the first time
 	tests/testbed/build.sh
 	tests/testbed/build.sh reader
 	tests/testbed/build.sh kubectl
-	# These tests wait longer than they compute.
 	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(getconf _NPROCESSORS_ONLN)))} $(CARGO) test --test real
 	$(CARGO) test --package informer-hub-fleet --features nats --test nats
 	$(CARGO) test --package informer-hub-roles --features nats --test nats

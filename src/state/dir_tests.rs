@@ -57,8 +57,11 @@ fn open_names_the_process_that_holds_the_lock() {
         "the state directory /data/hub is in use by another hub, in this process or another container: stop it, or set \
          another directory"
     );
-    let of_process = StateError::Locked { root: ROOT.into(), pid: Some(std::process::id() + 1) }.to_string();
-    assert!(of_process.starts_with("the state directory /data/hub is in use by process "), "{of_process}");
+    let other = std::process::id() + 1;
+    assert_eq!(
+        StateError::Locked { root: ROOT.into(), pid: Some(other) }.to_string(),
+        format!("the state directory /data/hub is in use by process {other}: stop it, or set another directory")
+    );
     let (seen, access) = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).unwrap();
     assert_eq!(access, Access::InUse(Some(std::process::id())));
     assert!(matches!(seen.remove_reader("a"), Err(StateError::Locked { .. })));

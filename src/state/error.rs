@@ -11,7 +11,7 @@ pub(super) const VERSION: u32 = 1;
 /// Error of opening or changing a state directory.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Another process holds the lock.
+    /// Another process, or another hub in this process, holds the lock.
     #[error("the state directory {root} is in use by {holder}: stop it, or set another directory", root = root.display(), holder = holder(*pid))]
     Locked {
         /// The directory.
