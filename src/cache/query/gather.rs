@@ -161,10 +161,10 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Returns whether the complete leading pieces have enough hits, so that later pieces are not needed. Use it only
-    /// without sort columns, and if each cluster has one informer.
-    pub(super) fn has_enough(&self, limit: usize) -> bool {
-        self.settled_hits >= limit
+    /// Returns how many of the first `limit` hits are still to be found: those that the complete leading pieces lack.
+    /// Use it only without sort columns, and if each cluster has one informer.
+    pub(super) fn still_needed(&self, limit: usize) -> usize {
+        limit.saturating_sub(self.settled_hits)
     }
 
     /// Returns all hits in order, up to a limit, and whether there are more.

@@ -38,6 +38,11 @@ impl Progress {
         self.end.load(Relaxed) != RUNNING || self.failed.load(Relaxed)
     }
 
+    /// As [`Gathered::still_needed`].
+    pub(super) fn still_needed(&self, limit: usize) -> usize {
+        self.gathered.lock().still_needed(limit)
+    }
+
     /// Adds the result of a piece; `take` returns whether there are enough hits.
     pub(super) fn take(
         &self,

@@ -18,7 +18,8 @@ impl Job<'_> {
     /// last case, in which pieces may be left.
     pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
-        let overlaps = self.any_overlap();
+        // Only then are the first hits those of the first pieces.
+        let is_in_order = order.directions.is_empty() && !self.any_overlap();
         let mut bounds = self.query.bounds;
         if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
             // The query's own limit is lower, and no more hits are kept.
@@ -30,13 +31,14 @@ impl Job<'_> {
                 return true;
             }
             let Some(piece) = progress.next(|cursor| pieces.next(cursor)) else { break };
-            let found = worker.examine(&pieces, &piece, pace);
+            let keep = self.keep.map(|keep| if is_in_order { progress.still_needed(keep) } else { keep });
+            let found = worker.examine(&pieces, &piece, keep, pace);
             progress.take(
                 piece.number,
                 found,
                 |gathered, number, found| {
                     gathered.take(number, found, &order, self.keep);
-                    self.keep.is_some_and(|keep| !overlaps && order.directions.is_empty() && gathered.has_enough(keep))
+                    self.keep.is_some_and(|keep| is_in_order && gathered.still_needed(keep) == 0)
                 },
                 bounds,
             );
@@ -66,8 +68,14 @@ impl<'j, 's> Worker<'j, 's> {
         Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
     }
 
-    /// Examines the objects of a piece. Returns the matches.
-    pub(super) fn examine(&mut self, pieces: &Pieces<'_, 's>, piece: &Piece, pace: &mut Pace<'_>) -> PieceMatches {
+    /// Examines the objects of a piece. Returns the matches, of which the first `keep` are enough.
+    pub(super) fn examine(
+        &mut self,
+        pieces: &Pieces<'_, 's>,
+        piece: &Piece,
+        keep: Option<usize>,
+        pace: &mut Pace<'_>,
+    ) -> PieceMatches {
         let mut found = PieceMatches::default();
         let passed = pieces.each(piece, |stored| {
             found.tally.examined += 1;
@@ -75,11 +83,11 @@ impl<'j, 's> Worker<'j, 's> {
             if self.look(piece.member, stored, &mut found).is_err() {
                 *if stored.is_kept() { &mut found.tally.unreadable } else { &mut found.tally.unkept } += 1;
             }
-            let enough = self.job.keep.is_some_and(|keep| {
+            let enough = keep.is_some_and(|keep| {
                 if !self.order.directions.is_empty() {
                     truncate(&mut found.hits, keep, self.order, 2);
                 }
-                self.order.directions.is_empty() && found.hits.len() == keep
+                self.order.directions.is_empty() && found.hits.len() >= keep
             });
             pace.spend(1, found.tally.read - read);
             !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())

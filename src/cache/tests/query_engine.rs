@@ -223,6 +223,28 @@ fn limited_query_in_key_order_examines_few_objects() {
 }
 
 #[test]
+fn limited_query_examines_no_object_behind_its_last_match() {
+    let mut store = Store::new(pods());
+    let with_app = |name: &str, app: &str| object_with("shop", name, &format!("{name}-{app}"), 1, &[("app", app)], &[]);
+    for (cluster, matches) in [("eu", 3), ("us", 5)] {
+        let web = (0..matches).map(|number| with_app(&format!("a{number}"), "web"));
+        let db = (0..9).map(|number| with_app(&format!("b{number}"), "db"));
+        fill(&mut store, origin(cluster, &[], None), &[], web.chain(db).collect());
+    }
+    let snapshot = store.published().load_full();
+    // One match more than the limit shows that there are more.
+    let examined = |limit: usize, query: Query| {
+        let answer = snapshot.answer(&query.limit(limit.try_into().unwrap())).unwrap();
+        assert_eq!((answer.items.len(), answer.more), (limit, true));
+        answer.examined
+    };
+    assert_eq!(examined(2, Query::by_labels("app=web".parse().unwrap())), 3);
+    assert_eq!(examined(3, Query::by_labels("app=web".parse().unwrap())), 12 + 1);
+    assert_eq!(examined(3, Query::by_labels("app=web".parse().unwrap()).in_pieces(2)), 12 + 1);
+    assert_eq!(examined(13, Query::list()), 14);
+}
+
+#[test]
 fn contradictory_query_is_refused() {
     let snapshot = of(names(1));
     let refused = |question: Question, why: &str| {
