@@ -275,8 +275,10 @@ impl CrashModel {
         self.attempted.push((cluster, then.clone()));
         self.fleets.insert(snapshot.version(), visible(&snapshot));
         self.files.checkpoint(&snapshot, &[Commit { id, readers }], 1_000, true).unwrap();
-        assert_eq!(self.files.keep_closed_partition(partition), !partition.is_empty());
-        if partition.is_empty() {
+        // Without objects and before the first list, there is nothing to keep.
+        let is_kept = !partition.is_empty() || partition.has_synced();
+        assert_eq!(self.files.keep_closed_partition(partition), is_kept);
+        if !is_kept {
             return;
         }
         self.possible.insert(cluster, vec![Some(then.clone())]);
