@@ -58,7 +58,10 @@ impl Decoder {
             }
             None => {
                 let (kind, api_version) = (bounded(kind), bounded(api_version));
-                Err(malformed(format!("list: the answer has kind {kind:?} of {api_version:?}")))
+                let wanted = format!("{}List", resource.kind);
+                Err(malformed(format!(
+                    "list: the server answered with kind {kind:?} of {api_version:?}, not {wanted:?}"
+                )))
             }
         }
     }

@@ -87,7 +87,8 @@ impl Continuation {
             return Err(invalid(&format!("it has {} characters: at most {MAX_TOKEN} are allowed", token.len())));
         }
         let json = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid("it is not base64"))?;
-        let Versioned { v } = serde_json::from_slice(&json).map_err(|_| invalid("it has no version"))?;
+        let Versioned { v } =
+            serde_json::from_slice(&json).map_err(|_| invalid("it is not JSON with a format version `v`"))?;
         if v != VERSION {
             return Err(invalid("server does not recognize this encoded version"));
         }

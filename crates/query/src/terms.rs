@@ -159,7 +159,7 @@ fn cluster(input: &mut Input<'_>) -> Parsed<Expr> {
         let at = input.current_token_start();
         let key = text(input)?;
         if opt(alt((mark("=="), mark("=")))).parse_next(input)?.is_none() {
-            return Err(unexpected(input, "\"=\": clusters are selected by labels with one value each", &[]));
+            return Err(unexpected(input, "\"=\", since cluster(…) compares a label with one value", &[]));
         }
         let value = text(input)?;
         if selected.insert(key.to_string(), value.to_string()).is_some() {

@@ -120,12 +120,12 @@ fn apply_step(member: &Member, change: Change<u64>) {
     if to > from {
         tracing::warn!(
             %cluster, resource = %resource.gvr, %scope, %from, %to, reason,
-            "memory is short: the informer keeps less of its objects or pauses"
+            "memory is short: the informer drops parts of its objects from memory, or pauses"
         );
     } else {
         tracing::info!(
             %cluster, resource = %resource.gvr, %scope, %from, %to, reason,
-            "memory is available: the informer keeps more of its objects"
+            "memory is available again: the informer keeps more parts of its objects in memory"
         );
     }
     member.health.memory.set_step(to, Some(reason));

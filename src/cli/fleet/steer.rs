@@ -123,8 +123,8 @@ impl Fleet {
             }
             anyhow::ensure!(
                 begun.elapsed() < limit,
-                "no collector has claimed {cluster} within {limited}: no running collector has the cluster in its \
-                 file; start one that has"
+                "no collector has claimed {cluster} within {limited}: the cluster is in the configuration file of no \
+                 running collector; start a collector with such a file"
             );
         }
     }

@@ -129,7 +129,8 @@ pub enum OfferError {
     NotOpen,
     /// The record exceeds [`MAX_BODY`].
     #[error(
-        "a change has {0} bytes, more than the {MAX_BODY} of an entry in the fleet's log: drop fields of the resource"
+        "a change has {0} bytes; an entry in the fleet's log can have {MAX_BODY}: set `drop` of the resource in the \
+         configuration, so that the hub keeps fewer fields"
     )]
     TooLarge(usize),
 }

@@ -56,10 +56,10 @@ fn text_that_is_no_token_is_refused() {
     assert_eq!(problem("x"), "it is not base64");
     assert_eq!(problem("!!!!"), "it is not base64");
     assert_eq!(problem("%%"), "it is not base64");
-    assert_eq!(problem(&encoded("not JSON")), "it has no version");
-    assert_eq!(problem(&encoded("{}")), "it has no version");
-    assert_eq!(problem(&encoded("[]")), "it has no version");
-    assert_eq!(problem(""), "it has no version");
+    assert_eq!(problem(&encoded("not JSON")), "it is not JSON with a format version `v`");
+    assert_eq!(problem(&encoded("{}")), "it is not JSON with a format version `v`");
+    assert_eq!(problem(&encoded("[]")), "it is not JSON with a format version `v`");
+    assert_eq!(problem(""), "it is not JSON with a format version `v`");
     assert_eq!(problem(&"A".repeat(4097)), "it has 4097 characters: at most 4096 are allowed");
 }
 

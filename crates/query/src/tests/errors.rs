@@ -60,7 +60,7 @@ fn error_has_message_and_position() {
         ("name = x and labels(app=web,)", 28, "not a label selector: expected a label key, found the end"),
         ("labels(app=web", 6, "the parenthesis is not closed"),
         ("labels app=web", 7, "expected a label selector in parentheses, such as (app=web, tier!=dev), found \"app\""),
-        ("cluster(region!=eu)", 14, r#"expected "=": clusters are selected by labels with one value each, found "!""#),
+        ("cluster(region!=eu)", 14, r#"expected "=", since cluster(…) compares a label with one value, found "!""#),
         ("cluster(a=b, a=c)", 13, r#"the label "a" is given twice"#),
         ("cluster(a=b c=d)", 12, r#"expected a comma or ")", found "c""#),
         ("cluster(a=b", 7, "the parenthesis is not closed"),
