@@ -147,7 +147,7 @@ pub struct Round {
     samples: Option<Vec<Arc<StoredObject>>>,
     objects: Vec<Arc<StoredObject>>,
     totals: Arc<PackedTotals>,
-    /// Whether bodies with another dictionary are packed again even if they grow.
+    /// Whether bodies that another dictionary compressed are always compressed again, even if they become larger.
     replaces: bool,
     /// Packer of the last round.
     packer: Option<Packer>,

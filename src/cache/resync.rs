@@ -65,8 +65,9 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.get(id).map(|listener| listener.period)
     }
 
-    /// Handles a tick. Returns whether a resync starts now, for the listeners that [`Self::is_due`] selects until the
-    /// next one. While an earlier resync is `under_way`, none starts.
+    /// Handles a tick of the timer. Returns whether a resync starts now. It is for the listeners whose period is over:
+    /// [`Self::is_due`] returns true for them until the next resync starts. No resync starts while an earlier one is
+    /// `under_way`.
     #[must_use]
     pub fn tick(&mut self, now: Instant, under_way: bool) -> bool {
         if under_way || !self.listeners.values().any(|listener| listener.is_late(now)) {

@@ -45,8 +45,8 @@ kinds! {
 
 static DICTIONARIES: [OnceLock<Arc<Dictionary>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
 
-/// Returns the dictionary of a resource in any version; `None` if it has none. It is prepared at its first use in the
-/// process.
+/// Returns the built-in compression dictionary of a resource, whatever its version; `None` if there is none. The first
+/// call loads the dictionary, which all later calls share.
 #[must_use]
 pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
     let at = KINDS.iter().position(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)?;

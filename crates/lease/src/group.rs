@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Entry of a contender.
+/// Entry that a contender of a group writes about itself at an interval. The others see from it that the contender
+/// runs, and for which leases it contends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
     /// Revision of the entry, which changes with each write.

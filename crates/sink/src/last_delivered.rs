@@ -143,8 +143,10 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event must be sent, because it is newer than the last journaled state of its name, or a
-    /// resync. The first newer event removes the record of its object, since all later events are newer too.
+    /// Returns whether an event must be sent. It is dropped if it repeats the last journaled state of its object, or is
+    /// older. A resync sends that state again. The head of this file has the rules for objects that share a name.
+    ///
+    /// An event that is sent usually removes the entry of its object, since all later events are newer.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
         if self.is_empty() || event.event_type() == EventType::Synced {
             return true;

@@ -60,7 +60,8 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
-    /// Whether to pack bodies with another dictionary again even if they grow.
+    /// Whether bodies that another dictionary compressed are always compressed again with this dictionary, even if they
+    /// become larger, so that the other dictionary can be dropped.
     replaces: bool,
 }
 
@@ -92,8 +93,8 @@ impl Packer {
         }
     }
 
-    /// Makes [`Self::add`] pack bodies with another dictionary again even if they grow, so that the other dictionary
-    /// can be dropped.
+    /// Makes [`Self::add`] always compress bodies of another dictionary again, even if they become larger, so that the
+    /// other dictionary can be dropped.
     pub fn replace_dictionaries(&mut self) {
         self.replaces = true;
     }

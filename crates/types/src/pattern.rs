@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 use super::{Gvr, InvalidResource, ResourceRef};
 
-/// Groups that a pattern selects.
+/// API groups whose resources a pattern such as `*.apps` selects.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Groups {
     /// `*`: every group.

@@ -220,7 +220,8 @@ impl Items {
     }
 }
 
-/// Writer of a list in chunks.
+/// Encodes the body of one answer to a list request, part by part, so that a long body can be sent as a stream. Each
+/// call of [`Self::write`] appends the next part. The parts are not the pages of `limit` and `continue`.
 #[derive(Debug)]
 pub(super) struct Listing {
     head: Option<Head>,

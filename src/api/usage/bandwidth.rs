@@ -52,7 +52,7 @@ impl Bucket {
         full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).saturating_sub(BURST)
     }
 
-    /// Returns whether the bucket is full: nothing that was sent still counts against it.
+    /// Returns whether the bucket is full, so that a whole burst could be sent without delay.
     pub(super) fn is_full(&self) -> bool {
         self.0.lock().full_at.is_none_or(|at| at <= clock::now())
     }

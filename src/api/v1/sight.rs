@@ -118,7 +118,8 @@ impl Sight {
         self.rights.reviewed(&self.reader, verb, resource, places).await
     }
 
-    /// Restricts a query of a cache to the objects that the reader may see. Also returns their description.
+    /// Restricts a query of a cache to the objects that the reader may see. Returns the query and the [`Visibility`]
+    /// by which it was restricted. If the reader may see everything, the query is unchanged.
     pub(in crate::api) async fn restrict(&self, cache: &CacheInfo, query: Query) -> (Query, Visibility) {
         let visibility = self.visibility(Verb::List, cache, |origin| query.selects(origin), &[]).await;
         if visibility.is_everything() {

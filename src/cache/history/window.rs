@@ -100,7 +100,7 @@ pub(crate) struct Window {
     saved: Option<(SavedVersion, u64)>,
     limits: HistoryLimits,
     is_tight: bool,
-    /// Sums of the slots' bytes.
+    /// Sums of [`Slot::bytes`]: bytes that count against the limit, and bytes that the slots may keep in memory.
     bytes: (usize, usize),
 }
 

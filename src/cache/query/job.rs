@@ -155,7 +155,8 @@ impl<'s> Job<'s> {
         Plan::new(&self.way, examined, self.reads())
     }
 
-    /// Returns whether the condition tests owners without an index of them, so that it reads bodies.
+    /// Returns whether the condition has an `OwnedBy` test but the snapshot has no index of owners. The owner references
+    /// are then read from the stored JSON of the candidates.
     pub(super) fn reads_owners(&self) -> bool {
         self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
     }

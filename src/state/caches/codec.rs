@@ -78,7 +78,8 @@ pub(super) struct SavedFleet {
     pub(super) version: u64,
     /// Hash of the clusters' labels, to detect changes during a downtime. Other builds may compute other hashes.
     pub(super) labels: u64,
-    /// Partitions that are visible at this version, by number, with the versions of their clusters.
+    /// All synced partitions at the fleet version in `version`. Key: the number of the partition in the saved files.
+    /// Value: the resource versions from which readers of its cluster can resume.
     pub(super) partitions: BTreeMap<u64, ClusterVersions>,
 }
 

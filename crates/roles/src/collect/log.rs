@@ -168,7 +168,8 @@ impl SourceLog {
         answer
     }
 
-    /// Records in the log that a list of the apiserver begins. The caller lists only if this succeeds.
+    /// Appends a [`Record::Reset`] to the log and waits until it is stored. This must succeed before a new list, or a
+    /// watch with initial events, is requested from the apiserver.
     pub(super) async fn reset(&self) -> Result<(), SourceError> {
         self.state.lock().listed = None;
         self.session.load.lock().begin(&self.partition);

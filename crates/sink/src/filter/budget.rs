@@ -402,7 +402,7 @@ fn nodes(node: &IdedExpr) -> i64 {
     1 + parts(node).into_iter().map(nodes).sum::<i64>()
 }
 
-/// Returns the depth of an expression, including charges.
+/// Returns the nesting depth of an expression. In a rewritten expression, the inserted calls are levels too.
 pub(super) fn depth(node: &IdedExpr) -> usize {
     parts(node).into_iter().map(|part| 1 + depth(part)).max().unwrap_or(0)
 }

@@ -163,7 +163,8 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Adds the decoded character `found` in place of the characters that encode it. Returns their number; 0 without one.
+/// Appends a decoded character to `out`, with the source range of its escape sequence, which starts `rest`. `found` is
+/// the character and the length of the sequence. Returns that length; 0 if `found` is `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

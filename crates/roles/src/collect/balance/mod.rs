@@ -151,7 +151,9 @@ impl Balancer {
         stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
     }
 
-    /// Hands a cluster over and waits until the receiver owns it, at most three leases. Renews the token meanwhile.
+    /// Hands a cluster over, and waits until the receiver owns it, for at most three times the duration of a lease.
+    /// Meanwhile, renews this collector's entry in the roster, and the token that allows one move at a time. If the
+    /// receiver does not take the cluster, records the move as failed.
     async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
