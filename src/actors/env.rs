@@ -31,7 +31,7 @@ pub struct Env {
     pub tuning: Arc<Tuning>,
     /// Memory status, and the informers the governor manages.
     pub budget: Budget,
-    /// Record of resources whose versions went back, because etcd was restored from a backup.
+    /// Resources whose resourceVersions went back, because etcd was restored from a backup.
     pub rewinds: Rewinds,
     /// Checkpoint state.
     pub checkpoints: Checkpoints,
@@ -101,8 +101,8 @@ impl Env {
         self.partial.write().push(wanted);
     }
 
-    /// Returns the view that holds whole objects of a resource: the shared view, unless a request keeps only parts
-    /// there.
+    /// Returns the view that holds whole objects of a resource: the shared view, or [`View::Whole`] if the options of a
+    /// request keep only parts of objects in the shared view.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
         let wanted = ResourceRequest::known(resource);

@@ -38,7 +38,7 @@ pub(super) struct Slot {
 struct SlotState {
     /// Position among the idle connections and the time of becoming idle; `None` while a request is being answered.
     idle: Option<(u64, Instant)>,
-    /// Requests being answered, with their streams. HTTP/2 has several at once.
+    /// Number of requests being answered, including responses that are streams. HTTP/2 can have several at once.
     requests: usize,
     /// Streams being read, by number.
     streams: BTreeMap<u64, Stream>,
@@ -63,7 +63,7 @@ impl fmt::Debug for SlotState {
 #[derive(Debug)]
 pub(super) struct Busy {
     slot: Arc<Slot>,
-    /// Whether the request continues as a [`StreamSlot`], which ends it instead.
+    /// Whether the response is a stream. The request is then marked as answered when its [`StreamSlot`] ends, not here.
     is_stream: bool,
 }
 
@@ -82,8 +82,8 @@ impl ConnectionSlots {
         slot
     }
 
-    /// Evicts the connection that has been idle longest; returns false if none is idle. Its slot is free once its task
-    /// has run.
+    /// Evicts the connection that has been idle longest; returns false if none is idle. The slot becomes free when the
+    /// task of the connection has ended.
     pub(super) fn evict(&self) -> bool {
         let first = self.idle.lock().slots.pop_first();
         first.is_some_and(|(_, evicted)| {
@@ -155,7 +155,8 @@ impl Slot {
         }
     }
 
-    /// Returns since when the connection has been idle, or its slowest client has not read; now if neither holds.
+    /// Returns since when the connection has been idle or, if it is not, its oldest unread part has waited for the
+    /// client. Returns the present time if neither holds.
     fn waits_since(&self) -> Instant {
         let state = self.state.lock();
         let idle = state.idle.map(|(_, since)| since);

@@ -51,8 +51,8 @@ const PEEK_PAUSE: Duration = Duration::from_millis(5);
 /// Interval between pings on an HTTP/2 connection. Without an answer within the same time, the connection closes.
 const PING: Duration = Duration::from_secs(30);
 
-/// Minimum rate at which a client must read an answer, in bytes per second, once [`Limits::taking`] has passed. A list
-/// holds a snapshot until its end.
+/// Minimum rate, in bytes per second, at which a client must read an answer once [`Limits::taking`] has passed. An
+/// unread list would keep its snapshot in memory.
 const LEAST_RATE: usize = 64 << 10;
 
 /// State shared by all connections.
@@ -109,7 +109,8 @@ async fn next(listener: &TcpListener, tasks: &mut JoinSet<()>, slots: &Connectio
     }
 }
 
-/// Waits until there are fewer than `most` connections, and evicts an idle connection if there is one.
+/// Waits until there are fewer than `most` connections. Evicts idle connections for this; if none is idle, waits until
+/// one becomes idle or ends.
 async fn make_room(tasks: &mut JoinSet<()>, slots: &ConnectionSlots, most: usize) {
     while tasks.len() >= most {
         let evicted = slots.evict();
@@ -338,10 +339,10 @@ impl Pace {
 
 /// Body of a stream. Reports the client's reads to the slot of its connection.
 struct StreamBody {
-    /// `None` once the slot has abandoned the stream.
+    /// The body; `None` once the connection's slot has dropped it because the client does not read.
     inner: Arc<Mutex<Option<Body>>>,
     stream: StreamSlot,
-    /// Whether a part was handed out that the client has not taken, or nothing has been asked for yet.
+    /// Whether the client has not read the last part yet, or the first part has not been requested.
     waits: bool,
     /// Pace of the client; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,

@@ -33,7 +33,7 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, MAX_QUOTED, shortened};
 /// A sink's answer to a dead-letter request; `None` if there is no sink of that name.
 pub type LetterResult = Option<Result<LetterAnswer, StoreError>>;
 
-/// Function that sends a dead-letter request to the sink of a name.
+/// Function that sends a dead-letter request to the sink with the given name.
 pub type AskLetters = Arc<dyn Fn(String, LetterRequest) -> BoxFuture<'static, LetterResult> + Send + Sync>;
 
 /// Default and maximum number of dead letters in one response.

@@ -14,7 +14,7 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 /// Maximum bytes of an axum error text to convert; axum's texts are short.
 const MAX_TEXT: usize = 4096;
 
-/// Returns whether a path is below one of the Kubernetes roots.
+/// Returns whether a path is below one of the Kubernetes roots, `/clusters/` and `/unique/`.
 pub(super) fn is_kubernetes(path: &str) -> bool {
     path.starts_with("/clusters/") || path.starts_with("/unique/")
 }

@@ -11,6 +11,6 @@ pub(super) struct PeerAddress(pub(super) IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streaming;
 
-/// Marks a stream that has an end, as an extension: it breaks off if the client reads it very slowly.
+/// Marks a stream that has an end, as an extension: the connection breaks it off if the client reads it very slowly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Finite;

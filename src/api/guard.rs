@@ -61,9 +61,10 @@ pub struct Limits {
     pub head_bytes: usize,
     /// Maximum bytes of a request's body. Default 64 KiB.
     pub body_bytes: usize,
-    /// Timeout from the head of a request to the head of its response, including the request's body. Default 30 s.
+    /// Timeout from reading a request's head to the head of its response. It includes reading the request's body.
+    /// Default 30 s.
     pub request: Duration,
-    /// Timeout for the client to read the response. Default 60 s.
+    /// Timeout for a client that does not read the response. Default 60 s.
     pub taking: Duration,
 }
 
@@ -102,7 +103,7 @@ pub struct Guard {
     versions: Mutex<FileVersions>,
 }
 
-/// State of the files at the last read, successful or not.
+/// Sizes and times of the files when they were last read, successfully or not.
 #[derive(Debug, Default)]
 struct FileVersions {
     tls: FileStates,

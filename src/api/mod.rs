@@ -65,7 +65,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
 pub struct ReportedState {
-    /// Whether everything that is reachable has synced.
+    /// Whether every informer of a reachable cluster has synced, or is in a state that waiting does not change.
     pub ready: bool,
     /// One line for each informer that has not synced.
     pub waiting: Vec<String>,
@@ -73,7 +73,7 @@ pub struct ReportedState {
     pub status: serde_json::Value,
 }
 
-/// Source of the shown state; `None` while the hub starts or shuts down.
+/// Function that collects the state; it returns `None` while the hub starts or shuts down.
 pub type StateSource = Arc<dyn Fn() -> BoxFuture<'static, Option<ReportedState>> + Send + Sync>;
 
 impl fmt::Debug for Services {
@@ -99,22 +99,22 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).await.map_err(|source| ListenError { address, source })
 }
 
-/// Handlers behind the API.
+/// Data sources and handlers of the API's paths.
 pub struct Services {
     /// Status and probes.
     pub show: StateSource,
-    /// Dead letters.
+    /// Function that sends requests about dead letters to sinks.
     pub letters: AskLetters,
     /// Handler of `POST /v1/reload`.
     pub reload: AskReload,
     /// Source of `/metrics`.
     pub scraper: Scraper,
-    /// Kubernetes roots; `None` if they are not served.
+    /// Read API, which serves the Kubernetes roots and the `/v1` paths that read objects; `None` if they are not
+    /// served.
     pub read: Option<Arc<ReadApi>>,
 }
 
-/// Serves `/livez`, `/readyz`, `/metrics`, `/v1/status`, reloads and dead letters until `stop` completes. `guard`
-/// decides which requests are allowed.
+/// Serves all paths of `services` until `stop` completes. `guard` decides which requests are allowed.
 pub async fn serve(
     listener: TcpListener,
     guard: Guard,
@@ -152,7 +152,7 @@ async fn shown(show: &StateSource) -> Option<ReportedState> {
     tokio::time::timeout(DEADLINE, show()).await.ok().flatten()
 }
 
-/// Source of the shown state, and the rights of its readers.
+/// Source of the status, and the read API, which knows the rights of readers.
 #[derive(Clone)]
 struct Shows {
     show: StateSource,

@@ -12,7 +12,7 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of clusters named in an audit event.
 const MAX_CLUSTERS: usize = 32;
 
-/// Maximum number of resources kept: the maximum of one event stream.
+/// Maximum number of resources that are noted for one request: the maximum of one event stream.
 const MAX_RESOURCES: usize = 64;
 
 /// Notes about one request. With an audit log, they become part of the request's event.

@@ -15,7 +15,7 @@ use super::{DEADLINE, error_answer};
 /// Result of a reload: the changes, or an error text.
 pub type Reloaded = Result<Value, String>;
 
-/// Reloads the configuration; `None` if there is no file, or the hub is shutting down.
+/// Function that reloads the configuration; it returns `None` if there is no file, or the hub is shutting down.
 pub type AskReload = Arc<dyn Fn() -> BoxFuture<'static, Option<Reloaded>> + Send + Sync>;
 
 pub(super) fn routes(ask: AskReload) -> Router {

@@ -25,7 +25,8 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     Ok(())
 }
 
-/// Checks rules that the reader of configuration files enforces, but a program that builds a configuration may break.
+/// Checks rules that the parser of configuration files enforces, but a program that builds a configuration itself may
+/// break.
 pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
         let problem = WITHOUT_FLEET.to_owned();
@@ -52,7 +53,7 @@ pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Checks that a configuration has the resources of a durable subscription, and no sink of its name.
+/// Checks that a configuration has the resources of a durable subscription, and that no sink has its name.
 pub(super) fn check_subscription(config: &Config, name: &str, resources: &[String]) -> Result<(), StartError> {
     let wrong = |problem: String| StartError::Subscription { name: name.to_owned(), problem };
     if config.sinks.iter().any(|sink| sink.name == name) {

@@ -26,7 +26,7 @@ use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, rng};
 /// Connection to the services of the fleet, and the parameters of this process's collector.
 #[derive(Clone, Debug)]
 pub struct Collect {
-    /// Log, owners and checkpoints.
+    /// Store of the fleet's log, ownerships and checkpoints.
     pub backend: Arc<dyn Backend>,
     /// Parameters of the collector.
     pub params: CollectorParams,
@@ -73,7 +73,7 @@ fn process_name() -> String {
     format!("{}-{}-{:08x}", host_name(), std::process::id(), rng::rng().random::<u32>())
 }
 
-/// Running collector, and the configured clusters, each of which the hub watches while it owns it.
+/// A running collector, and all configured clusters. The hub watches each cluster while this process owns it.
 pub(super) struct Collecting {
     collector: Collector,
     host: Arc<RegistryHost>,
@@ -94,7 +94,8 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Stores new labels of a cluster. They decide its preferred zone, and apply when the hub next becomes its owner.
+    /// Stores new labels of a cluster. They decide which zone is preferred for it. The watched cluster gets them when
+    /// the hub next becomes its owner.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);
@@ -161,7 +162,7 @@ struct RegistryHost {
     clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,
 }
 
-/// Configured cluster, which the hub watches while it owns it or shards of it.
+/// Configured cluster. The hub watches it while this process owns it or one of its shards.
 #[derive(Clone)]
 struct HostedCluster {
     add: AddCluster,

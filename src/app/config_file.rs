@@ -24,13 +24,13 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of mistakes that are logged one by one.
 const MAX_LOGGED: usize = 50;
 
-/// Request for a reload, which is answered with its outcome.
+/// Request for a reload. The sender in it returns the result to the requester.
 pub(super) type ReloadRequest = oneshot::Sender<Reloaded>;
 
 /// A watched configuration file.
 pub(super) struct ConfigFile {
     source: ConfigSource,
-    /// Files that the sinks of the configuration name.
+    /// Files that the sinks of the configuration refer to, such as certificates.
     sink_files: Vec<PathBuf>,
     applied: FileStates,
 }

@@ -35,7 +35,7 @@ pub(super) fn connector(
     KubeConnector::with_dial(dial, settings(cluster), stall, io).named(cluster.name.as_str())
 }
 
-/// Returns the access to a cluster and the options of its requests.
+/// Returns the address and credentials of a cluster, and the options of requests to it.
 pub(super) fn settings(cluster: &ClusterConfig) -> AccessSettings {
     AccessSettings {
         access: access(cluster),
@@ -67,7 +67,8 @@ pub(crate) fn access(cluster: &ClusterConfig) -> Access {
     }
 }
 
-/// Returns the request for the informers of a configured resource.
+/// Returns the request for the informers of an entry `[resources.<name>]`. `all` are all entries, because entries of
+/// the same resource share their indexes.
 pub(super) fn demand(resource: &ResourceConfig, all: &[ResourceConfig]) -> InformerFor {
     let scope = |namespace: Option<&String>| Scope {
         namespace: namespace.map(Into::into),

@@ -1,4 +1,4 @@
-//! Watch over the expiry of credentials: of clusters, management clusters, sinks and the HTTP port.
+//! Watches the expiry of credentials: of clusters, management clusters, sinks and the HTTP port.
 //!
 //! Files are polled every [`POLL_INTERVAL`], and read again only if they changed or their credential is due. A
 //! credential is logged when it becomes due, when three quarters of the notice period have passed, and when it has
@@ -41,20 +41,21 @@ enum CredentialSource {
     Certificate(CredentialKind, PathBuf),
 }
 
-/// The hub as a [`CredentialWatch`] uses it.
+/// Parts of the hub that a [`CredentialWatch`] needs: threads and the configuration.
 pub(super) trait CredentialOwners: Send + Sync + 'static {
     /// Threads that run the watch and read the files.
     fn threads(&self) -> &Threads;
 
-    /// Reads the configuration in force, with the clusters of its sources. Waits while a configuration is applied.
+    /// Calls `read` with the configuration in force, including the clusters of cluster sources. Waits while another
+    /// configuration is applied.
     fn with_config<R: Send>(&self, read: fn(&Config) -> R) -> impl Future<Output = R> + Send;
 }
 
 /// Watch over the expiry of the credentials of a hub.
 pub(super) struct CredentialWatch {
-    /// Credentials by owner, as of the last check. Replaced as a whole, so that readers never wait for a file.
+    /// Credentials by owner, as of the last check. Replaced as a whole, so that the status never waits for a file.
     known: ArcSwap<BTreeMap<Owner, OwnerCredentials>>,
-    /// Starts the next check at once.
+    /// Notified to start the next check at once.
     wake: Notify,
     end: CancellationToken,
 }
@@ -65,7 +66,7 @@ struct OwnerCredentials {
     source: CredentialSource,
     files: FileStates,
     found: Vec<Credential>,
-    /// Last logged state of each credential that is due.
+    /// State that was last logged for each credential that expires soon or has expired, by kind and place.
     logged: BTreeMap<(CredentialKind, String), Expiry>,
 }
 
@@ -74,7 +75,7 @@ struct OwnerCredentials {
 pub(super) struct Summary {
     /// When the first credential expires.
     pub(super) expires: Timestamp,
-    /// State of the credential that is closest to its expiry.
+    /// Most urgent state among the credentials.
     pub(super) state: Expiry,
 }
 
@@ -117,7 +118,7 @@ impl CredentialWatch {
         Some(Summary { expires, state })
     }
 
-    /// Reads changed files and logs credentials that became due. Blocks.
+    /// Reads changed files, and logs credentials that expire soon or have expired. Blocks.
     fn check(&self, sources: Vec<(Owner, CredentialSource)>, now: Timestamp) {
         let mut kubeconfigs = HashMap::new();
         let (before, mut known) = (self.known.load_full(), BTreeMap::new());
@@ -165,8 +166,8 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Whether the credentials need not be read again: no file changed, and none is due. A change that the file states
-    /// miss is noticed when the credential becomes due.
+    /// Returns whether the credentials need not be read again: no file changed, and none expires soon. Sizes and times
+    /// may miss a change of a file; it is noticed when the credential expires soon.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }
@@ -248,7 +249,7 @@ async fn watch<O: CredentialOwners>(watch: Arc<CredentialWatch>, owners: Weak<O>
     }
 }
 
-/// Returns all sources of credentials in a configuration that may expire.
+/// Returns all sources of credentials in a configuration whose credentials can expire.
 fn credential_sources(config: &Config) -> Vec<(Owner, CredentialSource)> {
     let mut all = Vec::new();
     if let Some(tls) = &config.hub.service.tls {

@@ -14,7 +14,8 @@ use informer_hub_types::Gvr;
 /// Progress of sinks that a leader publishes in its lease, so that its successor continues there.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Delivered {
-    /// Acknowledged versions by sink. Other fields of later versions are ignored.
+    /// By sink, the versions up to which it has acknowledged changes. Fields that later program versions add are
+    /// ignored.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
     /// In a fleet, the process that is to take the released lease; `None` if any process may.
@@ -28,16 +29,16 @@ impl Delivered {
         serde_json::from_str(note).unwrap_or_default()
     }
 
-    /// Returns the version of a resource up to which every change was delivered by all sinks that have delivered any;
-    /// `None` if there is no such sink.
+    /// Returns the version up to which all sinks have delivered the changes of a resource of a cluster. Sinks without a
+    /// version of it do not count; `None` if no sink has one.
     #[cfg(feature = "fleet")]
     pub(super) fn version_of(&self, cluster: &str, resource: &Gvr) -> Option<u64> {
         let resource = resource_key(&resource.group, &resource.resource);
         self.sinks.values().filter_map(|clusters| clusters.get(cluster)?.get(&resource).copied()).min()
     }
 
-    /// Formats the progress as a note of at most `max_size` bytes. Clusters of a sink that do not fit are left out. Also
-    /// returns the number of entries left out.
+    /// Formats the progress as a note of at most `max_size` bytes. Also returns how many entries, each one cluster of
+    /// one sink, were left out because they did not fit.
     pub(super) fn note(&self, max_size: usize) -> (String, usize) {
         let next = self.next.clone();
         let (mut kept, mut left_out, mut size) = (Self { next, sinks: BTreeMap::new() }, 0, 128);
@@ -57,7 +58,8 @@ impl Delivered {
     }
 }
 
-/// Returns the accepted versions, lowered where necessary to below the `lowest` undelivered version.
+/// Returns the versions up to which every change has been acknowledged: the accepted versions, lowered below the
+/// `lowest` undelivered version of the same resource.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {

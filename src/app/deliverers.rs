@@ -1,7 +1,7 @@
-//! Deliverers of a fleet: the processes that deliver events to sinks, as this one knows them.
+//! Deliverers of a fleet: the processes that deliver events to sinks, as far as this process knows them.
 //!
-//! Each deliverer writes an entry of its own at an interval, and reads those of the others. The entries decide how sinks
-//! are shared. Whether a process may deliver to a sink depends only on the lease of that sink.
+//! Each deliverer writes its own entry to a common store at an interval, and reads the entries of the others. The
+//! entries decide how sinks are shared. Whether a process may deliver to a sink depends only on the lease of that sink.
 #![cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "only a fleet has deliverers"))]
 
 use std::collections::BTreeSet;
@@ -22,10 +22,11 @@ use informer_hub_lease::group::{Members, Roster, Running};
 use informer_hub_roles::{Backend, BackendError, Deliverer, RosterEntry, RosterItem};
 use informer_hub_types::{clock, rng};
 
-/// How long a process that leaves waits until its entry is removed.
+/// How long a process that shuts down waits until its entry is removed.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Store of the entries of all deliverers. Every request ends within a deadline.
+/// Store of the entries of all deliverers: by process, the sinks that it contends for. Every request ends within a
+/// deadline.
 pub(super) trait Entries: Send + Sync {
     fn put(&self, name: &str, sinks: BTreeSet<String>) -> BoxFuture<'_, Result<(), String>>;
 
@@ -70,7 +71,8 @@ impl Deliverers {
         self.roster.lock().running(now)
     }
 
-    /// Writes the own entry and reads all of them at an interval, until this process leaves.
+    /// Writes this process's entry and reads the entries of all deliverers at an interval, until [`Self::leave`] is
+    /// called.
     pub(super) async fn run(&self) {
         let running = async {
             loop {
@@ -108,7 +110,7 @@ impl Deliverers {
         written
     }
 
-    /// Removes the own entry, so that no other process hands a sink over to this one.
+    /// Removes this process's entry, so that no other process hands a sink over to it.
     pub(super) async fn leave(&self) {
         self.left.cancel();
         if self.roster.lock().leases().is_none() {

@@ -20,8 +20,9 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Subscription with a journal: events that the actor has not acknowledged survive the end of the process.
 ///
-/// Its name identifies the journal in the state directory: a subscription of the same name continues it. Pass it to
-/// [`HubBuilder::subscribe_durably`](super::HubBuilder::subscribe_durably), so that it exists before the first event.
+/// The name identifies the journal in the state directory. A subscription that has the same name continues the journal.
+/// Pass the subscription to [`HubBuilder::subscribe_durably`](super::HubBuilder::subscribe_durably), so that it exists
+/// before the first event.
 pub struct DurableSubscription {
     pub(super) name: String,
     pub(super) resources: Vec<String>,
@@ -121,7 +122,8 @@ impl DurableSubscription {
         self
     }
 
-    /// Sets the maximum number of unacknowledged messages, each with events of different objects. Default 4.
+    /// Sets the maximum number of messages that are delivered at the same time and not acknowledged. Events of one
+    /// object are never in two of them. Default 4.
     #[must_use]
     pub fn concurrency(mut self, concurrency: NonZeroUsize) -> Self {
         self.concurrency = concurrency;

@@ -1,8 +1,9 @@
 //! Leader election of active/standby replicas: runs the elector, and sets the fence that stops sinks of a standby.
 //!
-//! All replicas watch their clusters and answer readers. Only the holder of the Lease delivers to sinks. Two tasks share
-//! one elector: this one reads and renews the Lease and sets the fence; [`super::reconciler`] opens the sinks and publishes
-//! their progress. A process of a fleet has an election for each sink, see [`super::elections`].
+//! All replicas watch their clusters and answer requests. Only the holder of the Lease delivers to sinks. Two tasks
+//! share the state of the election: this one reads and renews the Lease and sets the fence; [`super::reconciler`] opens
+//! the sinks and publishes their progress. A process of a fleet has an election for each sink, see
+//! [`super::elections`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -58,8 +59,8 @@ pub struct ElectionStatus {
     pub lease: String,
     /// Number of times that the holder changed; in a fleet, over the leases of all sinks.
     pub transitions: u64,
-    /// Seconds since this replica last renewed the Lease; in a fleet, since the oldest renewal among its leases. Absent
-    /// before the first renewal.
+    /// Seconds since this replica last renewed the Lease. In a fleet, seconds since the last renewal of the lease that
+    /// was renewed longest ago. Absent before the first renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<u64>,
     /// Why the last request for the Lease failed; absent after a success.
@@ -77,7 +78,7 @@ pub(super) struct Election {
     end: CancellationToken,
 }
 
-/// State of the election, shared by its two tasks.
+/// State of the election. The task that renews the Lease and the one that opens the sinks share it.
 pub(super) struct SharedElection {
     pub(super) fence: Arc<SendFence>,
     params: ElectionParams,
@@ -86,7 +87,7 @@ pub(super) struct SharedElection {
     place: String,
     /// Maximum size of the note (the published progress of sinks) in the lease, in bytes.
     pub(super) max_note: usize,
-    /// Whether the store has answered a request.
+    /// Whether the store of the lease has answered a request.
     answered: watch::Sender<bool>,
     state: Mutex<State>,
     /// Wakes the election before its next request is due.
@@ -100,7 +101,7 @@ pub(super) struct SharedElection {
 struct State {
     elector: Elector,
     was_leader: bool,
-    /// Note of the last holder, or the one that this process publishes.
+    /// Text in the lease with the progress of the sinks: of the last holder, or what this process publishes.
     note: Arc<str>,
     error: Option<String>,
     /// Delay before this process takes a free lease that any process may take.
@@ -148,7 +149,8 @@ impl Election {
         Self::over((store, place), &identity, (params, elector), Connected::default())
     }
 
-    /// Prepares an election over a store. `place` is the name of the lease for logs and the status.
+    /// Prepares an election. `store` reads and writes the lease; `place` is the name of the lease for logs and the
+    /// status.
     pub(super) fn over(
         (store, place): (Arc<dyn LeaseStore>, String),
         identity: &str,
@@ -205,7 +207,7 @@ impl Election {
         }
     }
 
-    /// Resigns, and waits until the last request for the lease has ended.
+    /// Stops deliveries and releases the lease, and waits until the last request for it has ended.
     pub(super) async fn retire(self) {
         self.resign().await;
         let shared = Arc::clone(&self.shared);
@@ -293,7 +295,7 @@ impl SharedElection {
         }
     }
 
-    /// Stops deliveries and begins to release the lease. Returns true if the process already has no lease to release.
+    /// Stops deliveries and begins to release the lease. Returns true if there is no lease to release any more.
     pub(super) fn release(&self) -> bool {
         self.fence.set(None);
         let has_resigned = {
@@ -346,7 +348,8 @@ impl SharedElection {
         self.changed.notify_one();
     }
 
-    /// Returns whether this replica leads, and the last published note.
+    /// Returns whether this replica leads, and the note (progress of the sinks): that of the last holder, or the one
+    /// that this process publishes.
     pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
         let state = self.state.lock();
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
@@ -364,7 +367,7 @@ impl SharedElection {
         self.state.lock().elector.leads(now)
     }
 
-    /// Returns the record of the lease as last read or written; `None` before that.
+    /// Returns the content of the lease (holder, renewal, note) as last read or written; `None` before that.
     pub(super) fn record(&self) -> Option<Record> {
         self.state.lock().elector.record_seen().cloned()
     }
@@ -381,7 +384,7 @@ impl SharedElection {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Begins a handover: the next reconciliations stop the sinks and release the lease for the process `to`.
+    /// Begins a handover: the next reconciliations of the sinks stop them, and release the lease for the process `to`.
     pub(super) fn hand_over(&self, to: &str) {
         tracing::info!(lease = self.place, to, "handing the Lease over to another process");
         self.state.lock().handover = Some(HandingOver { to: to.to_owned(), is_drained: false });
@@ -393,8 +396,8 @@ impl SharedElection {
         self.state.lock().handover.is_some()
     }
 
-    /// Advances a handover after each reconciliation. The second call returns the receiving process, because the sinks
-    /// have then not sent for a whole round.
+    /// Called after each reconciliation during a handover. The second call returns the process that takes the lease:
+    /// the sinks have then not sent anything for a whole interval.
     pub(super) fn advance_handover(&self) -> Option<String> {
         let handover = &mut self.state.lock().handover;
         let HandingOver { to, is_drained } = handover.as_mut()?;
@@ -416,7 +419,7 @@ impl SharedElection {
         self.wake.notify_one();
     }
 
-    /// Sets the note that the leader publishes with its next renewal.
+    /// Sets the note (progress of the sinks) that the leader publishes with its next renewal.
     pub(super) fn publish(&self, note: &str) {
         let mut state = self.state.lock();
         state.note = note.into();
@@ -424,7 +427,7 @@ impl SharedElection {
         state.elector.set_note(note);
     }
 
-    /// Returns the interval at which sinks are reconciled with the published progress.
+    /// Returns the interval at which sinks are opened or closed and their progress is published.
     pub(super) fn reconcile_interval(&self) -> Duration {
         self.params.retry_period / 2
     }
@@ -459,7 +462,7 @@ impl fmt::Debug for Election {
     }
 }
 
-/// Returns the cluster of the hub's pod, for a Lease in a cluster that is not watched.
+/// Returns the cluster of the hub's own pod. It is used for a Lease in a cluster that the hub does not watch.
 pub(crate) fn own_cluster() -> ClusterConfig {
     ClusterConfig::new("own-cluster".parse().expect("a valid name"), ClusterAccess::InCluster)
 }

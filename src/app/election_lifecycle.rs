@@ -1,4 +1,4 @@
-//! Start and end of a hub's part in leader elections.
+//! Start and end of leader elections with the hub.
 
 use super::elections::Elections;
 use super::reconciler::Reconciler;

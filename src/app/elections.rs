@@ -58,7 +58,8 @@ struct Shares {
     /// Removed sinks whose elections have not ended. If such a sink is added again, its new election waits, because both
     /// would contend under one name.
     retiring: Arc<Mutex<BTreeSet<String>>>,
-    /// Fences, which stop sinks without a lease, of all sinks since the start.
+    /// Fences of all sinks since the start. A fence stops deliveries while this process does not hold the lease of the
+    /// sink.
     fences: Mutex<BTreeMap<String, Arc<SendFence>>>,
     balance: Mutex<Balance>,
     deliverers: Arc<Deliverers>,
@@ -68,7 +69,7 @@ struct Shares {
 pub(super) struct Group {
     pub(super) shared: Arc<SharedElection>,
     pub(super) leads: bool,
-    /// Progress of the last holder.
+    /// Progress of the sinks: as the last holder has published it, or as this process publishes it.
     pub(super) delivered: Delivered,
     pub(super) sinks: BTreeSet<String>,
 }
@@ -80,7 +81,8 @@ impl Elections {
         Self::with(Kind::All(main), changed)
     }
 
-    /// Prepares the elections of a deliverer of a fleet for its sinks. The process only observes at first.
+    /// Prepares the elections of a fleet process that delivers to `sinks`. At first it only observes the leases, and
+    /// takes none.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code, reason = "only a fleet shares sinks"))]
     pub(super) fn of_fleet(
         (open, entries): (OpenStore, Box<dyn Entries>),
@@ -187,7 +189,7 @@ impl ElectionSet {
         }
     }
 
-    /// In a fleet, starts and ends elections so that exactly these sinks have one.
+    /// In a fleet, starts and ends elections so that exactly the sinks in `sinks` have one.
     pub(super) fn follow(&self, sinks: &BTreeSet<String>) {
         let Some(shares) = self.open_shares() else { return };
         let (mut elections, mut retiring) = (shares.elections.lock(), shares.retiring.lock());
@@ -251,8 +253,8 @@ impl ElectionSet {
         delivered
     }
 
-    /// In a fleet, lets this process take free leases whose sinks have caught up with their published progress
-    /// (`is_in_step`).
+    /// In a fleet, lets this process take a free lease if the lease's sinks have caught up here with the published
+    /// progress (`is_in_step`).
     pub(super) fn contend(&self, groups: &[Group], is_in_step: impl Fn(&Group) -> bool) {
         let Some(shares) = self.open_shares() else { return };
         for group in groups.iter().filter(|group| group.shared.observes() && is_in_step(group)) {
@@ -262,7 +264,8 @@ impl ElectionSet {
         shares.deliverers.set_sinks(contended.flat_map(|group| group.sinks.iter().cloned()).collect());
     }
 
-    /// Decides how long this process leaves free leases to others, and hands a lease over if another process has fewer.
+    /// Sets how long this process leaves free leases to other processes. Hands one of its leases over if another
+    /// process has fewer.
     pub(super) fn balance(&self) {
         let Some(shares) = self.open_shares() else { return };
         let now = clock::since_boot();
@@ -295,7 +298,7 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the interval at which sinks are reconciled with the published progress.
+    /// Returns the interval at which sinks are opened or closed and their progress is published.
     pub(super) fn reconcile_interval(&self) -> Duration {
         match &self.kind {
             Kind::All(election) => election.shared.reconcile_interval(),
@@ -303,7 +306,8 @@ impl ElectionSet {
         }
     }
 
-    /// Returns whether this process does not deliver to a sink and, in a fleet, the process that holds its lease.
+    /// Returns whether this process does not deliver to the sink. In a fleet, also returns the process that holds the
+    /// lease of the sink.
     pub(super) fn standby(&self, sink: &str) -> (bool, Option<String>) {
         let now = clock::since_boot();
         match &self.kind {
@@ -323,8 +327,8 @@ impl ElectionSet {
     }
 }
 
-/// Returns the name of the lease of a sink. Dots are escaped, because keys of a bucket have no empty parts between
-/// dots.
+/// Returns the name of the lease of a sink. Dots are escaped, because a NATS key must not have an empty part between
+/// two dots.
 pub(crate) fn sink_lease(sink: &str) -> String {
     format!("sink.{}", sink.replace('.', "=2E"))
 }

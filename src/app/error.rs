@@ -32,7 +32,7 @@ pub enum StartError {
         /// The name.
         name: String,
     },
-    /// The journal of a sink cannot be opened. Fixed by the operator of the machine.
+    /// The journal (undelivered events on disk) of a sink cannot be opened. Fixed by the operator of the machine.
     #[error("sinks.{sink}: cannot open its journal")]
     Journal {
         /// The sink.

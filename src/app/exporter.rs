@@ -1,4 +1,4 @@
-//! Metrics for programs that embed a hub: its own, and those of the work queues that they register.
+//! Exporter of metrics for programs that embed a hub: of the hub, and of the work queues that the programs register.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -62,7 +62,7 @@ impl MetricsExporter {
         self.queues.lock().insert(name.to_owned(), Box::new(move || queue.metrics()));
     }
 
-    /// Removes a work queue; returns whether there was one of the name.
+    /// Removes the work queue with this name; returns whether there was one.
     #[allow(clippy::must_use_candidate, reason = "most callers do not need the answer")]
     pub fn remove_queue(&self, name: &str) -> bool {
         self.queues.lock().remove(name).is_some()
@@ -70,8 +70,8 @@ impl MetricsExporter {
 
     /// Returns all metrics in Prometheus' text format (`text/plain; version=0.0.4`).
     ///
-    /// It reads counters and asks no actor. Cost: see docs/metrics.md; each queue adds the time to visit its keys in
-    /// progress.
+    /// Reads counters and sends no message to an actor. For the cost, see docs/metrics.md; each queue adds the time to
+    /// visit its keys that workers are processing.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut snapshot = self.hub.collect();

@@ -18,33 +18,36 @@ pub struct FleetStatus {
     pub role: &'static str,
     /// Whether NATS answered the last requests.
     pub connected: bool,
-    /// Why it is not connected.
+    /// Why NATS has not answered the last requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// Number of clusters that this process owns.
     pub owned: usize,
     /// Times that this process became the owner of a cluster.
     pub acquired: u64,
-    /// Times that this process lost a cluster to another one.
+    /// Number of times that this process lost the ownership of a cluster to another process.
     pub lost: u64,
-    /// Times that this process handed a cluster over, to balance the load or because the operator moved it.
+    /// Number of times that this process handed a cluster over, to balance the load or because the operator moved the
+    /// cluster.
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
-    /// Seconds for which the oldest of these changes has waited; zero if there are none.
+    /// Seconds for which the oldest change has waited to be stored in the log; zero if none waits.
     pub oldest_append_seconds: f64,
-    /// Clusters of the configuration and its sources, by name. A divided cluster has an entry for each of its shards.
+    /// Clusters of the configuration and of cluster sources, by name. A cluster that is divided into shards has an
+    /// entry for each shard.
     pub clusters: Vec<FleetCluster>,
 }
 
-/// Owner of a cluster, as this process knows it.
+/// A cluster or shard with its owner, as far as this process knows it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FleetCluster {
     /// Name of the cluster.
     pub name: ClusterName,
-    /// Name of the shard of a divided cluster; absent for the rest of the cluster and for an undivided one.
+    /// Name of the shard. Absent for an undivided cluster, and for the part of a divided cluster that no rule assigns
+    /// to a named shard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
     /// Process that owns the cluster or shard; absent if none does.
@@ -52,11 +55,11 @@ pub struct FleetCluster {
     pub owner: Option<String>,
     /// Epoch (number of the term) of the last owner; zero if there never was one.
     pub epoch: u64,
-    /// Whether this process owns it.
+    /// Whether this process is the owner.
     pub own: bool,
     /// Weight of the cluster, from its objects and events. Collectors share clusters by weight; zero if unknown.
     pub weight: u64,
-    /// Since when the objects of a serving process may be outdated; absent if they are current.
+    /// In a serving process, since when its objects of the cluster may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<jiff::Timestamp>,
     /// Why the objects may be outdated; absent if they are current.
@@ -100,7 +103,7 @@ impl FleetStatus {
 /// Function that returns the status; `None` once the hub has ended.
 type ReadStatus = Box<dyn Fn() -> Option<FleetStatus> + Send + Sync>;
 
-/// Status of the process in its fleet; unset without a fleet.
+/// Shared function that reads the status of the process in its fleet; unset without a fleet.
 #[derive(Clone, Default)]
 pub(super) struct SharedFleetStatus(Arc<OnceLock<ReadStatus>>);
 

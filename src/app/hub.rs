@@ -45,8 +45,8 @@ pub enum MemoryLimitError {
 
 /// A running hub: clusters, informers, caches and sinks.
 ///
-/// A hub has its own threads, and its addresses work from any thread and any runtime. [`Hub::shutdown`] ends it in
-/// order. Dropping it ends it at once.
+/// A hub has its own threads. The addresses of its actors can be used from any thread and any runtime.
+/// [`Hub::shutdown`] ends the hub in order; dropping it ends the hub at once.
 pub struct Hub {
     system: HubSystem,
     /// Holds the lock on the state directory until the hub has ended.
@@ -58,8 +58,8 @@ pub struct Hub {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Undelivered events by sink. Includes notifications that a full sink did not accept; its filter might have
-    /// dropped some of them.
+    /// Number of undelivered events by sink. Includes notifications that a full sink did not accept, some of which its
+    /// filter might have dropped.
     pub undelivered: Vec<(String, u64)>,
     /// Undelivered events in the journals of sinks, kept for the next start, by sink.
     pub kept: Vec<(String, u64)>,
@@ -82,7 +82,7 @@ impl Hub {
         self.system.registry()
     }
 
-    /// Returns the cache of a type, over all clusters.
+    /// Returns the cache of the resource type `K`, over all clusters.
     #[must_use]
     pub fn cache<K>(&self) -> CacheClient<K>
     where
@@ -98,8 +98,8 @@ impl Hub {
         CacheClient::new(self.system.env().caches.clone(), resource)
     }
 
-    /// Returns the owners of an object, nearest first, up to the one without an owner. Only kinds that the hub watches
-    /// in the cluster of the object are found. An incomplete chain gives the reason.
+    /// Returns the owners of an object, nearest first, up to the one that has no owner. Owners are found only if the
+    /// hub watches their resource in the object's cluster. If one is missing, the result says why.
     #[must_use]
     pub fn owner_chain<K>(&self, object: &Object<K>) -> OwnerChain {
         self.system.env().caches.owner_chain(&object.clone().cast())
@@ -134,7 +134,7 @@ impl Hub {
         self.reporter().report().await
     }
 
-    /// Returns a handle that makes reports, from any thread, while the hub runs.
+    /// Returns a handle that reports the hub's status, from any thread, while the hub runs.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         let RunningHub { registry, sinks, sources, credentials, status, election, fleet, .. } = &*self.running;
@@ -158,8 +158,8 @@ impl Hub {
         Ok(FleetView::new(self.registry().send(ViewSync).await?, self.system.env().clone()))
     }
 
-    /// Returns an exporter of the hub's metrics, to which the program adds its work queues. The program serves them;
-    /// the service does so at `/metrics`.
+    /// Returns an exporter of the hub's metrics. The program can add its work queues to the exporter, and has to serve
+    /// the metrics itself; the standalone service serves them at `/metrics`.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -170,7 +170,8 @@ impl Hub {
     }
 
     /// Limits the resident memory of the process, in bytes; `None` removes the limit. Within seconds, informers keep
-    /// less of their objects if they must, and more if they can. The status shows which.
+    /// only a part of their objects' data if the limit requires it, and more again if it permits. The status shows what
+    /// they keep.
     ///
     /// # Errors
     /// [`MemoryLimitError`] if the limit is too small; the previous limit stays.
@@ -181,7 +182,7 @@ impl Hub {
         Ok(self.registry().send(SetMemoryLimit(limit)).await?)
     }
 
-    /// Returns the clusters that this process collects for its fleet; `None` if it does not collect.
+    /// Returns the clusters that this process owns in its fleet; `None` if it is not a collector.
     #[cfg(feature = "fleet")]
     #[doc(hidden)]
     #[must_use]
@@ -203,8 +204,8 @@ impl Hub {
         &self.system
     }
 
-    /// Stops clusters and informers and drains their pipelines. Returns, by sink, the notifications that were left at the
-    /// deadline: a full sink accepts none.
+    /// Stops clusters and informers, and waits until their notifications have been delivered. If the deadline passes,
+    /// returns the number of notifications left, by sink: a full sink accepts none.
     async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
         let backlogs = self.backlogs_of_sinks().await;
         // An error means that the registry had ended already.
@@ -233,7 +234,8 @@ impl Hub {
         backlogs.unwrap_or_default().into_iter().flatten().collect()
     }
 
-    /// Ends the hub within `timeout`, in order: reflectors, pipelines, then sinks.
+    /// Ends the hub within `timeout`: first the watches of clusters, then the delivery of notifications, then the
+    /// sinks.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         self.running.close();

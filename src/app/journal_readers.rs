@@ -1,5 +1,5 @@
-//! Readers of journals, which are sinks and durable subscriptions: builds and starts them, and subscribes them to
-//! resources.
+//! Sinks and durable subscriptions, the readers of journals (queues of undelivered events): builds and starts them, and
+//! subscribes them to resources.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -27,11 +27,11 @@ pub(super) struct Reader {
     pub(super) name: String,
     pub(super) params: SinkParams,
     pub(super) selection: ReaderSelection,
-    /// State of the files of a sink when it was built; `None` for a durable subscription.
+    /// Sizes and times of the sink's files when it was built; `None` for a durable subscription.
     pub(super) files: Option<FileStates>,
 }
 
-/// Selection of resources and clusters of a reader.
+/// Resources and clusters that a sink or durable subscription selects.
 #[derive(Clone)]
 pub(super) struct ReaderSelection {
     /// Names of configured resources; empty for all.
@@ -40,7 +40,7 @@ pub(super) struct ReaderSelection {
     skip_initial: bool,
 }
 
-/// Options of a reader's subscription to one resource.
+/// Options of the subscription of a sink, or of a durable subscription, to one resource.
 #[derive(Clone, PartialEq)]
 pub(super) struct FollowOptions {
     clusters: ClusterSelector,
@@ -48,14 +48,14 @@ pub(super) struct FollowOptions {
     resync: Option<Duration>,
 }
 
-/// Subscriptions of a running reader, by resource.
+/// Subscriptions of a running sink or durable subscription, by name of the configured resource.
 pub(super) type ReaderSubscriptions = BTreeMap<String, (FollowOptions, SubscriptionId)>;
 
 /// A running sink or durable subscription.
 pub(super) struct RunningSink {
     pub(super) follower: Follower,
     pub(super) health: Arc<SinkHealth>,
-    /// State of the files of a sink when it was built; `None` for a durable subscription.
+    /// Sizes and times of the sink's files when it was built; `None` for a durable subscription.
     pub(super) files: Option<FileStates>,
     pub(super) followed: ReaderSubscriptions,
 }
@@ -109,7 +109,7 @@ impl Reader {
         Self { name: one.name.clone(), params: one.params(place, io), selection, files: None }
     }
 
-    /// Starts the reader and subscribes it to its resources.
+    /// Starts the sink or durable subscription, and subscribes it to its resources.
     pub(super) async fn start(
         self,
         store: OpenStore,
@@ -133,7 +133,7 @@ fn place(state: &OpenState, name: &str, limits: StoreLimits, fsync: Fsync) -> St
     StorePlace { disk, directory, limits, fsync }
 }
 
-/// Part of a running reader that manages its subscriptions.
+/// Part of a running sink or durable subscription that manages its subscriptions to resources.
 #[derive(Clone)]
 pub(super) struct Follower {
     pub(super) name: String,
@@ -143,7 +143,8 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Subscribes the reader to exactly the `resources` that it selects. Unchanged subscriptions continue.
+    /// Subscribes to exactly those of `resources` that the sink or durable subscription selects. Unchanged
+    /// subscriptions continue.
     pub(super) async fn follow(
         &self,
         followed: &mut ReaderSubscriptions,
@@ -189,7 +190,7 @@ impl Follower {
     }
 }
 
-/// Returns the current state of the files of a sink. Blocks.
+/// Returns the current sizes and times of the files of a sink. Blocks.
 pub(super) fn files_of(sink: &SinkConfig) -> FileStates {
     FileStates::of(sink.files())
 }

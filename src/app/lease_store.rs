@@ -1,4 +1,4 @@
-//! Stores of the record of a leader election: a `Lease` of a cluster, or an entry in a bucket of a fleet.
+//! Stores of the lease of a leader election: a `Lease` in a cluster, or an entry in a NATS bucket of a fleet.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -21,7 +21,8 @@ pub(super) trait LeaseStore: Send + Sync {
     /// Maximum size of the note (the published progress of sinks) in a record, in bytes.
     fn max_note(&self) -> usize;
 
-    /// Reads or writes the record. The deadline starts once the store is connected. Fails with the cause as text.
+    /// Reads or writes the record of the election. The deadline starts once the store is connected. If it fails, the
+    /// error is a text with the cause.
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
 }
 

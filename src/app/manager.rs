@@ -35,7 +35,7 @@ pub(super) fn reloaded() {
     notify_service_manager(&[NotifyState::Ready]);
 }
 
-/// Notifies that the sinks are drained, for at most `deadline`.
+/// Notifies that the hub is stopping and drains its sinks, for at most `deadline`.
 pub(super) fn stopping(deadline: Duration) {
     let patience = u32::try_from((deadline + MARGIN).as_micros()).unwrap_or(u32::MAX);
     notify_service_manager(&[

@@ -186,7 +186,8 @@ impl Lags {
         self.0.entry(Arc::as_ptr(lag)).or_insert_with(|| (subscription.to_owned(), lag.state()));
     }
 
-    /// Writes one histogram for each name. A sink has one subscription for each of its resources; they are summed.
+    /// Writes one histogram for each subscription name. A sink has a subscription for each of its resources, all with
+    /// its name; their histograms are summed.
     fn put(self, out: &mut Snapshot) {
         let mut sums: BTreeMap<String, HistogramState> = BTreeMap::new();
         for (subscription, state) in self.0.into_values() {
@@ -288,7 +289,7 @@ fn put_traffic(out: &mut Snapshot, labels: LabelSet, traffic: &ClusterTraffic) {
     }
 }
 
-/// Returns the label value of a subscription. Numbered subscriptions share one value, because their number grows
+/// Returns the label value of a subscription. Subscriptions without a name share one value, because their number grows
 /// without bound.
 fn known(subscription: &str) -> &str {
     let number = subscription.strip_prefix("subscription-");

@@ -218,7 +218,7 @@ fn show(started: &Started, read: Option<Arc<ReadApi>>, access: &Arc<Access>) -> 
     })
 }
 
-/// Returns the readers of the Kubernetes API for the status.
+/// Returns the read API's counters (requests, open watches, events, bytes) as JSON for the status.
 fn read_status(counts: &ReadCounts) -> serde_json::Value {
     let watches: serde_json::Map<_, _> = counts
         .watchers

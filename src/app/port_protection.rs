@@ -18,8 +18,9 @@ use informer_hub_config::{Config, OidcConfig, ReaderConfig, ReaderIdentity, Rule
 
 /// Returns the protection of the port.
 ///
-/// The `Host` header is checked on loopback, and if the configuration lists hosts. A hub that listens elsewhere without
-/// a token (`allow_unauthenticated`) is reached by names of pods and services, which it cannot know.
+/// The `Host` header is checked if the port listens on loopback or the configuration lists allowed hosts. A port on
+/// another address is reached by names of pods and services that the hub does not know, so by default its `Host` is not
+/// checked.
 pub(crate) fn protection(config: &Config, fleet: &StartedFleet) -> Protection {
     let (service, is_loopback) = (&config.hub.service, config.hub.listen.ip().is_loopback());
     let is_checked = is_loopback || !service.allowed_hosts.is_empty();
@@ -81,7 +82,8 @@ fn token(secret: &Secret) -> TokenFrom {
     TokenFrom::new(secret.file().map(Path::to_owned), Arc::new(move || secret.read()))
 }
 
-/// Returns the readers of the configuration.
+/// Returns the configured readers of the port: users with tokens, and the settings of access reviews, OIDC and token
+/// reviews.
 pub(super) fn readers(config: &Config) -> ReaderSettings {
     let reviews = config.hub.service.authorization.kubernetes.is_some();
     let token_review = config.hub.service.authorization.token_review.as_ref().map(|review| TokenReviewSettings {

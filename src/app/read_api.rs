@@ -65,7 +65,7 @@ pub struct LocalReadApi {
 }
 
 impl LocalReadApi {
-    /// Returns the API of a hub that keeps recent changes; `None` if it is not enabled.
+    /// Returns the read API of a hub that keeps recent changes; `None` if the configuration does not enable the API.
     ///
     /// # Errors
     /// The hub is shutting down.
@@ -91,7 +91,7 @@ impl LocalReadApi {
 #[derive(Clone, Debug)]
 struct HubFleet {
     view: FleetView,
-    /// Whether the hub has been ready.
+    /// Whether the hub has been ready at least once since its start.
     was_ready: Arc<AtomicBool>,
 }
 

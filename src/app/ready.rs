@@ -10,8 +10,8 @@ use informer_hub_types::{Phase, clock, first_names};
 /// Interval at which the hub's state is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a ready hub waits for clusters that are still connecting before it logs. Its objects may all come from
-/// disk.
+/// Maximum delay of the log line `ready` after the hub is ready, while clusters are still connecting. A hub can be
+/// ready before any cluster answers, because its objects may come from disk.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Fields of the log line `ready`.
@@ -20,7 +20,7 @@ struct Ready {
     informers: usize,
     /// Informers with an open watch.
     watching: usize,
-    /// Informers that have objects, from disk or a broken watch, and do not watch.
+    /// Informers that have a complete list of objects, from disk or an earlier watch, but no open watch.
     stale: usize,
     objects: u64,
     /// Clusters that do not answer.
@@ -80,7 +80,8 @@ impl Ready {
     }
 }
 
-/// Passes reports to `progress` until the hub is ready, then logs the line.
+/// Passes status reports to `progress` until the hub is ready and its clusters have connected or failed, then logs the
+/// line `ready`.
 pub(super) async fn watch_first_lists(reporter: Reporter, mut progress: impl FnMut(&HubReport)) {
     let mut tick = tokio::time::interval(POLL_INTERVAL);
     let mut until = None;

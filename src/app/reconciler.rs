@@ -48,8 +48,9 @@ impl SinkProgress {
         }
     }
 
-    /// Returns whether the previous holder's progress of a resource can be dropped: this process has progress of its own,
-    /// or the resource was removed. With `waits`, it is kept for resources that this process never read.
+    /// Returns whether the progress that the previous lease holder published for a resource can be dropped, because
+    /// this process has its own progress of the resource, or the resource was removed. If `waits` is set, the progress
+    /// of resources that this process has not read yet is kept.
     fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
         let is_expected = waits && !has_read(&self.read, cluster, resource);
         !is_expected && !self.subscriptions.is_unknown(cluster, resource)
@@ -138,8 +139,8 @@ impl Reconciler {
         self.elections.balance();
     }
 
-    /// Whether the sinks have accepted events of every resource in the published progress, and so have dropped those that
-    /// were already delivered.
+    /// Whether each sink has accepted events of every resource in the progress published by the former leader. Then it
+    /// has also dropped the events that the former leader delivered.
     fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);

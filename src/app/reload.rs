@@ -56,7 +56,7 @@ use informer_hub_reflector::StallPolicy;
 use informer_hub_source::KubeConnector;
 use informer_hub_types::{ClusterName, Threads, clock, first_names};
 
-/// History of the configuration in force.
+/// Status of configuration reloads: their number, the last change, and why the last configuration was not applied.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -115,7 +115,7 @@ pub(super) struct RunningHub {
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
     /// Reads the configured readers of the HTTP port; unset without a port.
     read_readers: OnceLock<ReadReaders>,
-    /// Configuration in force; locked while another one is applied.
+    /// Configuration in force. Locked while a reload applies a new one.
     current: tokio::sync::Mutex<Applied>,
     /// Configuration at the start. Keys that need a restart keep these values.
     at_start: Config,
@@ -345,8 +345,8 @@ impl RunningHub {
         self.sources.change(&config.sources, &host, &params);
     }
 
-    /// Builds new and changed sinks, and opens the stores of new ones. The last step that can fail before changes
-    /// begin. A sink whose files changed counts as changed.
+    /// Builds new and changed sinks, and opens the event stores of new ones. This is the last step of a reload that can
+    /// fail before the running hub is changed. A sink whose secret or certificate files changed counts as changed.
     async fn readers(
         &self,
         config: &Config,
@@ -385,7 +385,8 @@ impl RunningHub {
         Ok((new, altered))
     }
 
-    /// Drains and ends removed sinks. Undelivered events stay in their journals, if they have one.
+    /// Delivers the events of removed sinks and ends these sinks. If a sink has a journal, its undelivered events stay
+    /// there.
     async fn end_sinks(&self, removed: &[String], config: &Config) -> Result<(), ReloadError> {
         let deadline = clock::now() + config.hub.shutdown_deadline;
         for name in removed {
@@ -441,7 +442,8 @@ impl RunningHub {
         Ok(())
     }
 
-    /// Returns a copy of a running sink, so that the list is not locked across an await.
+    /// Returns a copy of a running sink and of its subscriptions, so that the list of sinks is not locked across an
+    /// await.
     fn follower(&self, name: &str) -> Option<(Follower, ReaderSubscriptions)> {
         let sinks = self.sinks.lock();
         sinks.iter().find(|one| one.name() == name).map(|one| (one.follower.clone(), one.followed.clone()))
@@ -483,7 +485,8 @@ fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
     changes.added.iter().any(|added| added == cluster.name.as_str())
 }
 
-/// Opens the store of a sink that is added while the hub runs. Nothing in its journal has to be restored to the caches.
+/// Opens the event store of a sink that is added while the hub runs. Unlike at the start of the hub, events in its
+/// journal are not added to the caches.
 fn open(reader: &Reader) -> Result<OpenStore, StartError> {
     let Some(place) = &reader.params.place else { return Ok(OpenStore::in_memory()) };
     let opened = OpenStore::open(&reader.name, place, &|_| true);

@@ -31,7 +31,7 @@ pub struct SinkReport {
     /// Counters and state of the sink.
     #[serde(flatten)]
     pub status: SinkStatus,
-    /// Whether this replica does not deliver: another one does, or none.
+    /// Whether this replica does not deliver events of the sink, because another replica or none does.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub standby: bool,
     /// Process that holds the lease of the sink, in a fleet.
@@ -64,7 +64,7 @@ pub struct HubReport {
     /// This process and its fleet; absent without `[fleet]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetStatus>,
-    /// History of the configuration in force.
+    /// Status of configuration reloads.
     pub configuration: ReloadStatus,
 }
 
@@ -120,7 +120,8 @@ impl Reporter {
 }
 
 impl Reporter {
-    /// Returns the parts that metrics are read from.
+    /// Returns the handles from which metrics read the state of sinks, sources, credentials, configuration, election
+    /// and fleet.
     pub(super) fn parts(&self) -> Parts {
         let Self { sinks, sources, credentials, configuration, election, fleet, .. } = self.clone();
         Parts { sinks, sources, credentials, configuration, election, fleet }

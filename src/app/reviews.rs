@@ -23,7 +23,7 @@ const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 /// Sends a review to a cluster.
 pub(super) trait SendReview: Send + Sync + 'static {
-    /// Returns the answer's body.
+    /// Posts the review (JSON in `body`) to `path` of the cluster's API. Returns the body of the response.
     fn send(
         &self,
         cluster: &ClusterName,
@@ -109,7 +109,8 @@ fn texts_of(all: &[SmolStr]) -> Vec<&str> {
     all.iter().map(SmolStr::as_str).collect()
 }
 
-/// Describes a failure without the text of the cluster, which could repeat the token.
+/// Describes a failure in the hub's own words. The error text of the cluster is left out, since it could repeat the
+/// token.
 fn failure(error: &SourceError) -> ReviewError {
     ReviewError::Failed(
         match error.class {

@@ -172,7 +172,8 @@ fn ended(report: &ShutdownReport, deadline: Duration) -> Ended {
     }
 }
 
-/// Returns a function that requests a reload of the configuration file. It returns `None` if there is no file.
+/// Returns a function that requests a reload of the configuration file and waits for the outcome. That function returns
+/// `None` if there is no file.
 fn ask_reload(ask: mpsc::Sender<ReloadRequest>) -> AskReload {
     Arc::new(move || {
         let ask = ask.clone();

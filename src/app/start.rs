@@ -92,7 +92,7 @@ impl HubBuilder {
         }
     }
 
-    /// Sets bounds and delays.
+    /// Sets limits and delays (queue sizes, retries, memory governor) in place of their defaults.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;
@@ -303,7 +303,8 @@ fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), conf
     }
 }
 
-/// Builds all readers, so that a fault is found before the first one starts.
+/// Builds the readers of all sinks and durable subscriptions, without starting any. An unusable configuration is thus
+/// found before the first reader starts.
 fn readers(
     config: &Config,
     durable: Vec<DurableSubscription>,
@@ -326,7 +327,8 @@ fn readers(
     Ok(all)
 }
 
-/// Opens the stores of the readers. Journaled events that are newer than the caches on disk are added to the caches.
+/// Opens the event store of each reader (sink or durable subscription). Journaled events that are newer than the caches
+/// on disk are added to the caches.
 async fn open_stores(
     readers: &[Reader],
     mut found: LoadedState,

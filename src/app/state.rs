@@ -26,7 +26,8 @@ use informer_hub_sink::{Event, EventType, REDACTED};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, Gvr, ObjectKey, Origin, ResourceVersion, StoredObject, Threads, Uid};
 
-/// Time after a restart within which an earlier reader must subscribe again; after that, it counts as removed.
+/// Time after a restart within which a reader (sink or durable subscription) of the previous process must subscribe
+/// again. After that time, it counts as removed.
 const READER_GRACE: Duration = Duration::from_secs(60);
 
 /// An open state directory, locked until the last clone is dropped.
@@ -66,7 +67,7 @@ impl OpenState {
         state.upgrade().map(Self)
     }
 
-    /// Returns disk and directory of the journal of a reader.
+    /// Returns the disk and the directory that hold the journal of a reader (sink or durable subscription).
     pub(super) fn reader(&self, name: &str) -> (Arc<dyn Disk>, PathBuf) {
         (Arc::clone(self.0.disk()), self.0.reader_dir(name))
     }
@@ -215,13 +216,14 @@ pub(super) struct LoadedState {
     on_disk: Vec<Arc<Snapshot>>,
     plan: RestorePlan,
     began: Instant,
-    /// Newest version in the journals that the caches on disk lack, by index of the cache and partition.
+    /// Version of the newest journaled event that is missing in the cache on disk, by position of the cache in
+    /// `loaded.caches` and by partition.
     ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
 impl LoadedState {
-    /// Whether the cache on disk covers a journaled event and knows `reader`. Also true for an event of an object that
-    /// is no longer configured.
+    /// Returns whether the cache on disk has a journaled event's object in that state or a newer one, and `reader` had
+    /// acknowledged that partition. Also true if no cache is configured for the object.
     pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
         let Some(subject) = EventObject::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&subject) else { return true };
@@ -251,8 +253,8 @@ impl LoadedState {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Returns, for each partition, the newest version in the journals that the caches on disk lack; `None` if they lack
-    /// none.
+    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk;
+    /// `None` if no event is missing. Incomplete partitions without such an event are left out.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
@@ -342,8 +344,8 @@ impl<'e> EventObject<'e> {
         Some(Self { cluster: event.cluster(), resource: [group, version, resource], key })
     }
 
-    /// Returns the object as the cache stores it. Without a body or with a redacted one, only the head is stored, and
-    /// the cluster delivers the body later.
+    /// Returns the object as the cache stores it. If the event has no usable JSON of the object, or a redacted one, the
+    /// result has only key, UID and version; the cluster sends the rest later.
     fn object(&self, event: &Event, resource: &ApiResource, demand: &InformerFor) -> Arc<StoredObject> {
         let options = &demand.options;
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();

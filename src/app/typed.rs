@@ -56,7 +56,7 @@ impl<K> CacheClient<K> {
         Self { caches, resource, view: View::Shared, kind: PhantomData }
     }
 
-    /// Returns a client of another view of the resource.
+    /// Returns a client of the cache of the same resource for `view`.
     #[must_use]
     pub fn in_view(self, view: View) -> Self {
         Self { view, ..self }

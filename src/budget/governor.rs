@@ -22,7 +22,7 @@ pub struct Usage {
     pub objects: u64,
     /// Number of objects that the running list will return; zero if unknown.
     pub expected: u64,
-    /// Bytes of the stored bodies of objects.
+    /// Bytes of the stored JSON (bodies) of objects, as kept in memory: compressed or not.
     pub bodies: u64,
     /// Bytes of those bodies that are not compressed yet.
     pub uncompressed: u64,
@@ -91,7 +91,7 @@ pub struct Decision<Id> {
     pub memory_shares: BTreeMap<Id, MemoryShare>,
 }
 
-/// Past observations of an informer.
+/// Past observations of one informer, which later decisions use.
 #[derive(Clone, Copy, Debug)]
 struct History {
     /// Number of objects when the informer last kept any.
@@ -140,7 +140,7 @@ struct Candidate<Id> {
     id: Id,
     step: MemoryStep,
     used: u64,
-    /// Estimated bytes at its current step.
+    /// Estimated bytes of the informer at its current memory step, once a recent degradation has taken full effect.
     predicted: u64,
     /// Estimated bytes once a recent upgrade has taken full effect.
     promised: u64,
@@ -215,7 +215,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Decision { changes, report, memory_shares }
     }
 
-    /// Updates what is known of each informer.
+    /// Updates the history of each informer (object count, mean body size, estimates) from a reading.
     fn observe(&mut self, reading: &Reading<'_, Id>) {
         let now = reading.now;
         self.members.retain(|id, _| reading.usages.contains_key(id));

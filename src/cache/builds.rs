@@ -4,7 +4,8 @@
 //! of its writes and records them in a journal. The threads catch up with the journal in rounds, until the rest is
 //! small enough for the writer to apply and publish.
 //!
-//! Invariant: the snapshot's part plus the journal equals an index built from the current store.
+//! Invariant: the entries built from the snapshot, plus those in the journal, equal an index built from the current
+//! store.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -299,7 +300,7 @@ impl Builds {
         }
     }
 
-    /// Returns whether a build is running, so that removed objects must be recorded.
+    /// Returns whether a build is running. If so, the store must also report removed objects with [`Self::discard`].
     pub(super) fn is_under_way(&self) -> bool {
         self.queue.front().is_some_and(BuildRequest::is_under_way)
     }

@@ -7,7 +7,8 @@ use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
-/// Of the objects that cannot match, one in this many is returned, so that the caller can pause during a long scan.
+/// One in this many of the objects that cannot match is returned all the same, so that the caller gets a chance to
+/// pause during a long scan.
 const SKIPPED: usize = 64;
 
 impl Partition {

@@ -120,7 +120,7 @@ impl Controller {
     }
 
     /// Returns whether the queue's first list has been processed. Unlike [`DeltaFifo::has_synced`], becomes true only
-    /// after the call of `process` with its end, as in client-go's `RealFIFO`. Stays true.
+    /// after `process` was called with the end of that list, as in client-go's `RealFIFO`. Stays true.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.synced

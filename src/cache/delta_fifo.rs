@@ -42,15 +42,15 @@ pub enum Popped {
 #[derive(Debug)]
 struct Entry {
     kind: EntryKind,
-    /// Version up to which all changes had arrived when this entry was queued. For merged deltas, when the first of
-    /// them was queued.
+    /// Version up to which all changes had arrived when this entry was queued. If deltas were merged into the entry,
+    /// the version is that of the time when the first of them was queued.
     since: Option<ResourceVersion>,
 }
 
 #[derive(Debug)]
 enum EntryKind {
     Key(ObjectKey),
-    /// End of the first list in `ends`.
+    /// End of a list: that of the oldest one in `ends`.
     ReplaceEnd,
 }
 
@@ -82,7 +82,8 @@ impl Pending {
     }
 }
 
-/// Kind of the first change that the queue received, which decides when it is synced. client-go's `populated`.
+/// Kind of the first change that the queue received. After a list, the queue is synced once the list has ended; after a
+/// watch event, at once. client-go's `populated`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Start {
     #[default]
@@ -307,8 +308,8 @@ impl DeltaFifo {
         self.queue.push_front(Entry { kind: EntryKind::Key(key), since: self.settled.clone() });
     }
 
-    /// Removes a key from the queue, so that it can move to the front. If it has a live object, list ends that it
-    /// overtakes must not delete it.
+    /// Removes a key from the queue, so that it can move to the front, before list ends that were queued earlier. If
+    /// the key has a live object, it is added to the keys that these lists keep.
     fn remove_queued(&mut self, key: &ObjectKey) -> Pending {
         let Some(pending) = self.items.remove(key) else { return Pending::default() };
         self.bytes -= pending.bytes;
@@ -359,13 +360,15 @@ impl DeltaFifo {
         }
     }
 
-    /// Returns whether live states of one key merge when the queue has this many bytes: above half of the limit.
+    /// Returns whether a queue with this many bytes is crowded, which is above half of the limit: live states of one
+    /// key then merge.
     fn is_crowded_at(&self, bytes: usize) -> bool {
         bytes > self.limit / 2
     }
 
-    /// Returns whether the caller should wait: the byte limit, which is lower during a list, or the number of complete
-    /// lists is exceeded. Lists have their own limit, because their sets of keys count no bytes.
+    /// Returns whether the caller should wait before it pushes more, because the byte limit (lower during a list) or
+    /// the maximum number of complete lists is exceeded. Lists have their own limit, because their sets of keys count
+    /// no bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };

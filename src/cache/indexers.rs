@@ -40,9 +40,9 @@ impl IndexFn {
         Self::new(move |object| Ok(values(&object.typed()?)))
     }
 
-    /// Creates an index of a path, with the values of a declared one: strings as they are, numbers and booleans as
-    /// written. Reads the bytes only along the path and builds no other values. Name, namespace and labels are read
-    /// from the head.
+    /// Creates an index of the scalars at a path. The values are those that a declared index has: strings as they are,
+    /// numbers and booleans as written. Reads the bytes only along the path and builds no other values. Name, namespace
+    /// and labels are read from the head, the parsed metadata.
     #[must_use]
     pub fn path(path: FieldPath) -> Self {
         let path = Arc::new(path);

@@ -85,7 +85,7 @@ impl Computed {
         &self.name
     }
 
-    /// Indexes the current object of a location.
+    /// Calls the function with the current object of a location and stores the result; a failure counts as no values.
     fn put(&mut self, at: &Location, object: &StoredObject) {
         let now = self.function.values(object).unwrap_or_else(|_| {
             self.failures.fetch_add(1, Relaxed);

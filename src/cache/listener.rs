@@ -71,7 +71,7 @@ impl ListenerQueue {
     /// Number of waiting notifications above which merging starts.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
-    /// Number of empty slots, and capacity, that is not worth reclaiming.
+    /// Number of empty slots, and of spare capacity in slots, that the queue keeps because reclaiming it costs more.
     const MIN_GAPS: usize = 64;
 
     /// Creates a queue for a subscriber that joins at the state `partition`.
@@ -134,7 +134,7 @@ impl ListenerQueue {
         self.continues
     }
 
-    /// Uses another origin for further notifications, after the informer moved to another version.
+    /// Sets the origin of further notifications, after the informer moved to another API version of the resource.
     pub fn go_on_as(&mut self, origin: Arc<Origin>) {
         self.origin = origin;
     }
@@ -226,8 +226,8 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether only one notification of the key waits. Otherwise, an initial addition is that of a successor
-    /// object.
+    /// Returns whether only one notification of the key waits. If several wait, an initial addition among them is that
+    /// of a successor object.
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
@@ -239,7 +239,7 @@ impl ListenerQueue {
         matches!(self.slot(before), Some(Some(Notification::Deleted { .. })))
     }
 
-    /// Drops a pair of notifications that cancel each other; their slot is empty already.
+    /// Counts a pair of notifications that cancelled each other, and forgets their slot, which the caller has emptied.
     fn cancel(&mut self, key: &ObjectKey, number: u64) {
         self.live -= 1;
         self.merged += 2;

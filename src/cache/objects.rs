@@ -225,7 +225,7 @@ impl<'t> Run<'t> {
         self.objects.get(at)?.as_ref()
     }
 
-    /// Returns the objects whose labels may match. Calls `pass` for each other object.
+    /// Returns the objects whose labels may match. Calls `pass` once for each object that is left out.
     pub(super) fn that_may_match(
         self,
         needs: &LabelNeeds,
@@ -254,7 +254,8 @@ fn has(namespaces: &[SmolStr], wanted: &str) -> bool {
     namespaces.binary_search_by(|namespace| namespace.as_str().cmp(wanted)).is_ok()
 }
 
-/// Returns the first key after all keys with prefix `range`: the prefix with its last character incremented.
+/// Returns the end of the range of keys with prefix `range`, as an excluded bound: the prefix with its last character
+/// incremented.
 pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     let mut text = range.as_str().to_owned();
     while let Some(last) = text.pop() {
@@ -267,7 +268,8 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Returns the key of a bound, and whether the position is after it; `None` if there is no bound.
+/// Converts a bound to its key and whether the position is after that key; `None` if there is no bound. `behind` is the
+/// result for an included key; an excluded key has the opposite.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -281,7 +283,7 @@ fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
 pub(super) enum Change<'t> {
     Added(&'t Arc<StoredObject>),
     Removed(&'t Arc<StoredObject>),
-    /// The key has another allocation, with equal or different contents.
+    /// The old and the new object of the key: different allocations, with equal or different contents.
     Exchanged(&'t Arc<StoredObject>, &'t Arc<StoredObject>),
 }
 

@@ -27,9 +27,11 @@ pub struct Packing {
     fitness: Fitness,
     /// Progress of the current sweep.
     sweep: Option<Sweep>,
-    /// Dead bytes at the start of the last sweep, until its result is known.
+    /// Dead bytes when the last sweep started; kept until [`Self::slice`] compares them with the dead bytes after it.
+    /// `None` if there is nothing to compare.
     swept_from: Option<usize>,
-    /// Dead bytes that a sweep cannot free: old states that are still referenced keep their chunks alive.
+    /// Dead bytes that the last sweep could not free, because old object states that are still referenced keep their
+    /// chunks alive.
     out_of_reach: usize,
     trainings: u64,
     /// Packer of the last round, reused while a first list is read, because its rounds are small.
@@ -60,9 +62,9 @@ enum Fitness {
     },
     Trained {
         dictionary: Arc<Dictionary>,
-        /// Ratio of the first bodies after the training.
+        /// Compression ratio of the first bodies packed after the training.
         first: Ratio,
-        /// Ratio of the latest bodies.
+        /// Compression ratio of the latest bodies, compared with `first` to decide on a new training.
         last: Ratio,
     },
 }
@@ -95,13 +97,14 @@ impl Fitness {
     }
 }
 
-/// Progress of a sweep, which repacks old bodies in slices. The next slice starts after a key of a partition, or at its
-/// start.
+/// Progress of a sweep, which repacks old bodies in slices. The next slice starts in `partition` after the key `after`,
+/// or at the partition's first object if `after` is `None`.
 #[derive(Clone, Debug)]
 struct Sweep {
     partition: PartitionId,
     after: Option<ObjectKey>,
-    /// Whether it repacks all bodies of old dictionaries, not only sparse chunks.
+    /// Whether the sweep repacks all bodies that another dictionary compressed. If false, it repacks only bodies in
+    /// sparse chunks.
     migrates: bool,
 }
 
@@ -149,7 +152,7 @@ pub struct Round {
     totals: Arc<PackedTotals>,
     /// Whether bodies that another dictionary compressed are always compressed again, even if they become larger.
     replaces: bool,
-    /// Packer of the last round.
+    /// Packer of the previous round, if it was kept. Used again only if it has the same dictionary.
     packer: Option<Packer>,
     /// Whether the packer is kept for the next round.
     keeps_packer: bool,
@@ -167,18 +170,18 @@ pub struct RoundOutcome {
 impl Packing {
     /// Rounds without a dictionary before training is retried.
     const UNFIT_ROUNDS: u32 = 8;
-    /// Maximum numbers of objects that one slice of a sweep visits and packs.
+    /// For one slice of a sweep: the maximum number of objects to visit, and the maximum number of objects to repack.
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
-    /// Packed bytes after which a dictionary is tried in place of a built-in one.
+    /// Number of packed bytes after which a resource with a built-in dictionary trains one on its own objects, for
+    /// comparison.
     const TRIAL_BYTES: usize = 512 * 1024;
-    /// Factor for a resource that is never idle: a dictionary is tried after this many times the packed bytes of an
-    /// idle resource.
+    /// Factor for a resource that is never idle: it trains that dictionary only after this many times `TRIAL_BYTES`.
     const BUSY: usize = 512;
-    /// While a first list is read, objects may stay uncompressed up to the packed bytes divided by this.
+    /// Divisor: while a first list is read, uncompressed objects may use this part of the size of all packed bodies.
     const LIST_SHARE: usize = 8;
-    /// Factor by which the packed bytes must grow before the next trial, after a trial without a gain.
+    /// After a training that gave no better dictionary, the packed bytes must grow by this factor before the next.
     const NEXT_TRIAL: usize = 8;
 
     /// Creates the state of a resource without packed bodies.
@@ -252,8 +255,8 @@ impl Packing {
         lowest.max(self.totals.live() / Self::LIST_SHARE)
     }
 
-    /// Returns a round that packs aged objects. If training is due, it trains first: on new objects or, if a dictionary is
-    /// to be replaced, on all.
+    /// Returns a round that packs objects which are no longer recent. If training is due, it trains first: on new
+    /// objects or, to replace a dictionary, on samples of new objects and of the whole store.
     #[must_use]
     pub fn round(&mut self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
         self.begin(aged, uncompressed, snapshot, false)
@@ -448,8 +451,8 @@ fn sample(object: &Arc<StoredObject>) -> Vec<u8> {
     sample
 }
 
-/// Returns whether a built-in dictionary is good enough for a first list: it saves three fifths of what compression
-/// without a dictionary leaves. If there are too few objects to train another, it always is.
+/// Returns whether a built-in dictionary is good enough for a first list: bodies packed with it take at most two fifths
+/// of the bytes that they take without a dictionary. Always true if there are too few objects to train another one.
 fn suits(builtin: &Dictionary, objects: &[Arc<StoredObject>]) -> bool {
     if objects.len() < Uncompressed::MIN_SAMPLES {
         return true;
@@ -460,7 +463,8 @@ fn suits(builtin: &Dictionary, objects: &[Arc<StoredObject>]) -> bool {
     size(builtin) * 5 <= size(&Dictionary::none()) * 2
 }
 
-/// Trains a dictionary. Returns it if objects that it was not trained on take a fifth more with the present one.
+/// Trains a dictionary on seven eighths of the objects. Returns it if the other objects take over a fifth more bytes
+/// with the `present` dictionary than with the new one.
 fn train_better(present: &Dictionary, objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
     let is_held_out = |at: usize| at % 8 == 7;
     let some = |held_out: bool| {

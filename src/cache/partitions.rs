@@ -67,7 +67,7 @@ impl Snapshot {
         self.partitions.insert(id, Arc::new(partition.continue_as(origin)));
     }
 
-    /// Changes the origin of a partition: another version of the resource, or other cluster labels.
+    /// Changes the origin of a partition: another API version of the resource, or other cluster labels.
     pub(super) fn relabel(&mut self, id: PartitionId, origin: Arc<Origin>) {
         let Some(partition) = self.partitions.remove(&id).map(Arc::unwrap_or_clone) else { return };
         if self.partitions.is_empty() {
@@ -90,7 +90,7 @@ impl Snapshot {
         }
     }
 
-    /// Removes a partition for writing, so that its tree is not copied for the next snapshot.
+    /// Removes a partition, so that the caller can modify it without copying its tree; [`Self::put`] puts it back.
     pub(super) fn take(&mut self, id: PartitionId) -> Option<Partition> {
         self.partitions.remove(&id).map(Arc::unwrap_or_clone)
     }

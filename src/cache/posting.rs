@@ -59,7 +59,8 @@ impl Posting {
         }
     }
 
-    /// Removes a location. Returns whether no location is left, so that the caller must drop the posting.
+    /// Removes a location. Returns true if it was the only one: the set is then unchanged, and the caller must drop the
+    /// posting.
     pub(super) fn remove(&mut self, location: &Location) -> bool {
         match self {
             Self::One(one) => return one == location,
@@ -131,8 +132,8 @@ impl Posting {
         same.map(|(_, key)| key).skip_while(move |found| **found == start.key)
     }
 
-    /// Returns whether any of these partitions, which must be sorted, has a location. Partitions in only one of the two
-    /// sets are skipped, so it costs at most one lookup per partition of the smaller set.
+    /// Returns whether any of the given partitions, which must be sorted, has a location in this set. Costs at most one
+    /// lookup for each given partition or for each partition of this set, whichever is fewer.
     pub(super) fn is_in_any(&self, mut partitions: &[PartitionId]) -> bool {
         while let Some(wanted) = partitions.first() {
             match self.iter_from(*wanted).next() {

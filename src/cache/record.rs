@@ -54,12 +54,13 @@ impl Store {
         self.publish();
     }
 
-    /// Prepares a restored cluster for recording: new versions are above all that readers may have. Returns the floor,
-    /// the lowest version to resume from. `saved` are the versions of its state in an earlier process.
+    /// Prepares a restored cluster for recording, so that new changes get versions above all that readers may have.
+    /// Returns the floor, the lowest version from which readers can resume. `saved` are the versions that were saved
+    /// with the cluster's state.
     ///
-    /// Objects may be newer than the version from which their watch resumes, because objects delivered before a kill
-    /// are restored too. The store then ignores the changes that the watch repeats. So earlier readers must list, and
-    /// versions are made up until the watch has caught up.
+    /// Some objects may be newer than the version from which their watch resumes, because objects that were delivered
+    /// before a kill are restored too. The watch repeats their changes, which the store ignores. Readers of the earlier
+    /// process must then list again, and the hub makes up versions until the watch has caught up.
     fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
         let (mut own, mut is_ahead) = (None, false);
         for id in self.joined(name) {
@@ -90,8 +91,8 @@ impl Store {
         greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
     }
 
-    /// Ends the use of made-up versions for a cluster once all its partitions have caught up with its own. Readers must
-    /// list, since they may have made-up ones.
+    /// Ends the use of made-up versions for a cluster once all its partitions have caught up with the versions that the
+    /// cluster itself assigned. Readers must list again, since they may have made-up versions.
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
         if partition.marks.until.is_none() || partition.marks.is_behind() {
             return;
@@ -107,7 +108,8 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Sets the marks of all visible partitions of a cluster, except for the one that is being written.
+    /// Sets the marks (versions for readers) of all visible partitions of a cluster, except for the partition that is
+    /// being written.
     fn mark_joined(&mut self, cluster: &ClusterName, marks_of: impl Fn(&Partition) -> Marks) {
         for id in self.joined(cluster) {
             let Some(mut partition) = self.next.take(id) else { continue };
@@ -215,8 +217,8 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the versions that a found deletion must not get: those of earlier changes and of present objects. Leaves
-    /// out the versions of `drafts`, which their own changes get.
+    /// Returns the versions that must not be assigned to a deletion which the hub did not observe: those of earlier
+    /// changes and of present objects. Versions that the changes in `drafts` received from the apiserver are left out.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -255,8 +257,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Records the end of a list. If it does not continue the previous state (it went back, or the resource or its CRD
-    /// changed), all readers of the cluster must list.
+    /// Records the end of a list. If the list does not continue the previous state (its version is lower, or the
+    /// resource or its CRD changed), all readers of the cluster must list again.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
         let continued = partition.marks.complete.filter(|complete| list >= *complete);
@@ -349,7 +351,8 @@ impl Store {
         self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
     }
 
-    /// Records one change for all objects of a partition, and takes a fleet version for each object, at least one.
+    /// Records one change for all objects of a partition. It takes one fleet version for each object, and one if there
+    /// are none.
     fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
         let first = self.next.version + 1;
         self.next.version += partition.len().max(1) as u64;
@@ -369,12 +372,13 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Makes up a version above all that readers may have, `received` included, and stores it as the floor of the
+    /// Makes up a version above `received` and all versions that readers may have. Stores it as the floor of the
     /// partition.
     ///
-    /// If the partition is the only one of its cluster, the version is also far above those of the cluster. Later
-    /// processes then recognize it as made up. The cluster's own versions are used again once the partition is complete
-    /// beyond those that readers may have. Several partitions might never reach that state at the same time.
+    /// If the partition is the only one of its cluster, the made-up version is also far above the cluster's own
+    /// versions, so that later processes recognize it as made up. The cluster's own versions are used again once the
+    /// partition is complete beyond those that readers may have. With several partitions this is not done, because they
+    /// might never reach that state at the same time.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };
@@ -395,7 +399,8 @@ impl Store {
         self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
     }
 
-    /// Combines the marks of the partition that is being written and of the others of its cluster.
+    /// Combines the marks (versions for readers) of `partition`, which is being written, and of the other visible
+    /// partitions of its cluster.
     fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
         let partition = Some(&partition.marks).filter(|_| partition.has_synced());
         ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| &other.marks).chain(partition))

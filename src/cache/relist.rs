@@ -1,4 +1,5 @@
-//! Staging of relists: changes stay hidden until the list is complete. `stage` has the rules.
+//! Staging of relists (lists after the first one): changes stay hidden until the list is complete. The module `stage`
+//! describes the rules.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use hashbrown::HashMap;
 use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, StoredObject};
 
 impl Partition {
-    /// Returns the size of staged changes in bytes.
+    /// Returns the size in bytes of staged changes, which stay hidden until a list is complete; zero if there are none.
     #[must_use]
     #[doc(hidden)]
     pub fn staged_bytes(&self) -> usize {
@@ -78,8 +79,9 @@ impl Partition {
         }
     }
 
-    /// Returns the stage if a new state of `key` must be staged; `None` if it is written to the visible objects. With
-    /// `is_same`, the state differs in form only, and is staged only if the key is staged already.
+    /// Returns the stage if a new state of `key` must be staged; `None` if it must be written to the visible objects.
+    /// With `is_same`, the resource version is unchanged (only the body or the index values are new), and the state is
+    /// staged only if the key already is.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -87,7 +89,8 @@ impl Partition {
         }
     }
 
-    /// Records an applied change, of which listeners are notified now, or when the staged list is published.
+    /// Records an applied change. Listeners are notified of it with this batch or, if the change is staged, once the
+    /// staged list is published.
     pub(super) fn note(&mut self, batch: &mut Batch, applied: Applied, is_same: bool) {
         self.note_event(batch, applied, is_same, None);
     }
@@ -113,8 +116,8 @@ impl Partition {
 }
 
 impl Store {
-    /// Publishes the staged changes with this batch if they exceed the limit or staging is no longer allowed. The rest
-    /// of the list is then published in parts.
+    /// Publishes the staged changes with this batch if they exceed the size limit or if staging is no longer allowed.
+    /// The rest of the list is then published batch by batch.
     pub(super) fn check_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let may_stage = partition.may_stage();
         if let Relist::Staged(stage) = &mut partition.relist
@@ -164,7 +167,8 @@ impl Store {
         self.builds.discard(id, object.key());
     }
 
-    /// Replaces an object. With `is_same`, the new one is the same state in another form.
+    /// Replaces an object. With `is_same`, UID and resource version are unchanged: only the body or the index values
+    /// are new.
     pub(super) fn exchange(
         &mut self,
         id: PartitionId,

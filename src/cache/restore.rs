@@ -53,7 +53,7 @@ impl fmt::Debug for Gathering {
     }
 }
 
-/// A partition as it was saved.
+/// A partition as it was saved to disk, and the informer that continues it.
 #[derive(Debug)]
 pub struct SavedPartition {
     /// Informer that continues the partition.
@@ -68,7 +68,7 @@ pub struct SavedPartition {
     pub version: Option<ResourceVersion>,
     /// Whether the partition's first list was complete.
     pub synced: bool,
-    /// Readers that have acknowledged the whole state.
+    /// Readers (sinks and durable subscriptions) that have acknowledged the whole saved state.
     pub readers: BTreeSet<String>,
     /// Objects of the partition, by key.
     pub objects: Gathering,
@@ -105,8 +105,9 @@ impl Partition {
         self.objects.is_same(&other.objects)
     }
 
-    /// Raises the lowest version that lists may have to the newest known version of an object. Stored objects, and
-    /// `delivered` ones, may be newer than the version up to which the partition is complete.
+    /// Raises the minimum version of the informer's lists to that of the newest stored object, or to `delivered`, the
+    /// version of a delivered event, if greater. Both may be newer than the version up to which the partition is
+    /// complete.
     #[doc(hidden)]
     pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
@@ -153,8 +154,8 @@ impl Store {
         Some(id)
     }
 
-    /// Reopens a partition that was closed when its cluster was removed. An informer continues it like one from disk.
-    /// Costs as much as indexing its objects.
+    /// Reopens a partition that was closed when its cluster was removed. An informer continues it like one restored
+    /// from disk. The cost is that of indexing its objects.
     pub fn reopen(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let id = self.adopt(partition, origin);
         self.write(id, |_, partition| {
@@ -169,9 +170,9 @@ impl Store {
         id
     }
 
-    /// Adds an object that was delivered to a reader after the partition was saved. It is ignored if the stored object
-    /// is not older, or has a body that this one lacks. The versions of the partition do not change. Returns whether
-    /// the object was added.
+    /// Adds an object that was delivered to a reader after the partition was saved. The object is ignored if the stored
+    /// one is at least as new, or if the stored one is an older state of it but has a body and the new one has none.
+    /// The versions of the partition do not change. Returns whether the object was added.
     pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {

@@ -22,13 +22,13 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// By reader: objects that it received in states that are not on disk.
+    /// Objects that each reader, by name, received in states that are not on disk.
     delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
     /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// objects that it has received. `None` for an unknown reader.
+    /// objects that it has. `None` if nothing was delivered to this reader, or it has reconnected before.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
         let delivered = self.delivered.remove(name);
         if !self.readers.remove(name) {
@@ -64,12 +64,12 @@ impl Restored {
         self.waiting.lock().is_fresh = true;
     }
 
-    /// Marks the partition as opened by an informer. Returns whether this informer is the first.
+    /// Marks the partition as opened by an informer. Returns whether no informer had opened it before.
     pub(super) fn open(&self) -> bool {
         std::mem::take(&mut self.waiting.lock().is_fresh)
     }
 
-    /// Returns whether `objects` is the restored tree, unmodified. Also true if that is no longer kept.
+    /// Returns whether `objects` is the restored tree, unmodified. Also true if the restored tree is no longer kept.
     pub(super) fn has_objects(&self, objects: &Objects) -> bool {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }

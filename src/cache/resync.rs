@@ -22,7 +22,7 @@ pub struct ResyncSchedule<Id> {
 #[derive(Debug)]
 struct Listener {
     period: Duration,
-    /// `None` if beyond the representable time.
+    /// Time of the next resync; `None` if it is beyond the representable time.
     next: Option<Instant>,
     /// Whether the current resync includes this listener.
     due: bool,
@@ -53,7 +53,7 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.remove(id);
     }
 
-    /// Returns the period of the timer, which is the shortest one of a listener; `None` without listeners.
+    /// Returns the interval between ticks of the timer: the shortest period of all listeners. `None` without listeners.
     #[must_use]
     pub fn tick_period(&self) -> Option<Duration> {
         self.listeners.values().map(|listener| listener.period).min()
@@ -65,9 +65,9 @@ impl<Id: Ord> ResyncSchedule<Id> {
         self.listeners.get(id).map(|listener| listener.period)
     }
 
-    /// Handles a tick of the timer. Returns whether a resync starts now. It is for the listeners whose period is over:
-    /// [`Self::is_due`] returns true for them until the next resync starts. No resync starts while an earlier one is
-    /// `under_way`.
+    /// Handles a tick of the timer. Returns whether a resync starts now, for the listeners whose period is over.
+    /// [`Self::is_due`] returns true for these listeners until the next resync starts. If `under_way` (an earlier
+    /// resync has not ended), none starts.
     #[must_use]
     pub fn tick(&mut self, now: Instant, under_way: bool) -> bool {
         if under_way || !self.listeners.values().any(|listener| listener.is_late(now)) {

@@ -46,19 +46,20 @@ pub struct Partition {
     pub(super) objects: Objects,
     /// Total bytes of the bodies' JSON.
     pub(super) plain_bytes: u64,
-    /// Whether bodies of new objects are dropped to save memory.
+    /// Whether the bodies (JSON) of new objects are dropped to save memory.
     pub(super) bare: bool,
     pub(super) version: Option<ResourceVersion>,
     /// Version up to which the partition is complete, so that a watch may resume from there; `None` if unknown.
     pub(super) resume: Option<ResourceVersion>,
-    /// Version of the newest applied deletion, if the partition is not complete up to it. Then no watch may resume.
+    /// Version of the newest applied deletion, if the partition is not complete up to that version. No watch may then
+    /// resume.
     pub(super) deleted: Option<ResourceVersion>,
     /// Hash of the settings that the informer decodes objects with.
     pub(super) settings: u64,
     /// Hash of earlier settings, with which some objects are still decoded until a list replaces them.
     pub(super) outdated: Option<u64>,
-    /// Set until a list is complete if the resource or its CRD changed: objects may then differ from the cluster's at
-    /// equal versions. Generation of the CRD, or zero.
+    /// Generation of the CRD, or zero, if the resource or its CRD changed; `None` again once a list is complete. Until
+    /// then, objects may differ from the cluster's at equal versions.
     pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
@@ -66,7 +67,7 @@ pub struct Partition {
     pub(super) outbox: Option<Outbox>,
     /// Progress of a list after the first one.
     pub(super) relist: Relist,
-    /// Versions of the partition's recorded changes.
+    /// Resource versions of the partition that decide from which versions its readers can resume.
     pub(super) marks: Marks,
 }
 
@@ -116,7 +117,8 @@ impl Partition {
         self.plain_bytes
     }
 
-    /// Returns whether objects may follow another schema than that of the origin, until a list is complete.
+    /// Returns whether the resource or its CRD changed and no list is complete since: some objects may still have the
+    /// old schema.
     #[must_use]
     #[doc(hidden)]
     pub fn is_converting(&self) -> bool {

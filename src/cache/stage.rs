@@ -6,7 +6,7 @@
 //! published as one snapshot. The notifications follow that snapshot.
 //!
 //! - An interrupted list leaves its stage, and the next list continues it, because every staged state is newer than the
-//!   visible one. So no part of a list is visible before a list is complete.
+//!   visible one. Until a list is complete, no part of it is visible.
 //! - While the stage is open, all changes go there, including events queued before the list. A resync repeats the
 //!   visible objects.
 //! - The partition keeps its resume version, because the visible objects are those of that version.
@@ -21,7 +21,7 @@ use super::applied::Applied;
 use super::history::Draft;
 use informer_hub_types::{ObjectKey, StoredObject};
 
-/// Effects of one batch.
+/// Effects on the store of one batch of queued changes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     /// Effects that listeners are notified of now.
@@ -30,37 +30,38 @@ pub(super) struct Batch {
     pub(super) newcomers: Vec<Arc<StoredObject>>,
     /// Whether the visible state changed.
     pub(super) visible_change: bool,
-    /// Visible changes to record; `None` if they are not recorded.
+    /// Visible changes, to be recorded in the store's history of recent changes; `None` if the store keeps no history.
     pub(super) drafts: Option<Vec<Draft>>,
 }
 
 impl Batch {
-    /// Creates an empty batch. `records` decides whether its visible changes are recorded.
+    /// Creates an empty batch. If `records` is set, its visible changes are recorded in the store's history.
     pub(super) fn new(records: bool) -> Self {
         Self { drafts: records.then(Vec::new), ..Self::default() }
     }
 }
 
-/// How a list after the first one is published.
+/// How the partition publishes a relist, which is any list after its first one.
 #[derive(Clone, Default)]
 pub(super) enum Relist {
-    /// No such list is running.
+    /// No relist is running.
     #[default]
     None,
-    /// In one step, when it is complete.
+    /// All changes at once, when the relist is complete.
     Staged(Stage),
     /// Batch by batch, because the list may not be staged.
     InParts,
 }
 
-/// Changes that are not visible yet. Persistent: cloning a partition costs two more reference counts.
+/// Changes of a relist that readers do not see yet. Persistent: cloning a partition only increments two more reference
+/// counts.
 #[derive(Clone, Default)]
 pub(super) struct Stage {
     /// Last staged state of each changed key; `None` if the object is deleted.
     pub(super) objects: imbl::OrdMap<ObjectKey, Option<Arc<StoredObject>>>,
     /// Effects to notify listeners of, in order.
     pub(super) applied: imbl::Vector<Applied>,
-    /// Bytes of bodies when they were staged, plus [`Self::OVERHEAD`] per change.
+    /// Size of the staged bodies (stored JSON) when they were added, plus [`Self::OVERHEAD`] per change.
     pub(super) bytes: usize,
 }
 

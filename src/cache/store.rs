@@ -23,14 +23,14 @@ use informer_hub_types::{
     ResourceVersion, StoredObject,
 };
 
-/// The write half: builds the next snapshot and publishes it when a batch is complete.
+/// Write half of a resource's cache: builds the next snapshot and publishes it when a batch is complete.
 #[derive(Debug)]
 pub struct Store {
     pub(super) next: Snapshot,
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
-    /// Versions that the current state had in an earlier process. Cleared by the next change.
+    /// Fleet version and cluster versions with which an earlier process saved this state. Cleared by the next change.
     pub(super) saved_version: Option<(SavedVersion, SavedClusters)>,
 }
 
@@ -41,8 +41,8 @@ impl Store {
         Self::recover(Arc::new(ArcSwap::from_pointee(Snapshot::new(resource))))
     }
 
-    /// Creates a store that continues the last published snapshot, as after its actor failed. Snapshots have no partial
-    /// batch.
+    /// Creates a store that continues the last published snapshot, for example after the actor that owned the store
+    /// failed. A snapshot never contains part of a batch.
     #[must_use]
     pub fn recover(published: Arc<ArcSwap<Snapshot>>) -> Self {
         let next = Snapshot::clone(&published.load());
@@ -81,8 +81,8 @@ impl Store {
         self.next.partitions().find(|(_, partition)| is_it(partition.origin())).map(|(id, _)| id)
     }
 
-    /// Moves a partition here from another store, with objects, versions and readers, for the informer with this
-    /// `origin`. A partition of this store only changes its origin. Costs as much as indexing its objects.
+    /// Copies a partition with objects, versions and readers into this store, for the informer with this `origin`. If
+    /// the partition is already in this store, only its origin changes. The copy costs as much as indexing its objects.
     pub fn adopt(&mut self, partition: &Partition, origin: Arc<Origin>) -> PartitionId {
         let known = self.find(partition.origin()).filter(|_| partition.origin().resource.gvr == origin.resource.gvr);
         let id = if let Some(id) = known {
@@ -125,15 +125,17 @@ impl Store {
         self.publish();
     }
 
-    /// Sets whether a partition keeps bodies. If not, [`Self::strip`] drops the existing ones.
+    /// Sets whether a partition stores the JSON of its objects (bodies) or only their metadata. [`Self::strip`] drops
+    /// the bodies that are already stored.
     pub fn keep_bodies(&mut self, id: PartitionId, keep: bool) {
         if self.next.partition(id).is_some_and(|partition| partition.bare == keep) {
             self.write(id, |_, partition| partition.bare = !keep);
         }
     }
 
-    /// Drops the bodies of the next `most` objects after a key, in a partition that keeps none. Existing handles to
-    /// these objects keep their bodies. Returns the dropped bytes, and the key to continue after if there are more.
+    /// Drops the bodies (JSON) of the next `most` objects after the key `after`, if the partition is set to keep none.
+    /// Existing handles to these objects keep their bodies. Returns the dropped bytes, and the key to continue after if
+    /// there are more objects.
     pub fn strip(&mut self, id: PartitionId, after: Option<&ObjectKey>, most: usize) -> (usize, Option<ObjectKey>) {
         let Some(partition) = self.next.partition(id).filter(|partition| partition.bare) else { return (0, None) };
         let slice: Vec<_> = partition.iter_after(after).take(most).cloned().collect();
@@ -151,8 +153,8 @@ impl Store {
         self.publish();
     }
 
-    /// Adds computed indices over all present and future objects, in one snapshot. Calls each function once per object
-    /// on this thread; [`Self::plan_indexers`] delegates that.
+    /// Adds computed indices over all present and future objects, in one snapshot. Calls each index function once per
+    /// object on this thread. [`Self::plan_indexers`] lets other threads do that.
     ///
     /// # Errors
     /// [`IndexerConflict`] if a declared, computed or planned index has one of the names. Then nothing is added.
@@ -168,8 +170,8 @@ impl Store {
     /// Queues computed indices, to be built while the store is written. Until they are complete, readers do not see
     /// them, but their names are taken.
     ///
-    /// One request of a store is built at a time: see [`Self::begin_build`]. During a build, writes call its functions
-    /// as those of complete indices. Dropping the store ends the build.
+    /// A store builds one request at a time: see [`Self::begin_build`]. During a build, each write also calls the
+    /// functions of the new indices. Dropping the store ends the build.
     ///
     /// # Errors
     /// As [`Self::add_indexers`].
@@ -178,14 +180,14 @@ impl Store {
         Ok(self.builds.add(indexers))
     }
 
-    /// Begins the next queued build; `None` if one is running or none is queued. The caller runs its work on any
-    /// threads, then calls [`Self::resume_build`].
+    /// Begins the next queued build of computed indices; `None` if a build is running or none is queued. The caller
+    /// runs the returned work on any threads, then calls [`Self::resume_build`].
     pub fn begin_build(&mut self) -> Option<(BuildId, Arc<IndexBuild>)> {
         self.builds.begin(|| Arc::new(self.next.clone()))
     }
 
-    /// Continues the running build after its work has been done. Returns more work, or publishes the indices and ends
-    /// the build. `None` if no build is running.
+    /// Continues the running build of indices after the caller has run its work. Returns more work, or publishes the
+    /// indices and ends the build. `None` if no build is running.
     pub fn resume_build(&mut self) -> Option<BuildStep> {
         let (built, removed) = match self.builds.resume()? {
             Next::Work(build) => return Some(BuildStep::Work(build)),
@@ -203,7 +205,7 @@ impl Store {
         Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
     }
 
-    /// Cancels the running build, as after a panic of its threads.
+    /// Cancels the running build of indices, for example after one of its threads panicked.
     pub fn give_up_build(&mut self) {
         self.builds.give_up();
     }
@@ -227,19 +229,19 @@ impl Store {
         known || self.builds.remove(name)
     }
 
-    /// Returns the effects of the last batch of a partition, until the next batch: a processor may have died before
-    /// delivering them.
+    /// Returns the effects of the last batch of a partition. They are kept until the next batch, because a processor
+    /// may have died before it delivered them.
     #[must_use]
     pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
         self.next.partition(id).and_then(|partition| partition.outbox.clone())
     }
 
-    /// As [`Self::apply_up_to`], with an unknown version.
+    /// Applies a batch as [`Self::apply_up_to`] does, without a version up to which the partition is complete.
     pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
         self.apply_up_to(id, batch, None)
     }
 
-    /// As [`Self::apply_batch`], for a caller that compresses no objects.
+    /// Applies a batch as [`Self::apply_batch`] does, but returns only the effects and not the stored objects.
     pub fn apply_up_to(
         &mut self,
         id: PartitionId,
@@ -249,9 +251,9 @@ impl Store {
         self.apply_batch(id, batch, version).map(|(outbox, _)| outbox)
     }
 
-    /// Applies a batch to a partition and publishes the result as one snapshot. After it, the partition is complete up
-    /// to `version`, if known. An empty batch with a version is not counted. It says that the caller no longer needs
-    /// the previous outbox. During a list after the first one, its changes are staged (see `stage`).
+    /// Applies a batch to a partition and publishes the result as one snapshot. Afterwards the partition is complete up
+    /// to `version`, if it is given. An empty batch with a version is not counted: it says that the caller no longer
+    /// needs the effects of the last batch. Changes of a list after the first one are staged (see `stage`).
     ///
     /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were
     /// stored. `None` if the partition is closed.
@@ -317,7 +319,7 @@ impl Store {
         });
     }
 
-    /// Removes the stored object with the key of `object`, whose version becomes that of the partition.
+    /// Removes the stored object with the key of `object`. The partition gets the resource version of `object`.
     pub(super) fn discard(&mut self, id: PartitionId, object: &StoredObject) {
         self.write(id, |store, partition| {
             note_version(partition, object);
@@ -459,7 +461,7 @@ impl Store {
         }
     }
 
-    /// Returns the version of a partition's last complete list or, if a program writes it, of the last write.
+    /// Returns the resource version of a partition's last complete list or, if a program writes it, of the last write.
     #[must_use]
     pub fn version(&self, id: PartitionId) -> Option<ResourceVersion> {
         self.next.partition(id).and_then(|partition| partition.version.clone())
@@ -467,15 +469,15 @@ impl Store {
 }
 
 impl Partition {
-    /// Records that an object was deleted at a version.
+    /// Records the resource version at which an object was deleted.
     fn note_deletion(&mut self, version: &ResourceVersion) {
         if self.deleted.as_ref().is_none_or(|newest| version.newer_than(newest)) {
             self.deleted = Some(version.clone());
         }
     }
 
-    /// Sets the version up to which the visible state is complete. If an object was deleted at a newer version, no
-    /// watch may resume from there: it would add the object again before it repeats the deletion.
+    /// Sets the resource version up to which the visible state is complete. No watch may resume from it if an object
+    /// was deleted at a newer version. Such a watch would add the object again, until it repeats the deletion.
     fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
         if let Some(complete) = &version {
             self.deleted.take_if(|deleted| !deleted.newer_than(complete));
@@ -484,14 +486,14 @@ impl Partition {
     }
 }
 
-/// Sets the version of a partition that a program writes. An empty version is ignored.
+/// Sets the resource version of a partition that a program writes to that of `object`, unless that is empty.
 fn note_version(partition: &mut Partition, object: &StoredObject) {
     if !object.resource_version().is_empty() {
         partition.version = Some(object.resource_version().clone());
     }
 }
 
-/// Returns whether two forms of one state differ in their JSON; false if a body is not kept.
+/// Returns whether two decoded forms of the same object state differ in their JSON. False if one of them has no JSON.
 fn has_different_text(one: &StoredObject, other: &StoredObject) -> bool {
     one.is_kept() && other.is_kept() && one.json_text().ok() != other.json_text().ok()
 }

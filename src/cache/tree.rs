@@ -1,7 +1,8 @@
 //! Persistent B+ tree: clones share all nodes that are not written afterwards.
 //!
-//! The leaf type decides how entries are stored, and its routes how a child is found. A lookup therefore waits for
-//! memory once or twice per node, not once per comparison. Ordered insertion, as by a list, leaves full leaves.
+//! The leaf type decides how entries are stored, and its routes (search form of the bounds) how a child is found. A
+//! lookup therefore waits for memory once or twice per node, not once per comparison. Inserting entries in order, as a
+//! list does, leaves the leaves full.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,12 +14,14 @@ mod runs;
 
 use runs::Runs;
 
-/// Maximum number of children of a node. Twice the entries of a leaf, which saves a level.
+/// Maximum number of children of a node. It is twice the number of entries of a leaf, which makes the tree one level
+/// lower.
 pub(super) const WIDTH: usize = 32;
 /// Number of entries or children up to which merging with a neighbour is tried.
 const MERGE_MAX: usize = 6;
 
-/// Array of which a prefix of known length is filled. Unlike those of a vector, its elements are inside the node.
+/// Array whose first elements are filled; the owner stores their number. Unlike a vector's, the elements are inside the
+/// node.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
 
 /// Inserts an element at a position among the first `len`.
@@ -51,9 +54,9 @@ pub(super) trait Leaf: Clone {
     type Probe<'w>: Copy;
     /// A complete entry.
     type Item;
-    /// Part of a replaced or removed entry that is returned.
+    /// Parts of the old entry that a replacement or removal returns.
     type Old;
-    /// Lower bound of the entries of a leaf.
+    /// Lower limit of the keys in a leaf, by which a parent node separates its children.
     type Bound: Clone;
     /// Bounds in a form that is fast to search.
     type Routes: Clone;
@@ -68,8 +71,8 @@ pub(super) trait Leaf: Clone {
     fn find(&self, probe: Self::Probe<'_>) -> Option<usize>;
     /// Returns the position of the first entry that is not less than a key.
     fn place(&self, probe: Self::Probe<'_>) -> usize;
-    /// Returns where a full leaf must be split before an insertion at a position; `None` if it has room. If that is its
-    /// end, the new entry gets its own leaf.
+    /// Returns the position at which a full leaf must be split before an entry is inserted at `at`; `None` if the leaf
+    /// has room. If the position is the end of the leaf, the new entry gets a leaf of its own.
     fn cut(&self, at: usize) -> Option<usize>;
     /// Inserts an entry at its position.
     fn insert(&mut self, at: usize, item: Self::Item);
@@ -107,7 +110,8 @@ struct Inner<L: Leaf> {
     len: usize,
     /// Number of entries of all children.
     entries: usize,
-    /// One fewer than children. Shared, because a write to a child leaves them unchanged.
+    /// Bounds between the children, one fewer than there are children. Shared between copies of the node, because a
+    /// write to a child does not change them.
     bounds: Arc<[L::Bound]>,
 }
 
@@ -131,7 +135,7 @@ impl<L: Leaf> Clone for Inner<L> {
 enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// The node was full; this new node follows it.
+    /// The node was full and was split: this new node follows it, and the bound separates the two.
     Split(L::Bound, Node<L>),
 }
 
@@ -240,7 +244,7 @@ impl<L: Leaf> Inner<L> {
         self.entries = self.children.iter().flatten().map(Node::entries).sum();
     }
 
-    /// Replaces the bounds.
+    /// Replaces the bounds and the search form made from them.
     fn bind(&mut self, bounds: Arc<[L::Bound]>) {
         self.routes = L::routes(&bounds);
         self.bounds = bounds;
@@ -299,7 +303,7 @@ impl<L: Leaf> Inner<L> {
         Insertion::Split(between, Node::Inner(Arc::new(next)))
     }
 
-    /// Removes a child with the bound before it, or after it for the first child.
+    /// Removes a child and the bound before it. For the first child, removes the bound after it.
     fn drop_child(&mut self, at: usize) -> (Option<Node<L>>, Option<L::Bound>) {
         let child = take(&mut self.children, self.len, at);
         self.len -= 1;
@@ -334,7 +338,7 @@ impl<L: Leaf> Inner<L> {
         }
     }
 
-    /// Touches the memory of all children, so that it is in the CPU cache during a scan.
+    /// Touches the memory of the children that are leaves, so that it is in the CPU cache when a scan reaches them.
     fn prefetch(&self) {
         let called = self.children.iter().flatten().fold(0, |called, child| match child {
             Node::Leaf(leaf) => called ^ leaf.prefetch(),
@@ -419,8 +423,8 @@ impl<L: Leaf> Tree<L> {
         Some(old)
     }
 
-    /// Returns the number of entries before a position: a key, and whether the position is after the entry of that key.
-    /// Visits only the path to it and the siblings of its nodes.
+    /// Returns the number of entries that are less than the key `probe`. If `behind` is set, the entry of that key is
+    /// counted too. Visits only the path to the key and the siblings of its nodes.
     pub(super) fn rank(&self, probe: L::Probe<'_>, behind: bool) -> usize {
         let (mut node, mut rank) = (self.root.as_ref(), 0);
         while let Some(Node::Inner(inner)) = node {
@@ -443,8 +447,9 @@ impl<L: Leaf> Tree<L> {
         runs
     }
 
-    /// Returns the entries between two positions, leaf by leaf; the first must not be after the second. A position is a
-    /// key, and whether it is after the entry of that key.
+    /// Returns the entries from one position to another, leaf by leaf; `from` must not be after `to`. A position is a
+    /// key with a flag: false for before the entry of that key, true for after it. `None` is the start or end of the
+    /// tree.
     pub(super) fn runs_between(
         &self,
         from: Option<(L::Probe<'_>, bool)>,

@@ -1,11 +1,11 @@
 //! Objects that are not compressed yet, in the order they were stored.
 //!
 //! Recently changed objects are likely to change again soon, and compression in the event path would double the cost of
-//! an event. New objects are therefore stored plain, up to a byte limit. Older ones are handed out for compression on
-//! another thread. An object that is replaced before that is never compressed.
+//! an event. New objects are therefore stored uncompressed, up to a byte limit. When it is exceeded, the oldest are
+//! handed to another thread for compression. An object that is replaced before that is never compressed.
 //!
-//! Objects of a first list are not likely to change soon. While one is read, the limit is lower, so that the list needs
-//! little more memory than the store has at its end.
+//! Objects of a first list are not likely to change soon. While such a list is read, the limit is lower. The list then
+//! needs little more memory than the store has at its end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,30 +17,31 @@ use informer_hub_types::{Dictionary, PackOutcome, PackedTotals, Packer, StoredOb
 pub struct Uncompressed {
     objects: VecDeque<(Arc<StoredObject>, usize)>,
     bytes: usize,
-    /// Bytes that were handed out and are still being compressed.
+    /// Bytes of the objects that were handed out for compression and are still being compressed.
     aging: usize,
     limit: usize,
-    /// Limit while a first list is read.
+    /// Lower limit in bytes while a first list is read; `None` if none is.
     list_limit: Option<usize>,
 }
 
 impl Uncompressed {
-    /// Default limit in bytes of plain bodies, per resource over all clusters.
+    /// Default limit for the bytes of uncompressed objects, per resource over all clusters.
     pub const DEFAULT_LIMIT: usize = 4 * 1024 * 1024;
 
-    /// Limit in bytes under memory pressure.
+    /// Limit for the bytes of uncompressed objects under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Lowest limit in bytes while a first list is read. With half as much, rounds of compression cost more.
+    /// Lowest limit in bytes while a first list is read. Half of it would make compression run in smaller, costlier
+    /// rounds.
     pub const LIST_LIMIT: usize = 256 * 1024;
 
-    /// Limit in bytes while a first list is read and its objects are to be samples for a dictionary.
+    /// Limit in bytes while a first list is read whose objects serve as training samples for a compression dictionary.
     pub const SAMPLES_LIMIT: usize = 3 * 512 * 1024;
 
     /// Maximum number of training samples for a dictionary.
     pub const SAMPLES: usize = 800;
 
-    /// Minimum number of training samples.
+    /// Minimum number of training samples for a dictionary.
     pub const MIN_SAMPLES: usize = 32;
 
     /// Creates an empty queue with a limit in bytes.
@@ -49,7 +50,8 @@ impl Uncompressed {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit, list_limit: None }
     }
 
-    /// Changes the limit, and the lower one of a first list if one is read; the next check applies them.
+    /// Changes the limit in bytes and the lower limit that applies while a first list is read (`None` if none is). The
+    /// next check uses them.
     pub fn set_limits(&mut self, limit: usize, list_limit: Option<usize>) {
         (self.limit, self.list_limit) = (limit, list_limit);
     }
@@ -77,8 +79,9 @@ impl Uncompressed {
         self.bytes > self.current_limit()
     }
 
-    /// Returns whether the limit is exceeded by half, including objects being compressed. Then compression lags, and
-    /// writers should wait. While a first list is read, the excess may be at most [`Self::LIST_LIMIT`].
+    /// Returns whether the bytes exceed one and a half times the limit, objects being compressed included. Compression
+    /// then lags, and writers should wait. While a first list is read, at most [`Self::LIST_LIMIT`] bytes above the
+    /// limit are allowed.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();
@@ -86,25 +89,26 @@ impl Uncompressed {
         self.bytes + self.aging > limit.saturating_add(lag)
     }
 
-    /// Returns whether three times the limit is exceeded. Then small writes should wait too. A first list that is read
-    /// does not lower this bound: changes of other clusters do not wait for it.
+    /// Returns whether the bytes exceed three times the normal limit. Small writes should then wait too. The lower
+    /// limit of a first list does not count here, so that changes of other clusters need not wait for that list.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes + self.aging > self.limit.saturating_mul(3)
     }
 
-    /// Marks the handed-out objects as compressed or abandoned.
+    /// Records that the objects handed out for compression have been compressed, or that their compression was
+    /// abandoned.
     pub fn aged(&mut self) {
         self.aging = 0;
     }
 
-    /// Removes the oldest objects until half of the limit is free, or all while a first list is read, and returns those
-    /// still in use. They count as uncompressed until [`Self::aged`].
+    /// Removes the oldest objects until half of the limit is free; while a first list is read, removes all. Returns
+    /// those that the cache or a reader still uses. They count as being compressed until [`Self::aged`].
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
 
-    /// Removes every object, after a time without changes, and returns those still in use.
+    /// Removes every object, after a time without changes, and returns those that the cache or a reader still uses.
     pub fn take_all(&mut self) -> Vec<Arc<StoredObject>> {
         let all = self.take_down_to(0);
         self.objects = VecDeque::new();
@@ -139,11 +143,12 @@ impl Uncompressed {
     }
 }
 
-/// Bytes packed before yielding to other threads: about 40 µs.
+/// Uncompressed bytes that are packed (compressed) before the thread yields to others: about 40 µs of work.
 const YIELD_BYTES: usize = 24 * 1024;
 
-/// Packs aged objects. Runs on a background thread and yields every 24 KiB. Without yielding, a round on few cores
-/// would add to event latency; yielding after each object would cost a tenth of the throughput.
+/// Packs (compresses) objects taken from the queue. Runs on a background thread and yields every 24 KiB. Without
+/// yielding, it would add to event latency on few cores; yielding after each object would cost a tenth of the
+/// throughput.
 pub fn pack_all<'o>(
     aged: impl IntoIterator<Item = &'o Arc<StoredObject>>,
     dictionary: &Arc<Dictionary>,

@@ -45,7 +45,7 @@ impl<'t> Probe<'t> {
     }
 }
 
-/// Returns the number of smaller hashes, without branches.
+/// Returns how many of `hashes` are less than `hash`, without branches.
 fn less(hashes: &[u64], hash: u64) -> usize {
     hashes.iter().map(|other| usize::from(*other < hash)).sum()
 }

@@ -1,4 +1,4 @@
-//! Versions and completeness of a snapshot, for readers that list it and then watch.
+//! Versions of a snapshot, and up to which of them it is complete, for readers that list the snapshot and then watch.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,14 @@ use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{ClusterLabels, ClusterName, Freshness};
 
 impl Snapshot {
-    /// Returns the fleet version of its last change; zero if the store does not count changes.
+    /// Returns the fleet version (version over all clusters) of the last change; zero if the store does not count
+    /// changes.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Returns the window of recent changes of its store; `None` if there is none.
+    /// Returns the store's window of recent changes, from which watches continue; `None` if the store keeps none.
     #[must_use]
     pub fn history(&self) -> Option<&HistoryReader> {
         self.history.as_ref()
@@ -27,8 +28,8 @@ impl Snapshot {
         known.filter(|(_, partition)| partition.has_synced())
     }
 
-    /// Returns whether one informer has all objects of a cluster. Otherwise the store may have made up versions that the
-    /// cluster has not reached.
+    /// Returns whether at most one informer watches the cluster. With several, the hub may assign made-up resource
+    /// versions that the cluster has not reached.
     #[must_use]
     #[doc(hidden)]
     pub fn has_one_informer(&self, cluster: &ClusterName) -> bool {
@@ -40,28 +41,30 @@ impl Snapshot {
         self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())
     }
 
-    /// Returns the resource version that a list of a cluster's objects has. A watch from there continues this snapshot.
-    /// `None` if it is unknown, or if the store does not count changes.
+    /// Returns the resource version of a list of a cluster's objects in this snapshot. A watch from this version
+    /// continues the snapshot. `None` if it is unknown, or if the store does not count changes.
     #[must_use]
     pub fn cluster_version(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).version()
     }
 
-    /// Returns the versions of a cluster that are saved with its objects.
+    /// Returns the resource versions to save with a cluster's objects, so that its readers can resume after a restart.
     #[doc(hidden)]
     #[must_use]
     pub fn cluster_versions(&self, cluster: &ClusterName) -> ClusterVersions {
         self.cluster_marks(cluster).versions()
     }
 
-    /// Returns the version up to which no change of the cluster is missing in its joined partitions. May be less than
-    /// [`Self::cluster_version`], since later changes of other objects may be known already. `None` if it is unknown.
+    /// Returns the resource version up to which the cluster's joined partitions lack no change; `None` if it is
+    /// unknown. May be less than [`Self::cluster_version`], because the snapshot may already have later changes of some
+    /// objects.
     #[must_use]
     pub fn cluster_complete(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).complete
     }
 
-    /// Returns the position at which a reader with this resource version of a cluster continues.
+    /// Returns the position in the history of recent changes at which a reader continues that has the resource version
+    /// `version` of a cluster.
     ///
     /// # Errors
     /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.
@@ -70,7 +73,8 @@ impl Snapshot {
         history.locate(cluster, version, self.cluster_marks(cluster).base().unwrap_or(0))
     }
 
-    /// Returns, by cluster, the lowest version from which readers can resume if recording starts with this state.
+    /// Returns, by cluster, the lowest resource version from which readers can resume, for a history that begins with
+    /// this state.
     pub(super) fn floors(&self) -> Vec<(ClusterName, Floor)> {
         self.joined_clusters().map(|name| (name.clone(), self.cluster_marks(name).as_floor())).collect()
     }
@@ -79,15 +83,16 @@ impl Snapshot {
         ClusterMarks::of(self.joined_partitions(cluster).map(|(_, partition)| &partition.marks))
     }
 
-    /// Returns how current a cluster is: as its least current partition. [`Freshness::Missing`] if it has none.
+    /// Returns the freshness of a cluster: that of its least current partition, or [`Freshness::Missing`] without
+    /// partitions.
     #[must_use]
     pub fn cluster_freshness(&self, cluster: &ClusterName) -> Freshness {
         let partitions = self.partitions_of(cluster).iter().filter_map(|id| self.partition(*id));
         partitions.map(Partition::freshness).reduce(less_current).unwrap_or(Freshness::Missing)
     }
 
-    /// Returns the clusters of the resource with labels and freshness, by name. Then those that should have the
-    /// resource but have not answered yet.
+    /// Returns the clusters of the resource by name, each with labels and freshness. After them come the clusters that
+    /// should have the resource but have not answered yet.
     pub fn cluster_states(&self) -> impl Iterator<Item = (&ClusterName, &ClusterLabels, Freshness)> {
         let known = self.clusters().filter_map(|(name, ids)| {
             let first = self.partition(*ids.first()?)?;
@@ -98,7 +103,8 @@ impl Snapshot {
 }
 
 impl Partition {
-    /// Returns which part of the cluster's objects and of their fields the informer keeps, for people; `None` if all.
+    /// Describes the part of the cluster's objects and fields that the informer keeps, as text for people; `None` if it
+    /// keeps everything.
     #[must_use]
     #[doc(hidden)]
     pub fn part(&self) -> Option<String> {
@@ -114,10 +120,10 @@ impl Partition {
     }
 }
 
-/// Versions of the clusters of a saved state.
+/// Resource versions of each cluster in a saved state.
 pub(super) type SavedClusters = BTreeMap<ClusterName, ClusterVersions>;
 
-/// State of a partition before a batch.
+/// Flags of a partition before a batch was applied, to detect what the batch changed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Before {
     pub(super) had_joined: bool,

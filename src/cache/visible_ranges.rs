@@ -1,7 +1,7 @@
 //! Key ranges of the objects of a partition that a reader may see.
 //!
-//! The keys of a namespace are one range of the tree. So a reader of some namespaces costs two descents per namespace, and
-//! nothing per object.
+//! The keys of a namespace are one range of the tree of objects. A query of a reader that sees some namespaces
+//! therefore costs two tree descents per namespace, and nothing per object.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use informer_hub_types::ObjectKey;
 pub type KeyRanges = Arc<[ObjectKey]>;
 
 impl Partition {
-    /// Returns the ranges of the visible objects; `None` if all are.
+    /// Returns the key ranges of the objects that `visible` allows; `None` if it allows all objects.
     #[doc(hidden)]
     #[must_use]
     pub fn visible_ranges(&self, visible: &Visible) -> Option<KeyRanges> {
@@ -36,7 +36,8 @@ impl Partition {
         Some(ranges.into())
     }
 
-    /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
+    /// Returns the namespaces that have objects, sorted. If the list of namespaces is not cached, seeks each one in the
+    /// tree.
     #[doc(hidden)]
     #[must_use]
     pub fn namespaces(&self) -> &[SmolStr] {

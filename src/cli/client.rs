@@ -68,7 +68,8 @@ pub(super) struct Client {
     http: reqwest::Client,
     url: Url,
     token: Option<HeaderValue>,
-    /// Origin of a default address, appended to the error if the hub does not answer.
+    /// Says where a default address comes from. Appended to the error if the hub does not answer; empty for a given
+    /// address.
     origin: &'static str,
 }
 
@@ -132,8 +133,8 @@ impl HubArgs {
         parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
     }
 
-    /// Returns the token's reference and text: that of the option or variable, else the first of `configured` that can be
-    /// read.
+    /// Returns the place and the text of the token to send: from the option or the environment variable, else the first
+    /// of the `configured` ones that can be read. `None` if there is no token.
     fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
@@ -194,7 +195,7 @@ impl Client {
     /// Sends a GET request and returns the JSON answer.
     ///
     /// # Errors
-    /// If there is no answer, or it is not a success. The text has advice.
+    /// If there is no answer, or its status is not a success. The error text contains advice.
     pub(super) async fn get(&self, path: &[&str], query: &[(&str, String)]) -> anyhow::Result<Value> {
         let mut url = self.at(path);
         if !query.is_empty() {
@@ -296,7 +297,8 @@ fn address(hub: &HubConfig) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, hub.listen.port()))
 }
 
-/// Returns whether a status code means that the request, and so the command line, has a mistake.
+/// Returns whether an HTTP status code means that the hub found a mistake in the request, which the command line
+/// caused.
 pub(super) fn is_rejected(code: u16) -> bool {
     matches!(code, 400 | 422)
 }

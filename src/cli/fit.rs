@@ -1,7 +1,7 @@
 //! Tables that fit a terminal.
 //!
-//! The last column explains its row and is never cut. If it does not fit, less important columns are left out. Then it
-//! is wrapped, or printed on separate lines below its row.
+//! The last column explains its row and is never cut. If it does not fit, less important columns are left out. If it
+//! still does not fit, it is wrapped, or printed on separate lines below its row.
 
 use comfy_table::{Cell, Color};
 
@@ -61,7 +61,8 @@ impl<'t> Fitted<'t> {
         (text, left_out.map(|column| self.header[*column]).collect())
     }
 
-    /// Returns the columns, without the last one, that fit `width`.
+    /// Returns the columns that remain after spare ones are left out until the rest fits `width`. The last column is
+    /// not counted.
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.header.len().saturating_sub(1)).collect();
         for spare in self.spare {

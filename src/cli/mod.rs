@@ -161,7 +161,7 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
-/// Returns whether the command line is wrong, as found here or by the hub.
+/// Returns whether the command line is wrong, either found by this program or reported by the hub.
 fn is_misuse(error: &anyhow::Error) -> bool {
     let is_rejected = |refused: &client::Refused| client::is_rejected(refused.refusal.code);
     error.is::<Misuse>() || error.downcast_ref().is_some_and(is_rejected)

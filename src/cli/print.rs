@@ -13,15 +13,15 @@ use tokio::net::unix::pipe::Sender;
 
 use informer_hub_types::{printable_char, printable_json, printable_lines};
 
-/// The reader of the output has ended (`| head`). Not a failure: the program ends with exit code 0.
+/// Error: the program that reads the output through a pipe has ended (`| head`). Not a failure, the exit code is 0.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader of the output is gone")]
 pub(super) struct ReaderGone;
 
-/// Runs a command that prints without an end, until it fails or the reader of its output ends.
+/// Runs a command that prints without an end, until it fails or the program that reads its output ends.
 ///
 /// # Errors
-/// That of `work`, or [`ReaderGone`], also while there is nothing to print.
+/// The error of `work`, or [`ReaderGone`], even while there is nothing to print.
 pub(super) async fn until_unread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::select! {
         done = work => done,
@@ -29,7 +29,7 @@ pub(super) async fn until_unread<T>(work: impl Future<Output = anyhow::Result<T>
     }
 }
 
-/// Completes when the pipe `output` has no reader any more; never for other files.
+/// Completes when no process reads from the pipe `output` any more. Never completes for other files.
 async fn unread(output: impl AsFd) {
     // Unchecked, because the check makes the pipe non-blocking, also for other processes that have it.
     let pipe = output.as_fd().try_clone_to_owned().and_then(Sender::from_owned_fd_unchecked);
@@ -231,7 +231,7 @@ pub(super) fn styled(mut table: Table, colours: bool) -> Table {
     table
 }
 
-/// Formats seconds in the largest fitting unit: `8d`, `5h`, `30m`, `12s`.
+/// Formats seconds in the largest unit of which there are at least two: `8d`, `5h`, `30m`, `12s`.
 pub(super) fn span(seconds: u64) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
     let (size, unit) = units.into_iter().find(|(size, _)| seconds >= 2 * size).unwrap_or((1, "s"));
@@ -260,7 +260,8 @@ impl InPlace {
     }
 }
 
-/// Writes the escape sequences that draw `text` over `before` lines. Returns its number of lines.
+/// Writes the escape sequences that draw `text` over the `before` lines of the last drawing, in at most `room` lines.
+/// Returns the number of drawn lines.
 fn drawing(text: &str, before: usize, room: usize, out: &mut Vec<u8>) -> usize {
     let hidden = text.lines().count().saturating_sub(room);
     let more = (hidden > 0).then(|| format!("… and {hidden} more lines"));

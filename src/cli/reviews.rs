@@ -1,14 +1,16 @@
-//! Reviews that `[hub.authorization]` has the hub create in clusters.
+//! Review resources (SubjectAccessReviews, TokenReviews) that the hub creates in clusters, as `[hub.authorization]`
+//! says.
 
 use informer_hub_config::AuthorizationConfig;
 use informer_hub_types::{ApiResource, ClusterName, Gvr};
 
-/// Returns the reviews that the hub creates in a cluster.
+/// Returns the review resources that the hub creates in the cluster with this name.
 pub(super) fn of_cluster(config: &AuthorizationConfig, cluster: &ClusterName) -> Vec<ApiResource> {
     of(config, config.token_review.as_ref().is_some_and(|review| review.clusters.contains(cluster)))
 }
 
-/// Returns the reviews that the hub creates in a cluster; `is_token_reviewer` if the cluster also reviews tokens.
+/// Returns the review resources that the hub creates in a cluster. `is_token_reviewer` is whether it also has the
+/// cluster review tokens.
 pub(super) fn of(config: &AuthorizationConfig, is_token_reviewer: bool) -> Vec<ApiResource> {
     let review = |group: &str, plural: &str, kind: &str| ApiResource {
         gvr: Gvr::new(group, "v1", plural),

@@ -55,8 +55,8 @@ pub(super) fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds candidates from the running hub to a script. Without an answer from the hub, the script uses its static
-/// candidates.
+/// Extends a completion script, so that it asks the running hub for candidates. If the hub does not answer, the script
+/// uses its static candidates.
 fn with_hub(shell: Shell, script: String) -> String {
     match shell {
         // clap_complete 4.6 names the cases of commands differently from what it looks for if the program has a hyphen.
@@ -71,7 +71,7 @@ fn with_hub(shell: Shell, script: String) -> String {
     }
 }
 
-/// Bash function that asks the program for candidates first, except for options.
+/// Bash function that asks `informer-hub complete` for candidates first, except for options.
 const BASH: &str = r#"
 _informer_hub_of_hub() {
     local word="${COMP_WORDS[COMP_CWORD]}" IFS=$'\n' found
@@ -90,7 +90,7 @@ _informer_hub_all() {
 complete -F _informer_hub_all -o bashdefault -o default informer-hub
 "#;
 
-/// Zsh function that asks the program for candidates, like that for bash.
+/// Zsh function that asks `informer-hub complete` for candidates first, except for options.
 const ZSH: &str = r#"
 _informer-hub() {
     local -a found
@@ -105,7 +105,8 @@ _informer-hub() {
 }
 "#;
 
-/// Fish function that asks the program for candidates for arguments and for options that take names.
+/// Fish function that asks `informer-hub complete` for candidates for arguments, and for options whose values are
+/// names.
 const FISH: &str = r#"
 function __fish_informer_hub_of_hub
     set -l words (commandline -opc)

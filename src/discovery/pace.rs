@@ -5,8 +5,8 @@ use std::time::Duration;
 use informer_hub_reflector::Backoff;
 use informer_hub_types::clock::Instant;
 
-/// Delays of the discovery requests after a change of a CRD or an API service. A CRD is served within tenths of a second, an
-/// aggregated API within seconds.
+/// Delays of the discovery requests after a change of a CRD or an API service. The cluster serves a new CRD after
+/// tenths of a second, a new aggregated API after seconds.
 const DELAYS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(350),
@@ -23,7 +23,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(250);
 pub struct DiscoveryIntervals {
     /// Interval while CRDs and API services are watched; up to half of it is added at random. Default 5 min.
     pub quiet: Duration,
-    /// The same if CRDs and API services cannot be watched. Default 30 s.
+    /// Interval if CRDs and API services cannot be watched; up to half of it is added at random. Default 30 s.
     pub poll: Duration,
 }
 
@@ -36,9 +36,10 @@ impl Default for DiscoveryIntervals {
 /// Result of a discovery request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The cluster serves all of its definitions.
+    /// The cluster serves the resources of all of its CRDs, as far as these can be watched.
     Complete,
-    /// The cluster has answered, but does not serve all of its definitions yet, as after its start.
+    /// The cluster has answered, but does not serve the resources of all of its CRDs yet, for example just after its
+    /// start.
     Partial,
     /// The request failed.
     Failed,
@@ -48,7 +49,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
-    /// Time of the last change, and the index in `DELAYS` of the next request that it causes.
+    /// Time of the last change, and the index in `DELAYS` of the next request because of it; `None` once all have been
+    /// made.
     changed: Option<(Instant, usize)>,
     last_request: Option<Instant>,
     intervals: DiscoveryIntervals,

@@ -21,13 +21,14 @@ pub struct DiscoveryResults {
 pub enum WatchDecision {
     /// The resource is served: watch it.
     Watch(ApiResource),
-    /// The resource is served in another version: move its informer to that version.
+    /// The cluster serves the resource in an API version other than the watched one: move its informer to this version.
     Move(ApiResource),
-    /// The resource's definition was deleted and replaced by a different one: delete the old objects and watch this.
+    /// A different resource (other kind or scope) has taken the place of the watched one: delete the old objects and
+    /// watch this resource.
     Renew(ApiResource),
     /// The resource is not served: stop its informer.
     Rest {
-        /// Whether its objects count as deleted, because its definition was deleted.
+        /// Whether the cached objects count as deleted, because the CRD was deleted.
         gone: bool,
         /// Reason, for the status page and for subscribers.
         why: String,
@@ -42,11 +43,11 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Decides about a configured resource. `watched` is the resource that is watched for it now. `was_defined` is whether a CRD
-/// with its name was ever seen.
+/// Decides about the configured resource `written`. `watched` is the resource that is watched for it now. `was_defined`
+/// is whether a CRD of the watched resource was ever seen.
 ///
-/// A configured name without a group stays in the group in which it was first found, even if another group gets the same
-/// name.
+/// A configured name without an API group stays in the group in which it was first found, even if another group gets a
+/// resource of the same name.
 #[must_use]
 pub fn decide_watch(
     written: &ResourceRef,
@@ -127,7 +128,7 @@ fn without_version(written: &ResourceRef) -> String {
 /// A configured pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c, U> {
-    /// Identifies the user of the pattern, which gets the assigned resources.
+    /// Identifies the configuration entry of the pattern, which gets the resources assigned to the pattern.
     pub user: &'c U,
     /// The pattern.
     pub pattern: &'c ResourcePattern,
@@ -142,8 +143,9 @@ pub struct Share {
     pub left_out: Vec<String>,
 }
 
-/// Assigns the served resources to patterns. Each resource belongs to the most specific pattern that matches, or to the
-/// first user's of several. Resources in `taken` (group, plural) are configured by name and are left out.
+/// Assigns the served resources to patterns. A resource belongs to the most specific pattern that matches it. If
+/// several are equally specific, it belongs to the one whose user is first in order. Resources in `taken` (API group,
+/// plural) are configured by name and are left out.
 #[must_use]
 pub fn share<'c, U: Ord + Clone + 'c>(
     claims: impl IntoIterator<Item = Claim<'c, U>>,

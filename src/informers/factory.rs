@@ -29,8 +29,8 @@ pub struct ListOptions {
 
 type Tweak = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 
-/// Factory of shared informers over the clusters of a hub. It creates at most one for each type and form, all with the
-/// same namespace, options and clusters.
+/// Factory of shared informers over the clusters of a hub. It creates at most two for each type: one for whole objects,
+/// one for metadata. All have the same namespace, options and clusters.
 ///
 /// Settings apply to informers that are created later.
 ///
@@ -124,7 +124,7 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Selects clusters, also among those added later.
+    /// Selects the clusters that informers watch. The selector also applies to clusters that are added later.
     #[must_use]
     pub fn with_clusters(self, clusters: ClusterSelector) -> Self {
         Self { clusters, ..self }
@@ -279,8 +279,8 @@ impl SharedInformerFactory {
         SyncResult { types }
     }
 
-    /// Removes all handlers and stops all informers; a watch ends unless others watch the same. Completes when no handler is
-    /// running. Idempotent. Afterwards the factory creates and starts nothing.
+    /// Removes all handlers and stops all informers. A watch ends unless other informers of the hub watch the same
+    /// objects. Completes when no handler is running. Idempotent. Afterwards the factory creates and starts nothing.
     pub async fn shutdown(&self) {
         let informers: Vec<_> = {
             let mut created = self.informers.lock();

@@ -20,7 +20,7 @@ pub trait ResourceEventHandler<K = Dynamic>: Send + 'static {
     /// Called for an object that is new to this handler. `initial` is true if the object existed before the handler or the
     /// informer.
     fn on_add(&mut self, object: &Object<K>, initial: bool);
-    /// Called for a changed object, and at a resync, when both states are the same version.
+    /// Called for a changed object. Also called at a resync, where `old` and `new` have the same resource version.
     fn on_update(&mut self, old: &Object<K>, new: &Object<K>);
     /// Called for a deleted object. If `tombstone` is true, the watch did not see the deletion, and `object` may be older
     /// than its last state.

@@ -15,7 +15,7 @@ use crate::actors::{RegistryActor, SubscriptionId, SyncScope};
 /// How often a wait checks whether the handler has processed the initial objects.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Calls of one handler. After [`Self::end`], no further call runs.
+/// Guard for the calls of one handler: at most one runs at a time, and after [`Self::end`] none starts.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     /// Held while a call runs.
@@ -24,7 +24,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Runs a call, unless calls have ended. Blocks during another call, so it needs a blocking thread.
+    /// Runs `call`, unless [`Self::end`] was called. Blocks while another call runs, so it needs a thread that may
+    /// block.
     pub(super) fn call(&self, call: impl FnOnce()) {
         let _running = self.running.blocking_lock();
         if !self.has_ended.load(SeqCst) {
@@ -100,10 +101,10 @@ impl HandlerRegistration {
         self.id
     }
 
-    /// Returns whether the informer has synced in every cluster and the handler has returned from each initial object.
+    /// Returns whether the informer has synced in every cluster and the handler has processed each initial object.
     ///
-    /// Without clusters, the handler has synced once the informer has been started. A call that panicked counts as returned,
-    /// whereas client-go's handler never syncs then. A removed handler has not synced.
+    /// Without clusters, the handler has synced once the informer has been started. A call for an initial object that
+    /// panics counts as processed; client-go's handler never syncs then. A removed handler has not synced.
     ///
     /// # Errors
     /// If the hub has ended.

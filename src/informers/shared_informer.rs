@@ -60,8 +60,8 @@ pub(super) struct Parts {
 ///   wait for each other. A handler that is added late receives existing objects as initial additions, without gaps or
 ///   duplicates.
 /// - The order between clusters is not specified. Each object names its cluster.
-/// - A stopped informer cannot be restarted. Its lister and indexer are then empty, unless other informers watch the same
-///   objects. client-go's keep the last state, whose age is unknown.
+/// - A stopped informer cannot be restarted. Its lister and indexer are empty afterwards, unless other informers watch
+///   the same objects. In client-go they keep the last state, whose age is unknown.
 pub struct SharedInformer<K = Dynamic> {
     inner: Arc<Inner>,
     kind: PhantomData<fn() -> K>,
@@ -92,7 +92,7 @@ struct State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Made,
-    /// A start is in progress or was interrupted; calling it again resumes it.
+    /// A start has begun and not finished. If it was interrupted, another start continues it.
     Starting,
     Started,
     Stopped,
@@ -135,8 +135,8 @@ impl Inner {
         SyncScope::Informers(Arc::new(InformersOf { wanted, scope: self.scope(), clusters: clusters.clone() }))
     }
 
-    /// Returns the scope. With a transform, it gets a private view, because its objects differ from those of other
-    /// informers.
+    /// Returns which objects are watched, and in which cache. With a transform, the informer gets a cache of its own,
+    /// because its objects differ from those of other informers.
     fn scope(&self) -> Scope {
         let Parts { scope, name, .. } = &self.parts;
         match &self.state.lock().transform {
@@ -389,8 +389,8 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.run_to_end(Arc::clone(&self.inner).start()).await?
     }
 
-    /// Removes all handlers and added indices. Stops the watch, unless others watch the same. Completes when no handler is
-    /// running. Idempotent.
+    /// Removes all handlers, and the indices added through this informer. Stops the watch, unless other informers watch
+    /// the same objects. Completes when no handler is running. Idempotent.
     pub async fn stop(&self) {
         // An error means that the hub has ended.
         let _ = self.inner.run_to_end(Arc::clone(&self.inner).stop()).await;
@@ -410,8 +410,8 @@ impl<K: 'static> SharedInformer<K> {
 
     // === sync state ===
 
-    /// Returns whether the store has the first complete list of every cluster. Handlers may still process it: see
-    /// [`HandlerRegistration::has_synced`]. False once stopped.
+    /// Returns whether the first list of every cluster is complete in the store. Handlers may not have processed it
+    /// yet: see [`HandlerRegistration::has_synced`]. False once stopped.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.all_informers(|informer| informer.synced)
@@ -446,8 +446,8 @@ impl<K: 'static> SharedInformer<K> {
         self.inner.sync.get()?.informers_in(cluster, &self.inner.awaited()).pop()
     }
 
-    /// Returns the version up to which changes of a cluster were received; `None` before its first list. The store may be
-    /// behind: see [`Self::stored_version`].
+    /// Returns the resource version up to which changes of a cluster were received; `None` before its first list. The
+    /// store may lag behind this version: see [`Self::stored_version`].
     #[must_use]
     pub fn last_sync_resource_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.state_in(cluster)?.version

@@ -44,8 +44,8 @@ impl StateDir {
     /// Locks a state directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If another process holds the lock, a newer version wrote the directory, it is not a state directory, or the disk
-    /// fails. Then nothing but the lock file has been changed.
+    /// If another process holds the lock, a newer version of the hub wrote the directory, the directory is not a state
+    /// directory, or the disk fails. Then nothing but the lock file has been changed.
     pub fn open(disk: Arc<dyn Disk>, root: &Path) -> Result<Self, StateError> {
         disk::make_dir(&*disk, root, 1).map_err(in_the_way).map_err(failed(root, "create"))?;
         let lock = Arc::new(DirLock::new(acquire(&*disk, root)?));
@@ -90,8 +90,8 @@ impl StateDir {
         self.lock.is_some()
     }
 
-    /// Returns the disk of the directory. If this process holds the lock, the disk verifies it before it creates
-    /// directories.
+    /// Returns access to the disk of the directory. If this process holds the lock, the lock is verified before
+    /// directories are created.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.disk
@@ -117,13 +117,13 @@ impl StateDir {
         self.caches().join(escaped(group)).join(escaped(version)).join(escaped(resource) + &kind)
     }
 
-    /// Returns the file of clusters found by cluster sources.
+    /// Returns the path of the file with the clusters found by cluster sources.
     #[must_use]
     pub fn fleet(&self) -> PathBuf {
         self.root.join(FLEET)
     }
 
-    /// Returns the file of resolved short names.
+    /// Returns the path of the file with the resolved short names of resources.
     #[must_use]
     pub fn names(&self) -> PathBuf {
         self.root.join(NAMES)
@@ -168,7 +168,7 @@ impl StateDir {
         Ok(self.readers()?.into_iter().filter(|name| !wanted.contains(name.as_str())).collect())
     }
 
-    /// Removes all files of a reader.
+    /// Removes all files of a reader (sink or durable subscriber).
     ///
     /// # Errors
     /// If there is no such reader, this process does not hold the lock, or the disk fails.

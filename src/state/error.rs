@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Text before the version in the file FORMAT.
+/// Text before the format version in the file FORMAT.
 pub(super) const FORMAT_TEXT: &str = "informer-hub state ";
 /// Format version that this program reads and writes.
 pub(super) const VERSION: u32 = 1;
@@ -27,7 +27,7 @@ pub enum StateError {
         /// Format version of the directory.
         found: u32,
     },
-    /// FORMAT has unexpected contents.
+    /// The file FORMAT has unexpected contents.
     #[error("{root}/FORMAT contains {found:?}, expected \"{FORMAT_TEXT}{VERSION}\": not a state directory, or damaged; restore the file or set another directory", root = root.display())]
     UnknownFormat {
         /// The directory.
@@ -35,7 +35,7 @@ pub enum StateError {
         /// Beginning of the contents of FORMAT.
         found: String,
     },
-    /// The directory has files but no FORMAT.
+    /// The directory has files but no file FORMAT, so it is not a state directory.
     #[error("{root} is not a state directory: it contains {found:?} but no FORMAT; a hub needs an empty directory, or one that does not exist", root = root.display())]
     Foreign {
         /// The directory.
@@ -49,7 +49,7 @@ pub enum StateError {
         /// The directory.
         root: PathBuf,
     },
-    /// There is no reader of this name.
+    /// There is no reader (sink or durable subscriber) of this name in the directory.
     #[error("the state directory {root} has no data of a sink or durable subscriber {name:?}", root = root.display())]
     NoSuchReader {
         /// The directory.

@@ -14,13 +14,13 @@ const MAX_BYTES: u64 = 256;
 const IGNORED_NAMES: [&str; 1] = ["lost+found"];
 
 pub(super) enum Format {
-    /// FORMAT has the current version.
+    /// The file FORMAT has the format version of this program.
     Current,
-    /// No FORMAT, and no other files.
+    /// The directory has no file FORMAT, and no other files.
     Empty,
 }
 
-/// Locks an existing directory, and writes FORMAT if it is empty.
+/// Locks an existing directory. If the directory is empty, writes the file FORMAT.
 pub(super) fn acquire(disk: &dyn Disk, root: &Path) -> Result<Box<dyn DiskLock>, StateError> {
     // Checked before the lock file is created, so that a foreign directory stays unchanged.
     format(disk, root)?;
@@ -47,7 +47,7 @@ pub(super) fn pid(disk: &dyn Disk, root: &Path) -> Option<u32> {
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-/// Reads FORMAT. Fails for an unsupported format, and for a directory that is not a state directory.
+/// Reads the file FORMAT. Fails for an unsupported format, and for a directory that is not a state directory.
 pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let file = root.join(FORMAT);
     let bytes = match disk::read_all(disk, &file, MAX_BYTES) {
@@ -68,7 +68,8 @@ pub(super) fn format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError>
     }
 }
 
-/// Checks a directory without FORMAT: it is new and empty, or not a state directory.
+/// Checks a directory without the file FORMAT. Succeeds if the directory is empty, and fails if it has files of another
+/// program.
 fn no_format(disk: &dyn Disk, root: &Path) -> Result<Format, StateError> {
     let names = disk.list(root).map_err(failed(root, "list"))?;
     let unfinished = format!("{FORMAT}{}", disk::TEMP_SUFFIX);

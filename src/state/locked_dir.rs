@@ -1,7 +1,8 @@
 //! Disk access that requires the state-directory lock.
 //!
-//! The lock belongs to a directory inode, not to its path. If the directory is moved or removed while the hub runs, the
-//! path may refer to another directory. The lock is therefore taken again before anything is created there.
+//! The lock belongs to the open lock file, not to its path. If the directory is moved or removed while the hub runs,
+//! its path may lead to another directory. The lock is therefore checked before a directory is created there, and taken
+//! again if needed.
 
 use std::io;
 use std::path::{Path, PathBuf};

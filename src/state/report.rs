@@ -23,12 +23,12 @@ pub struct StateReport {
     /// Clusters found by cluster sources, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet: Option<FleetReport>,
-    /// Damage of the file of short names, if any.
+    /// Why the file of short names cannot be read; `None` if it can, or if there is no file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names_damage: Option<String>,
 }
 
-/// Report of one reader.
+/// Report of one reader, a sink or durable subscriber.
 #[derive(Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReaderReport {

@@ -34,7 +34,8 @@ impl ShortNames {
         resources.len() < MAX_RESOURCES && resources.insert(resource_name(gvr))
     }
 
-    /// Returns whether a cluster resolved the name to the resource. If the name has no version, any version matches.
+    /// Returns whether a cluster has resolved the name to the resource. If the name has no API version, any version of
+    /// the resource matches.
     #[must_use]
     pub fn resolves_to(&self, written: &ResourceRef, gvr: &Gvr) -> bool {
         let is_version = written.version.as_ref().is_none_or(|version| *version == gvr.version);

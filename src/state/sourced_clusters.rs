@@ -31,7 +31,7 @@ struct File {
     clusters: Vec<SourcedCluster>,
 }
 
-/// Contents of the file, for `informer-hub state`.
+/// Contents of `fleet.json`, for `informer-hub state`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FleetReport {

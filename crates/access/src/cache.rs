@@ -19,8 +19,8 @@ use informer_hub_types::{ClusterName, Gvr, rng};
 /// Settings of a [`ReviewCache`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewCacheOptions {
-    /// Longest time that an answer is used, changed by [`ReviewCache::keep_for`]. An answer expires up to a fifth
-    /// earlier, at random, so that answers do not expire together. Default 1 min.
+    /// Longest time for which a cached answer is used; [`ReviewCache::keep_for`] changes it later. An answer expires up
+    /// to a fifth earlier, at random, so that answers do not expire together. Default 1 min.
     pub kept: Duration,
     /// How long a failure is cached, before the cluster is asked again. Default 5 s.
     pub failure_kept: Duration,
@@ -82,14 +82,15 @@ struct State {
     expiries: BTreeSet<(Instant, Arc<Review>)>,
     /// Reviews queued or in flight, each with a unique number. A review is cancelled when no caller waits for it.
     flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
-    /// Number of the next review in flight.
+    /// Number that the next review in `flights` gets.
     next: u64,
 }
 
 /// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// Time at which the reviews so far would all have been sent at an even rate of `per_second`, for the rate limit.
+    /// State of the rate limiter: time by which all reviews so far would have been sent at an even rate of
+    /// `per_second`.
     paid_until: Instant,
 }
 
@@ -161,7 +162,7 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created: the common clock by which watches repeat their reviews.
+    /// Returns the time since the cache was created. Watches use it as a common clock for when to repeat their reviews.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -246,8 +247,8 @@ impl State {
         self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
     }
 
-    /// Reserves the next send time of a cluster. Returns it with the semaphore for its reviews in flight; `None` if the
-    /// time is after the deadline.
+    /// Reserves the next time at which a review may be sent to a cluster. Returns that time and the semaphore that
+    /// limits the cluster's reviews in flight; `None` if the wait would exceed the deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
         if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {

@@ -16,10 +16,11 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Attribute that counts the changes of a table's token, so that a reader with the old token is no longer valid.
+/// Key of a user attribute that holds how often the table's credential has changed. A reader authenticated with an old
+/// token has an old number, and is no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
-/// Credential that assigns a request to a table of readers.
+/// Credential by which a request is matched to a table `[readers.<name>]`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Identity {
     /// Bearer token.
@@ -188,8 +189,8 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
     }
 
-    /// Returns a reader with the rights of all matching tables. Each limit is the highest of these tables, or the hub's
-    /// if one of them sets none.
+    /// Returns the data of a reader with the rights of all matching tables. Each limit is the highest of these tables,
+    /// or `None` if one of the tables does not set it.
     fn user(
         &self,
         user: User,
@@ -217,8 +218,8 @@ impl Directory {
         }
     }
 
-    /// Returns an earlier reader with the rights that this directory gives; `None` if its credential is no longer valid.
-    /// Readers with a token of `hub.auth` or without a credential keep their rights.
+    /// Returns `reader`, which was authenticated before a reload, with the rights of this directory; `None` if its
+    /// credential is no longer valid. Readers with a token of `hub.auth` or without a credential keep their rights.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

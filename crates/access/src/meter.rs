@@ -8,11 +8,11 @@ use informer_hub_types::{Histogram, HistogramState, REQUEST_SECONDS};
 /// Numbers of reviews since the start, by outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReviewCounts {
-    /// Answered without a new review: from the cache, or by one already in flight.
+    /// Requests answered without a new review: from the cache, or by a review already in flight.
     pub cached: u64,
-    /// Allowed by a cluster.
+    /// Reviews that allowed the access or accepted the token.
     pub allowed: u64,
-    /// Denied by a cluster.
+    /// Reviews that denied the access or rejected the token.
     pub denied: u64,
     /// Reviews that no cluster answered.
     pub failed: u64,
@@ -33,7 +33,7 @@ impl Default for ReviewMeter {
 }
 
 impl ReviewMeter {
-    /// Counts a question that the cache or a review in flight answers.
+    /// Counts a request that is answered from the cache or by a review in flight.
     pub(crate) fn cached(&self) {
         self.cached.fetch_add(1, Relaxed);
     }

@@ -63,7 +63,7 @@ impl Grants {
     }
 }
 
-/// Limits of a reader. `None` means the hub's default, which applies to every reader.
+/// Limits of a reader, besides those that the hub sets for every reader. `None` adds no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReaderLimits {
     /// Maximum number of lists, queries and gets in progress.

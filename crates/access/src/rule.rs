@@ -79,8 +79,8 @@ impl Rule {
         Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
     }
 
-    /// Returns whether the rule applies to a resource. Secrets must be named: an entry for whole groups can exclude, but
-    /// not allow them.
+    /// Returns whether the rule applies to a resource. Only an entry that names Secrets allows them; an entry for whole
+    /// API groups can exclude Secrets, but not allow them.
     #[must_use]
     pub fn covers(&self, resource: &ApiResource) -> bool {
         let is_secret = is_secrets(resource);
@@ -117,7 +117,7 @@ impl Rule {
         self.clusters == ClusterSelector::All && self.namespaces.is_none() && self.except.is_empty()
     }
 
-    /// Returns whether the rules together allow everything: all groups, and Secrets by name, everywhere.
+    /// Returns whether the rules together allow everything: all API groups, and Secrets by name, everywhere.
     pub(crate) fn allow_everything(rules: &[Self]) -> bool {
         let secrets = ResourceMatch::Named { name: "secrets".into(), group: None };
         let core_secrets = ResourceMatch::Named { name: "secrets".into(), group: Some(SmolStr::default()) };

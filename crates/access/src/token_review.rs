@@ -63,7 +63,7 @@ pub struct ServiceAccount {
     pub cluster: ClusterName,
     /// User that the cluster reported for the token.
     pub user: User,
-    /// When the token expires; `None` if the token does not say.
+    /// When the token expires; `None` if the token has no expiry.
     pub expires: Option<Timestamp>,
 }
 
@@ -156,8 +156,8 @@ impl TokenReviewer {
         answer
     }
 
-    /// Refuses a token that, by its unverified claims, no cluster would accept. Otherwise returns its expiry; `None` if it
-    /// has none.
+    /// Refuses a token that, by its unverified claims, no cluster would accept. Otherwise returns the token's expiry;
+    /// `None` if the token has no expiry.
     fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
         let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
         let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());

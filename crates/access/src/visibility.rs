@@ -16,7 +16,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 pub struct ReviewedCluster {
     /// Whether the reader may read all namespaces; `None` if the cluster gave no answer about this.
     pub everywhere: Option<bool>,
-    /// Whether the reader may read a namespace, for each with an answer.
+    /// Namespaces that the cluster answered for, each with whether the reader may read it.
     pub namespaces: BTreeMap<SmolStr, bool>,
     /// Why some answers are missing; `None` if the cluster has answered every review.
     pub failure: Option<Arc<str>>,
@@ -46,7 +46,8 @@ pub type Reviewed = BTreeMap<ClusterName, ReviewedCluster>;
 
 /// Objects of one resource that a reader sees. Cheap to clone.
 ///
-/// Each call evaluates the rules with the cluster's current labels, so a label change can show or hide its objects.
+/// Each call evaluates the rules with the cluster's current labels, so a label change can show or hide the cluster's
+/// objects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Visibility(Kind);
 
@@ -127,7 +128,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules show all objects of a cluster, so that no access review is needed.
+    /// Returns whether rules alone show all objects of a cluster. If so, no access review is needed.
     #[must_use]
     pub fn sees_all_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -136,7 +137,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules show a namespace (`None`: objects without one), so that no access review is needed.
+    /// Returns whether rules alone show a namespace; `None` means the objects without a namespace. If so, no access
+    /// review is needed.
     #[must_use]
     pub fn sees_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -213,7 +215,7 @@ impl Granted {
         self.reviewed.as_ref()?.get(cluster)
     }
 
-    /// Returns, for each rule that selects the cluster, the objects that the rule shows.
+    /// Returns the visible objects of the cluster, one value for each rule that selects the cluster.
     fn of<'g>(&'g self, cluster: &'g ClusterName, labels: &'g ClusterLabels) -> impl Iterator<Item = Visible> + 'g {
         let rules = self.rules.iter().filter(move |rule| rule.selects(cluster, labels));
         rules.map(|rule| rule.visible(self.namespaced))

@@ -19,7 +19,7 @@ pub struct StreamEvent {
     /// Time at which the hub saw the change, in RFC 3339; empty if the line has none.
     #[serde(default)]
     pub time: String,
-    /// Position after this event, from which a later request continues; `None` if the line has none.
+    /// Position in the stream after this event; a later request can continue there. `None` if the line has none.
     #[serde(default)]
     pub position: Option<String>,
     /// Data of the change or the notice.

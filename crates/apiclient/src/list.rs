@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PageMeta {
-    /// Version of the list, from which a watch may start.
+    /// `resourceVersion` of the list, from which a watch may start.
     #[serde(default)]
     pub resource_version: String,
     /// Continue token of the next page; empty on the last page.
@@ -20,7 +20,7 @@ pub struct PageMeta {
 /// A page of objects, each as its JSON.
 #[derive(Debug, Deserialize)]
 pub struct ListPage {
-    /// Version and continue token of the page.
+    /// `resourceVersion` and continue token of the page.
     #[serde(default)]
     pub metadata: PageMeta,
     /// Objects. Those of built-in kinds have no `kind` and `apiVersion`.
@@ -57,7 +57,8 @@ impl WatchEvent {
         serde_json::from_slice(json)
     }
 
-    /// Returns the version of the object, if any, from which a later watch may continue.
+    /// Returns the `resourceVersion` of the event's object, from which a later watch may continue; `None` if it has
+    /// none.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         #[derive(Deserialize)]

@@ -13,7 +13,8 @@ pub struct QueryAnswer<'a> {
     pub items: Option<Vec<&'a RawValue>>,
     /// Values of the selected columns, one row for each object; `None` if the query asks for something else.
     pub rows: Option<Vec<Vec<Value>>>,
-    /// Values, each with its number of objects; `None` if the query asks for something else.
+    /// Groups of objects with equal values, each with its number of objects; `None` if the query asks for something
+    /// else.
     pub groups: Option<Vec<Group>>,
     /// Distinct values; `None` if the query asks for something else.
     pub values: Option<Vec<Value>>,
@@ -106,7 +107,8 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a plan's line after the steps: how many objects are examined, and how.
+/// Returns the parts of a query plan after its steps, which end with the estimate of `candidates`. An example of a part
+/// is `matched on heads`. Without this estimate, all parts are returned.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

@@ -93,7 +93,8 @@ impl Resource {
         if group.is_empty() { singular } else { format!("{singular}.{group}") }
     }
 
-    /// Returns the path segments of a list below a root such as `["clusters", "*"]`. `None` lists all namespaces.
+    /// Returns the URL path segments to list the resource, below a root such as `["clusters", "*"]`. If `namespace` is
+    /// `None`, the path lists all namespaces.
     #[must_use]
     pub fn path<'p>(&'p self, root: [&'p str; 2], namespace: Option<&'p str>) -> Vec<&'p str> {
         let gvr = &self.api.gvr;

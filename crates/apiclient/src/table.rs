@@ -35,7 +35,7 @@ pub struct TableRow {
 /// A page of a table.
 #[derive(Debug)]
 pub struct TablePage {
-    /// Version and continue token of the page.
+    /// `resourceVersion` and continue token of the page.
     pub metadata: PageMeta,
     /// Columns; empty in all tables of a watch but the first.
     pub columns: Vec<TableColumn>,

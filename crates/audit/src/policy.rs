@@ -125,8 +125,8 @@ impl PolicyRule {
             && self.has_resources(request.resources)
     }
 
-    /// Returns whether the resources of a request match those of the rule. If a request has several, one match suffices to
-    /// log it, but all must match to leave it out.
+    /// Returns whether the resources of a request match those of the rule. If the rule logs, one matching resource
+    /// suffices. If its level is `None`, all resources of the request must match.
     fn has_resources(&self, resources: &[ResourceName]) -> bool {
         if self.resources.is_empty() {
             return true;

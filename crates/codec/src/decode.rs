@@ -213,7 +213,7 @@ impl Decoder {
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// Describes a watch event of whose object only the metadata could be converted to JSON.
+    /// Describes a watch event with an oversized object. `head` is the JSON of the object's metadata.
     pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
         let (found, result) = self.walk_object(head);
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
@@ -340,15 +340,16 @@ impl Decoder {
         Ok((labels, index_values, json))
     }
 
-    /// Returns an error text if the object's kind or apiVersion differs from the resource's. Missing ones are accepted,
-    /// as in list items, and so is `PartialObjectMetadata`.
+    /// Returns an error text if the object's kind or apiVersion differs from the resource's. Accepts a missing kind or
+    /// apiVersion, as in list items, and the kind `PartialObjectMetadata`.
     fn kind_mismatch(&self, head: &Head<'_>) -> Option<String> {
         let api_version = head.api_version.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.api_version);
         let kind = head.kind.as_deref().filter(|text| !text.is_empty()).unwrap_or(&self.resource.kind);
         self.type_mismatch(kind, api_version)
     }
 
-    /// Returns an error text if these are neither the resource's kind and apiVersion nor those of partial metadata.
+    /// Returns an error text if `kind` and `api_version` are neither the resource's nor those of
+    /// `PartialObjectMetadata`.
     pub(super) fn type_mismatch(&self, kind: &str, api_version: &str) -> Option<String> {
         let is_own = kind == self.resource.kind && api_version == self.api_version;
         let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
@@ -361,8 +362,8 @@ impl Decoder {
         })
     }
 
-    /// Returns the projected JSON: the kept spans, or all but the cut spans. A missing `apiVersion` or `kind` is added in
-    /// front.
+    /// Returns the JSON after the projection: only the spans that it keeps, or all but the spans that it drops. A
+    /// missing `apiVersion` or `kind` is added in front.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
@@ -423,8 +424,8 @@ struct Envelope<'de> {
 }
 
 impl<'de> Envelope<'de> {
-    /// Reads an event, with `walk` for its object, and returns its end. Keys are compared unescaped, since no server
-    /// escapes "object".
+    /// Reads an event, with `walk` for its object, and returns the offset of its end. Keys are compared without
+    /// resolving escapes, since no server escapes "object".
     fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {
         let inside = match scan::token(input, 0)? {
             (b'{', at) => at + 1,

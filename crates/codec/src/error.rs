@@ -21,9 +21,9 @@ pub enum ErrorClass {
     Throttled(Option<Duration>),
     /// The apiserver refuses connections (ECONNREFUSED): repeat the request after a backoff.
     Refused,
-    /// 410 Gone, or reason Expired: the version or the continue token is too old.
+    /// 410 Gone, or reason Expired: the `resourceVersion` or the continue token is too old.
     Expired,
-    /// The apiserver has not reached the requested version yet.
+    /// The apiserver has not reached the requested `resourceVersion` yet.
     TooLarge,
     /// 401: missing or invalid credentials.
     Unauthorized,
@@ -55,7 +55,7 @@ impl ErrorClass {
         matches!(self, Self::Refused | Self::Stalled | Self::Transient)
     }
 
-    /// Returns whether the server works and only rejects the requested version or kind of list.
+    /// Returns whether the server works and only rejects the requested `resourceVersion` or kind of list.
     #[must_use]
     pub fn is_healthy_answer(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)

@@ -11,11 +11,12 @@ pub enum WatchItem {
     Added(Arc<StoredObject>),
     /// MODIFIED.
     Modified(Arc<StoredObject>),
-    /// DELETED, with the last state of the object, or its head alone if the state cannot be decoded.
+    /// DELETED, with the last state of the object. If the state cannot be decoded, the object has only key, UID and
+    /// `resourceVersion`.
     Deleted(Arc<StoredObject>),
     /// BOOKMARK.
     Bookmark {
-        /// The version that the watch has reached.
+        /// The `resourceVersion` that the watch has reached.
         version: ResourceVersion,
         /// Whether the bookmark has the annotation `k8s.io/initial-events-end: "true"`.
         initial_events_end: bool,
@@ -40,7 +41,7 @@ impl WatchItem {
 pub struct Skipped {
     /// Key of the skipped object, if known.
     pub key: Option<ObjectKey>,
-    /// Version of the skipped object, if known.
+    /// `resourceVersion` of the skipped object, if known.
     pub version: Option<ResourceVersion>,
     /// The reason: the limit exceeded or the error.
     pub reason: String,

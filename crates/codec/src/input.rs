@@ -1,9 +1,9 @@
-//! Buffer of a body that arrives in pieces, and of which a splitter has read a part.
+//! Buffer of a response body that arrives in chunks, with the position up to which a splitter has read it.
 
 /// Capacity that the buffer keeps for later items, in bytes.
 const KEPT_CAPACITY: usize = 1024 * 1024;
 
-/// Bytes that have arrived and may not have been read.
+/// Buffered bytes: those before `at` have been read, the others not yet.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     buffer: Vec<u8>,
@@ -11,7 +11,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Appends bytes. Drops those already read, once they are more than half of the buffer.
+    /// Appends bytes. Drops the bytes already read once they are more than half of the buffer.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.at == self.buffer.len() {
             self.buffer.clear();
@@ -29,7 +29,7 @@ impl Input {
         &self.buffer[self.at..]
     }
 
-    /// Counts bytes of the rest as read.
+    /// Marks the next `bytes` unread bytes as read.
     pub(super) fn read(&mut self, bytes: usize) {
         self.at += bytes;
     }

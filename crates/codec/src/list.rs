@@ -13,7 +13,7 @@ use super::skim::Skim;
 use super::status::bounded;
 use informer_hub_types::{ApiResource, ResourceVersion, StoredObject};
 
-/// Size limit of an envelope member that is parsed (`metadata`, `kind`, `apiVersion`), and of a key, in bytes.
+/// Size limit in bytes of the list's own members that are parsed (`metadata`, `kind`, `apiVersion`), and of a JSON key.
 const MAX_MEMBER: usize = 64 * 1024;
 
 /// Result of a step through a list body.
@@ -38,8 +38,9 @@ pub enum ListStep {
 
 /// Splits a list body into items and decodes each in place.
 ///
-/// Buffers what is not decoded yet: at most one item of the largest size, plus the last piece fed. An incomplete item is
-/// tried again when its buffered length has doubled, so the cost per byte is constant for any size of pieces.
+/// Buffers only bytes that are not decoded yet: at most one item of the largest size, plus the last chunk fed. Decoding
+/// of an incomplete item is tried again when its buffered length has doubled, so the cost per byte does not depend on
+/// the chunk size.
 #[derive(Debug)]
 pub struct ListSplitter {
     input: Input,
@@ -47,7 +48,7 @@ pub struct ListSplitter {
     state: State,
     /// Whether a value has just ended, so that a comma or a closing bracket must follow.
     after_value: bool,
-    /// Buffered length at which decoding of the incomplete item is tried again.
+    /// Buffered length in bytes at which decoding of the incomplete item is tried again.
     retry_at: usize,
     has_items: bool,
     kind: Option<String>,
@@ -60,7 +61,7 @@ enum State {
     Start,
     Members,
     Items,
-    /// Skipping a value; `true` if it is an item, `false` if a member.
+    /// Skipping a value; `true` if the value is an item, `false` if it is another member of the list.
     Skim(Skim, bool),
     Done,
 }
@@ -134,7 +135,7 @@ impl ListSplitter {
         }
     }
 
-    /// Returns the remaining steps at the end of the body, up to [`ListStep::End`].
+    /// Returns the next step after the whole body was fed. Call it until it returns [`ListStep::End`].
     ///
     /// # Errors
     /// [`ErrorClass::Transient`] if the list is not complete.
@@ -168,7 +169,7 @@ impl ListSplitter {
         self.input.rest().first().copied()
     }
 
-    /// Reads a comma if `byte` is one. Returns whether it was.
+    /// If `byte` is a comma after a value, reads it and returns true. Fails if a comma is missing or unexpected.
     fn comma(&mut self, byte: u8) -> Result<bool, SourceError> {
         match (byte, self.after_value) {
             (b',', true) => {
@@ -249,8 +250,9 @@ impl ListSplitter {
 
     /// Refuses a `Table` or `Status` before its items are read.
     ///
-    /// A custom resource may name its list `Table` or `Status`, so the group decides. While the group is unknown, a resource
-    /// of a named group is accepted, until the items begin or the list ends (`last`).
+    /// A custom resource may name its list `Table` or `Status`. Such a list is accepted if its API group is the
+    /// resource's, and not the core group. If `apiVersion` has not been read yet, the list is accepted until its items
+    /// begin or it ends (`last`).
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",
@@ -325,8 +327,8 @@ impl ListSplitter {
     }
 }
 
-/// Returns the key at the start of `bytes` and the offset of its value; `None` if the value is not there yet. Keys are
-/// compared unescaped, since no server escapes "items".
+/// Returns the key at the start of `bytes` and the offset of its value; `None` if more bytes are needed. Callers
+/// compare keys without resolving escapes, since no server escapes "items".
 fn key_of(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, SourceError> {
     let Some(end) = Skim::default().advance(bytes) else {
         return if bytes.len() > MAX_MEMBER { Err(malformed("list: a key is longer than 64 KiB")) } else { Ok(None) };

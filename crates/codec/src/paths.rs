@@ -54,7 +54,8 @@ impl Paths {
     }
 }
 
-/// Returns the members that need not be converted. Members that the decoder reads are converted even if they are dropped.
+/// Returns the members that need not be converted from protobuf to JSON: those that the projection drops, except
+/// members that the decoder or an index reads.
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
     const READ: [&[&str]; 4] = [
         &["metadata", "name"],

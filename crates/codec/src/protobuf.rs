@@ -30,8 +30,8 @@ impl Decoder {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Counts an answer that is not protobuf and returns its error. After three in a row, JSON is requested for ten
-    /// minutes.
+    /// Returns `error`. If it means that an answer was not protobuf, counts it; after three in a row, JSON is requested
+    /// for ten minutes.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -39,7 +39,8 @@ impl Decoder {
         error
     }
 
-    /// Returns the protobuf message of a list's items, and the kind that their JSON gets.
+    /// Returns the protobuf message type of a list's items, and the `apiVersion` and `kind` to add to their JSON, if
+    /// any.
     pub(super) fn items(&self, list: &Envelope<'_>) -> Result<Items, SourceError> {
         let Envelope { api_version, kind, .. } = list;
         let resource = self.resource();
@@ -94,7 +95,8 @@ impl Decoder {
         self.skip_object(&head, reason)
     }
 
-    /// Decodes one frame of a watch in protobuf, without its length. The JSON of an object has at most `limit` bytes.
+    /// Decodes one frame of a watch in protobuf, given without its length prefix. An object may have at most `limit`
+    /// bytes of JSON.
     ///
     /// # Errors
     /// The error of an ERROR event, [`ErrorClass::Malformed`] if the frame is not an event, or an error after which
@@ -155,8 +157,8 @@ impl Decoder {
         self.not_protobuf(malformed(format!("watch event: {error}")))
     }
 
-    /// Returns the error for an object that cannot be converted in full. The reflector repeats the request, then for
-    /// JSON.
+    /// Returns the error for an object that cannot be converted in full. The reflector then repeats the request and
+    /// asks for JSON.
     ///
     /// A malformed object is not skipped, because its length may be wrong too, and with it the start of the next one.
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
@@ -177,7 +179,7 @@ fn too_large(limit: usize) -> String {
     format!("larger than the limit of {limit} bytes")
 }
 
-/// Reads type and object of a truncated event; `None` if too little of it is there.
+/// Reads the type and the object of a truncated watch event; `None` if the event is cut before its object.
 fn truncated_event(head: &[u8]) -> Option<(&str, Envelope<'_>)> {
     let (kind, rest) = field(head, 1)?;
     let (extension, _) = field(rest, 2)?;
@@ -189,7 +191,7 @@ fn truncated_event(head: &[u8]) -> Option<(&str, Envelope<'_>)> {
     Some((std::str::from_utf8(kind).ok()?, envelope))
 }
 
-/// Returns the content of field `number` at the start of `bytes`, as far as it is there, and the bytes after it.
+/// Returns the content of field `number` at the start of `bytes`, cut if `bytes` end within it, and the bytes after it.
 fn field(bytes: &[u8], number: u8) -> Option<(&[u8], &[u8])> {
     let rest = bytes.strip_prefix(&[number << 3 | 2])?;
     let (length, at) = informer_hub_protobuf::varint(rest, 0).ok()??;

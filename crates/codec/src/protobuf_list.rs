@@ -14,13 +14,13 @@ const MAX_MEMBER: usize = 64 * 1024;
 
 /// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
 ///
-/// Buffers at most one item of the largest size, plus the last piece fed.
+/// Buffers at most one item of the largest size, plus the last chunk fed.
 #[derive(Debug)]
 pub struct ProtobufListSplitter {
     input: Input,
     limit: usize,
     state: State,
-    /// Bytes of the list's message that have not been read.
+    /// Number of bytes of the list's protobuf message that have not been read.
     left: u64,
     items: Option<Items>,
     metadata: Option<ListMeta>,
@@ -29,7 +29,7 @@ pub struct ProtobufListSplitter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Magic,
-    /// Between the fields of the envelope.
+    /// Between the fields of the envelope (`runtime.Unknown`) around the list.
     Envelope,
     /// Between the fields of the list.
     List,
@@ -45,7 +45,7 @@ struct ListMeta {
     remaining: Option<u64>,
 }
 
-/// Start of a field: its number, the length of its content, and the size of this start.
+/// Start of a protobuf field: its number, the length of its content, and the length of this start, both in bytes.
 struct Start {
     number: u64,
     length: u64,
@@ -93,7 +93,7 @@ impl ProtobufListSplitter {
         }
     }
 
-    /// Returns the remaining steps at the end of the body, up to [`ListStep::End`].
+    /// Returns the next step after the whole body was fed. Call it until it returns [`ListStep::End`].
     ///
     /// # Errors
     /// [`ErrorClass::Transient`] if the list is not complete.
@@ -186,7 +186,7 @@ impl ProtobufListSplitter {
         Ok(step)
     }
 
-    /// Decodes an item; `None` if it is not there yet.
+    /// Decodes an item; `None` if more bytes are needed.
     fn item(&self, start: &Start, decoder: &mut Decoder) -> Result<Option<ListStep>, SourceError> {
         let Some(items) = self.items else { return Err(malformed("list: the answer has no kind")) };
         let rest = &self.input.rest()[start.used..];
@@ -215,7 +215,8 @@ impl ProtobufListSplitter {
         (left > 0).then_some(ListStep::NeedMore)
     }
 
-    /// Reads the start of a field; `None` if it is not complete. A number is a part of the start.
+    /// Reads the start of a field; `None` if more bytes are needed. The value of a varint field is read as part of the
+    /// start.
     fn start(&self) -> Result<Option<Start>, SourceError> {
         let rest = self.input.rest();
         let read = |at| varint(rest, at).map_err(|error| invalid(&error));
@@ -238,7 +239,7 @@ impl ProtobufListSplitter {
         }
     }
 
-    /// Returns the bytes of a small field; `None` if they are not there yet.
+    /// Returns the content of a small field; `None` if more bytes are needed.
     fn member(&self, start: &Start) -> Result<Option<&[u8]>, SourceError> {
         match usize::try_from(start.length) {
             Ok(length) if length <= MAX_MEMBER => Ok(self.input.rest()[start.used..].get(..length)),

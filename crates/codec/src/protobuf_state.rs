@@ -45,7 +45,7 @@ struct Refusal {
     retry_at: Instant,
 }
 
-/// Protobuf message of a list's items, and the kind that their JSON gets.
+/// Protobuf message type of a list's items, and the `apiVersion` and `kind` to add to their JSON, if any.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Items {
     pub(super) message: MessageId,

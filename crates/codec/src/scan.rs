@@ -1,4 +1,4 @@
-//! JSON scanner that finds its way through bytes without building a tree, and validates them.
+//! JSON scanner: validates bytes and finds the ends of values, without building a tree.
 //!
 //! Skipped values are valid JSON by RFC 8259, except that strings may be invalid UTF-8. A caller that extracts bytes
 //! must check that.

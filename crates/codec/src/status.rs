@@ -13,7 +13,7 @@ const MAX_MESSAGE: usize = 512;
 /// Longest JSON of a `Status` in protobuf, in bytes.
 const MAX_STATUS: usize = 256 * 1024;
 
-/// The used fields of `metav1.Status`. All are optional, since proxies send such answers too.
+/// The fields of `metav1.Status` that are used. Each may be missing, since proxies answer with incomplete ones.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
@@ -47,8 +47,8 @@ impl Status {
         self.details.as_ref().and_then(|details| details.causes.as_deref()).unwrap_or_default()
     }
 
-    /// Returns whether the apiserver has not reached the requested version. Apiservers report it in three ways, by
-    /// release; compare client-go's `isTooLargeResourceVersionError`.
+    /// Returns whether the apiserver has not reached the requested `resourceVersion`. Apiservers report this in three
+    /// ways, by release; compare client-go's `isTooLargeResourceVersionError`.
     fn is_too_large(&self) -> bool {
         const OLD: &str = "Too large resource version";
         let cause = |test: &dyn Fn(&Cause) -> bool| self.causes().iter().any(test);

@@ -6,7 +6,7 @@ use super::projection::Projection;
 use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
 
-/// Paths that every projection keeps, even if they are to be dropped.
+/// Paths that every projection keeps, even if it lists them as paths to drop.
 const IDENTITY: [&[&str]; 6] = [
     &["apiVersion"],
     &["kind"],
@@ -28,7 +28,7 @@ const HEAD: [&[&str]; 5] = [
 /// The annotation that marks the end of a streaming list's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// A field of an object's head.
+/// Field that the walk reads into `Head`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     ApiVersion,
@@ -40,7 +40,7 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// A node of the tree: the use of the value at its path.
+/// A node of the tree: says how the value at its path is used.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
@@ -51,7 +51,7 @@ pub(super) struct Node {
     pub(super) keep: bool,
     /// Whether the projection keeps a node below this one.
     pub(super) keep_below: bool,
-    /// Numbers of the indexes that have this path.
+    /// Positions, in the decoder's list of indexes, of the indexes that have this path.
     pub(super) indexes: SmallVec<[u16; 2]>,
 }
 

@@ -9,7 +9,7 @@ use super::trie::{Role, Trie};
 use informer_hub_protobuf::Extent;
 use informer_hub_types::{IndexEntry, Interner, Labels, SharedStr};
 
-/// Fields of an object's head, borrowed from its bytes unless they have escapes.
+/// Fields that identify an object, borrowed from its bytes unless they have escapes.
 #[derive(Debug, Default)]
 pub(super) struct Head<'de> {
     pub(super) api_version: Option<Cow<'de, str>>,
@@ -26,7 +26,7 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) trie: &'w Trie,
     pub(super) names: &'w [SharedStr],
     pub(super) interner: &'w mut Interner,
-    /// The bytes of the walk; spans are offsets into it.
+    /// The bytes that are walked over. All spans are offsets into them.
     pub(super) input: &'de [u8],
     /// Known positions of members, ascending, over which the walk can jump. Empty for JSON from the server.
     pub(super) extents: &'w [Extent],
@@ -35,7 +35,7 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) index_values: Vec<IndexEntry>,
     /// Spans to cut: ascending, disjoint.
     pub(super) cuts: &'w mut Vec<Range<usize>>,
-    /// Bytes that a keep-projection has kept so far.
+    /// JSON that the projection has kept so far; empty unless it is `Projection::Keep`.
     pub(super) kept: &'w mut Vec<u8>,
     /// `false` inside a value that is cut or kept as a whole; then only the head and the indices are read.
     pub(super) projecting: bool,
@@ -49,7 +49,8 @@ impl<'de> Walk<'_, 'de> {
         self.value_from(node, start, start)
     }
 
-    /// Walks over the value at `start`. If it is dropped, its key is cut too, from the opening quote at `from`.
+    /// Walks over the value at `start`. If the projection drops the value, its key is cut too, from the opening quote
+    /// at `from`.
     fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
         if !self.trie.get(node).needs_bytes() {
             return self.inside(node, start);

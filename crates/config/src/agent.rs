@@ -13,7 +13,8 @@ impl Config {
     /// `cluster` may be `None` if the file has only one cluster, or only one with `agent = true`.
     ///
     /// # Errors
-    /// If the file has no `[fleet]`, not this cluster, or no resource in it, or if the choice of a cluster is ambiguous.
+    /// If the file has no `[fleet]`, does not have this cluster, or has no resource that selects it; or if `cluster` is
+    /// `None` and the choice is ambiguous.
     pub fn into_agent(mut self, file: Option<&Path>, cluster: Option<&ClusterName>) -> Result<Self, ConfigErrors> {
         let wrong = |key: &str, problem: String| {
             let file = file.map(Path::to_owned);

@@ -35,7 +35,8 @@ impl ClusterAccess {
         Self::Server { server: server.into(), ca_file, token }
     }
 
-    /// Creates the connection of a cluster whose source has not reported it since the last restart.
+    /// Creates a placeholder for the connection of a cluster that its cluster source has not reported since the last
+    /// restart.
     #[must_use]
     pub fn awaited(source: impl Into<String>) -> Self {
         Self::Awaited { source: source.into() }

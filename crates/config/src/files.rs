@@ -12,7 +12,7 @@ use super::table::{Checker, Table, text};
 use informer_hub_types::mark_secret_variable;
 
 impl Secret {
-    /// Returns the file, if the secret is in one.
+    /// Returns the path of the file with the secret; `None` if the secret is in an environment variable.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match self {
@@ -21,7 +21,7 @@ impl Secret {
         }
     }
 
-    /// Returns the environment variable, if the secret is in one.
+    /// Returns the name of the environment variable with the secret; `None` if the secret is in a file.
     #[must_use]
     pub fn variable(&self) -> Option<&str> {
         match self {

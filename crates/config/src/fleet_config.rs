@@ -10,7 +10,7 @@ use super::table::Table;
 use super::{ClusterLabels, ResourceConfig, Secret};
 use informer_hub_types::ShardRule;
 
-/// Bounds of `window.age`: how long the log keeps changes. A collector that takes over needs those since the last
+/// Bounds of `window.age`: how long the log keeps changes. A collector that takes over needs the changes since the last
 /// checkpoint.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
 /// Bounds of `window.bytes`: the size at which the log removes the oldest changes.
@@ -55,7 +55,7 @@ pub struct FleetConfig {
     pub window_bytes: Option<u64>,
     /// Zone in which the process runs; `None` without zones.
     pub zone: Option<String>,
-    /// Labels of the clusters that go to collectors of this zone while these have room.
+    /// Labels of the clusters that collectors of this zone prefer, as long as these collectors have capacity.
     pub prefer: ClusterLabels,
     /// Rules that divide the informers of a cluster among several collectors.
     pub shards: Vec<ShardRule>,

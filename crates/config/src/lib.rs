@@ -149,7 +149,7 @@ impl Config {
 
     /// Like [`Self::from_file`], and also checks values with `probes`. Their findings are reported with the other mistakes.
     ///
-    /// Cost: that of the probes; reads the named files.
+    /// Costs as much as the probes, which read the named files.
     ///
     /// # Errors
     /// All mistakes.
@@ -214,8 +214,8 @@ pub struct HubConfig {
     pub service: ServiceConfig,
     /// How long a shutdown waits for sinks to drain. Default 20 s.
     pub shutdown_deadline: Duration,
-    /// Limit of the process's resident memory in bytes, at least 64 MiB. Near it, informers keep less of their objects.
-    /// `None` is unlimited.
+    /// Limit of the process's resident memory in bytes, at least 64 MiB. Near the limit, informers keep less of their
+    /// objects. `None` is unlimited.
     pub memory_limit: Option<u64>,
     /// Directory for caches and undelivered events over restarts; `None` keeps them in memory.
     pub state_dir: Option<PathBuf>,

@@ -13,10 +13,12 @@ use super::table::Table;
 /// Bounds of `max_connections`. Fewer leave no room for probes; more exceed the file descriptors of most systems.
 pub(super) const CONNECTIONS: RangeInclusive<usize> = 16..=65_536;
 
-/// Bounds of `window_bytes`, the recent changes from which watches resume. With less, one relist would expire all watches.
+/// Bounds of `window_bytes`, the maximum bytes of recent changes from which watches resume. With less than the minimum,
+/// one relist would expire all watches.
 pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 1 << 20..=1 << 34;
 
-/// Bounds of `window_age`, the age of these changes. With less, watches expire between two bookmarks or retries.
+/// Bounds of `window_age`, the maximum age of the changes from which watches resume. With less than the minimum,
+/// watches would expire between two bookmarks or retries.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(86_400);
 
 /// Bounds of `max_requests`.

@@ -14,9 +14,9 @@ pub struct ReaderConfig {
     pub name: String,
     /// How the reader's requests are recognized.
     pub identity: ReaderIdentity,
-    /// Rules, of which one must allow what the reader reads. Empty allows nothing.
+    /// Rules. The reader may read an object if one of the rules allows it; an empty list allows nothing.
     pub allow: Vec<RuleConfig>,
-    /// Whether it may also reload the configuration, and replay and purge dead letters. Default false.
+    /// Whether the reader may also reload the configuration, and replay and purge dead letters. Default false.
     pub change: bool,
     /// Limits of the reader's requests.
     pub limits: ReaderLimitsConfig,
@@ -73,11 +73,11 @@ pub struct RuleConfig {
     pub except: Vec<Exclusion>,
 }
 
-/// `limits` of a reader. A field that is `None` sets no limit for this reader.
+/// `limits` of a reader, besides those that the hub sets for every reader. A field that is `None` adds no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderLimitsConfig {
-    /// Maximum number of requests in progress, without watches.
+    /// Maximum number of requests in progress, not counting watches.
     pub requests: Option<usize>,
     /// Maximum number of queries in progress that scan a cache.
     pub scans: Option<usize>,
@@ -151,7 +151,7 @@ impl Default for AccessReviewConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenReviewConfig {
-    /// Clusters whose service accounts are accepted, in the order in which they are asked.
+    /// Clusters whose service accounts are accepted. If several accept a token, the first in this order counts.
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens must have; `None` is the audience of the apiserver.
     pub audience: Option<String>,

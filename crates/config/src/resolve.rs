@@ -72,8 +72,8 @@ pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> 
     checked(source, read, |variable| variable.starts_with(HUB_VARIABLES))
 }
 
-/// Merges file and environment, and runs `read`. Fails with all mistakes. A variable that matches no key is one only if
-/// `concerns` accepts its name.
+/// Merges file and environment, and runs `read`. Fails with all mistakes. An environment variable that matches no key
+/// is a mistake only if `concerns` accepts its name.
 fn checked<T>(
     source: &Source<'_>,
     read: impl FnOnce(&Checker<'_>, &Raw) -> T,

@@ -1,4 +1,4 @@
-//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]` and access without them.
+//! Types of the hub's own port: `[hub.tls]`, `[hub.auth]`, `[hub.read_api]`, and other keys of `[hub]` for the port.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,7 +51,8 @@ pub struct TlsConfig {
     pub cert_file: PathBuf,
     /// PEM file with the private key.
     pub key_file: PathBuf,
-    /// PEM file with the CA of client certificates, which give full access. `None` requests no client certificate.
+    /// PEM file with the CA of client certificates, which give full access unless a table `[readers.<name>]` or access
+    /// reviews limit it. `None` requests no client certificate.
     pub client_ca_file: Option<PathBuf>,
 }
 
@@ -81,13 +82,13 @@ pub struct AuthConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadApiConfig {
-    /// Whether the port serves it. Default true.
+    /// Whether the hub's port serves this API. Default true.
     pub enabled: bool,
     /// Maximum bytes of recent changes per resource, from which watches resume. Default 16 MiB.
     pub window_bytes: usize,
-    /// Maximum age of these changes. Default 5 min.
+    /// Maximum age of the changes from which watches resume. Default 5 min.
     pub window_age: Duration,
-    /// Maximum number of requests in progress, without watches. Default 64.
+    /// Maximum number of requests in progress, not counting watches. Default 64.
     pub max_requests: usize,
     /// Maximum number of watches. Default 10,000.
     pub max_watches: usize,

@@ -81,7 +81,7 @@ fn settings_of(text: &str, file: Option<&Path>, environment: &Environment) -> Re
 }
 
 /// Formats settings as equivalent TOML, with the origin of each as a comment. A setting with hidden parts is commented
-/// out, and the first line counts those, so that the output is not mistaken for a complete configuration.
+/// out, and the first line says how many these are, so that the output is not mistaken for a complete configuration.
 #[must_use]
 pub fn settings_as_toml(settings: &[Setting]) -> String {
     let parent = |setting: &Setting| {
@@ -198,7 +198,7 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Returns whether the default of a key applies: the keys that it depends on are given, and no alternative to it is.
+/// Returns whether the default of a key applies: the keys that it depends on are given, and no key that replaces it is.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);

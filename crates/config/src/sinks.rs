@@ -26,7 +26,8 @@ pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
 /// Bounds of a sink's disk limits. Less could not store one large object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
-/// Bounds of the partitions of a sink. Each has a lease that every deliverer reads about every 2 s.
+/// Bounds of the partitions of a sink. Each partition has a lease, which every process that delivers reads about every
+/// 2 s.
 pub(super) const PARTITIONS: RangeInclusive<usize> = 1..=64;
 pub(super) const RATE: RangeInclusive<usize> = 1..=1_000_000;
 
@@ -163,7 +164,8 @@ fn audit_output(audit: &AuditConfig) -> Option<OutputFile> {
     }
 }
 
-/// Notes a mistake if the sink's file is in `others`, or one of them is rotated to the other. Then adds it to them.
+/// Reports a mistake if the sink's file is in `others`, or if rotation would rename one of the files to another. Then
+/// adds the sink's file to `others`.
 fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others: &mut Vec<OutputFile>) {
     let TransportConfig::File(file) = &sink.transport else { return };
     let Some(path) = sink.transport.output_file() else { return };
@@ -181,7 +183,8 @@ fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others
     others.push(own);
 }
 
-/// Reads `partitions`; `None` is a sink as a whole. Each partition of a file would write to the same path.
+/// Reads `partitions`; `None` delivers the sink as a whole. Only webhook and NATS sinks have partitions, since the
+/// partitions of a file would all write to the same path.
 fn partitions(table: &mut Table<'_>, transport: &TransportConfig) -> Option<NonZeroU16> {
     if !matches!(transport, TransportConfig::Webhook(_) | TransportConfig::Nats(_)) {
         return None;
@@ -190,7 +193,7 @@ fn partitions(table: &mut Table<'_>, transport: &TransportConfig) -> Option<NonZ
     NonZeroU16::new(u16::try_from(count).ok()?).filter(|count| count.get() > 1)
 }
 
-/// Notes a mistake if a sink from `first` on has the name of another, or a name that is too long.
+/// Reports a mistake if a sink in `all[first..]` has the name of an earlier sink, or a name that is too long.
 fn names_are_free(checker: &Checker<'_>, path: &KeyPath, all: &[SinkConfig], first: usize) {
     let (others, added) = all.split_at(first);
     for sink in added {

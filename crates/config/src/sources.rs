@@ -1,4 +1,4 @@
-//! Cluster sources, `[cluster_sources.<name>]`: types and reader.
+//! Cluster sources, `[cluster_sources.<name>]`: types and parser.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,7 +33,8 @@ pub struct ClusterSourceConfig {
     pub names: NamePattern,
     /// Labels of each of the source's clusters. They override labels from the source.
     pub labels: ClusterLabels,
-    /// Labels from the source that a cluster keeps. Default all, except those of the tool itself.
+    /// Labels from the source that a cluster keeps. Default all, except those that the source's tool, such as Argo CD,
+    /// sets for its own use.
     pub take_labels: Vec<LabelPattern>,
     /// Prefix of the keys of labels from the source. Default none.
     pub label_prefix: String,
@@ -74,7 +75,7 @@ pub enum ClusterSourceKind {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// Contexts of a file that are clusters.
+        /// Which contexts of a kubeconfig become clusters.
         contexts: Contexts,
     },
     /// Secrets in a management cluster.
@@ -118,7 +119,7 @@ impl ClusterSourceKind {
     }
 }
 
-/// Contexts of a kubeconfig that are clusters.
+/// Which contexts of a kubeconfig become clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contexts {
@@ -197,7 +198,7 @@ impl ProviderConfig {
 pub struct NamePattern(String);
 
 impl NamePattern {
-    /// Fills the pattern. The result is not yet a valid cluster name.
+    /// Replaces `{name}` and `{namespace}` in the pattern. The result may not be a valid cluster name yet.
     #[must_use]
     pub fn fill(&self, name: &str, namespace: &str) -> String {
         let mut text = String::new();
@@ -251,13 +252,14 @@ impl FromStr for NamePattern {
 pub struct LabelPattern(String);
 
 impl LabelPattern {
-    /// Pattern of every key, except those of the tool itself.
+    /// Pattern of every key, except those that the source's tool, such as Argo CD, sets for its own use.
     #[must_use]
     pub fn any() -> Self {
         Self("*".to_owned())
     }
 
-    /// Returns whether a key matches. A key of the tool itself (`is_own`) matches only by its full name.
+    /// Returns whether a key matches. A key that the source's tool sets for its own use (`is_own`) matches only by its
+    /// full name.
     #[must_use]
     pub fn matches(&self, key: &str, is_own: bool) -> bool {
         match self.0.strip_suffix('*') {

@@ -58,8 +58,8 @@ impl Checker<'_> {
         !self.mistakes.borrow().iter().any(|(wrong, _)| wrong.0.starts_with(&path.0))
     }
 
-    /// Returns the environment variable that set this key or an ancestor. If the file lacks the key, also one that set a key
-    /// below it.
+    /// Returns the environment variable that set this key or an ancestor. If the file lacks the key, a variable that
+    /// set a key below it also counts.
     fn variable(&self, path: &KeyPath) -> Option<String> {
         let origins = &self.raw.origins;
         let above = path.ancestors().find_map(|path| origins.get(&path));
@@ -71,7 +71,7 @@ impl Checker<'_> {
     }
 }
 
-/// Table, and the keys that were read from it.
+/// A table of the raw configuration, without the keys that were already taken from it.
 pub(super) struct Table<'c> {
     pub(super) checker: &'c Checker<'c>,
     pub(super) path: KeyPath,

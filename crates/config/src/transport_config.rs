@@ -32,7 +32,7 @@ impl TransportConfig {
         }
     }
 
-    /// Returns the client certificate that the transport shows, if any.
+    /// Returns the client certificate that the transport presents to the server, if any.
     #[must_use]
     pub fn client_cert(&self) -> Option<&ClientCertConfig> {
         match self {

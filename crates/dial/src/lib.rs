@@ -28,8 +28,8 @@ pub struct Dial(Arc<dyn Fn(Uri) -> Opening + Send + Sync>);
 type Opening = BoxFuture<'static, io::Result<Box<dyn Stream>>>;
 
 impl Dial {
-    /// Opens each connection with `open`. It has ten seconds for an apiserver, and the deadline of a delivery attempt for
-    /// a receiver.
+    /// Opens each connection with `open`. For an apiserver, `open` has ten seconds; for a webhook receiver, the
+    /// deadline of the delivery attempt.
     #[must_use]
     pub fn new<F, S>(open: impl Fn(Uri) -> F + Send + Sync + 'static) -> Self
     where
@@ -88,8 +88,8 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns advice if `error` is rustls's for a server that uses a CA's certificate, as `openssl req -x509` makes by
-/// default; else `None`.
+/// Returns advice if `error` says that rustls refuses a server that presents a CA's certificate, as `openssl req -x509`
+/// makes by default. Otherwise returns `None`.
 #[must_use]
 pub fn certificate_problem(error: &str) -> Option<String> {
     let advice = "the server's certificate is that of a CA, which rustls refuses: make one with CA:FALSE \

@@ -1,7 +1,7 @@
 //! Compression dictionaries for objects of common kinds, so that a first list needs no training.
 //!
-//! They are trained on generated objects (`tests/generator`) with the members and usual values of real ones.
-//! `make dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
+//! The dictionaries are trained on generated objects (`tests/generator`) with the members and usual values of real
+//! ones. `make dictionaries` writes the files. Secrets and ConfigMaps have none, since their contents differ too much.
 
 use std::sync::{Arc, OnceLock};
 
@@ -45,7 +45,7 @@ kinds! {
 
 static DICTIONARIES: [OnceLock<Arc<Dictionary>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
 
-/// Returns the built-in compression dictionary of a resource, whatever its version; `None` if there is none. The first
+/// Returns the built-in compression dictionary of a resource, for any API version; `None` if there is none. The first
 /// call loads the dictionary, which all later calls share.
 #[must_use]
 pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {

@@ -24,7 +24,7 @@ impl From<&Metadata> for FileState {
     }
 }
 
-/// States of several files, which differ from earlier ones if a file has changed.
+/// States of several files. Two values for the same files differ if a file has changed in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileStates(Vec<(PathBuf, FileState)>);
 

@@ -91,7 +91,7 @@ pub fn write(salt: u32, payload: &[u8], out: &mut Vec<u8>) -> Result<(), TooLong
     write_with(salt, out, |out| out.extend_from_slice(payload))
 }
 
-/// Appends a frame to `out`, into which `fill` appends the payload, which avoids a copy.
+/// Appends a frame to `out`. `fill` appends the payload to the same buffer, which avoids a copy.
 ///
 /// # Errors
 /// [`TooLong`] if the payload is too long. Nothing is appended then.

@@ -96,7 +96,7 @@ pub trait DiskFile: Debug + Send + Sync {
 /// Fills `buf` with the bytes at an offset of a file.
 ///
 /// # Errors
-/// `UnexpectedEof` if the file ends before.
+/// `UnexpectedEof` if the file ends before `buf` is full.
 pub fn read_exact_at(file: &dyn DiskFile, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
     while !buf.is_empty() {
         match file.read_at(offset, buf) {

@@ -21,7 +21,7 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(File);
 
-/// The locked file, and its directory, which is locked too if the file system supports that.
+/// Locked file, and its locked directory; `None` if the file system cannot lock directories.
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 

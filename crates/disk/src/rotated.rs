@@ -13,17 +13,18 @@ use rustix::io::Errno;
 pub struct RotatedFileParams {
     /// Path of the file. Its directory must exist.
     pub path: PathBuf,
-    /// Size in bytes at which the file is rotated. A batch is never split, so a file may exceed it by one batch.
+    /// Size in bytes at which the file is rotated. The lines of one append are never split over two files, so a file
+    /// may exceed this size by one append.
     pub max_size: u64,
     /// Number of rotated files to keep, as `<path>.1` (the newest) and so on.
     pub keep: usize,
-    /// Whether a batch is synced to disk before [`RotatedFile::append`] returns.
+    /// Whether appended lines are synced to disk before [`RotatedFile::append`] returns.
     pub fsync: bool,
     /// Whether new files are readable by their owner only (mode 0600). An existing file keeps its mode.
     pub private: bool,
 }
 
-/// Log file of lines. `open` is `None` before the first batch and after an error.
+/// Log file of lines. `open` is `None` before the first append and after an error.
 #[derive(Debug)]
 pub struct RotatedFile {
     params: RotatedFileParams,
@@ -40,7 +41,7 @@ struct Open {
 }
 
 impl RotatedFile {
-    /// Creates a file that is opened with the first batch.
+    /// Creates the value without touching the disk. The first append opens the file.
     #[must_use]
     pub fn new(params: RotatedFileParams) -> Self {
         Self { params, open: None }
@@ -60,7 +61,7 @@ impl RotatedFile {
         }
     }
 
-    /// Opens the file before the first batch, so that a wrong path is an error at the start.
+    /// Opens the file before the first append, to report a wrong path at the start.
     ///
     /// # Errors
     /// I/O errors of the disk.

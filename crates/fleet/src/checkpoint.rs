@@ -23,7 +23,7 @@ const FORMAT: u8 = 1;
 /// zstd level of checkpoints. It is higher than that of entries, because checkpoints are kept longer and written
 /// rarely.
 const LEVEL: i32 = 3;
-/// Maximum length of the head, in bytes.
+/// Maximum length of the head, which encodes the partition's state, in bytes.
 const MAX_HEAD: usize = 64 << 10;
 
 /// Error of reading a checkpoint.
@@ -58,7 +58,8 @@ impl<W: Write> fmt::Debug for CheckpointWriter<W> {
 }
 
 impl<W: Write> CheckpointWriter<W> {
-    /// Begins the checkpoint of a partition with this state, which must be [settled](PartitionState::is_settled).
+    /// Begins the checkpoint of a partition with this state. The state must be [settled](PartitionState::is_settled):
+    /// complete, and without changes after its resume point.
     pub fn new(mut out: W, state: &PartitionState) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         out.write_all(&[FORMAT])?;
@@ -121,7 +122,7 @@ impl<R: Read> fmt::Debug for CheckpointReader<R> {
 }
 
 impl<R: Read> CheckpointReader<R> {
-    /// Opens a checkpoint and reads its head.
+    /// Opens a checkpoint and reads the partition's state from its head.
     pub fn new(mut from: R) -> Result<Self, CheckpointError> {
         let mut start = [0; 5];
         from.read_exact(&mut start).map_err(CheckpointError::Read)?;

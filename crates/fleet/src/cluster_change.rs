@@ -8,8 +8,9 @@ use crate::wire::DecodeError;
 
 /// Item of a watch of the owners or the documents of all clusters.
 ///
-/// A watch begins with each entry that exists. Then the bucket's `…Complete` follows, then each change. Entries may
-/// repeat. A later `…Complete` only advances the revision.
+/// A watch first delivers every existing entry, then [`OwnersComplete`](Self::OwnersComplete) or
+/// [`DocumentsComplete`](Self::DocumentsComplete), then each change. Entries may repeat. A repeated `…Complete` only
+/// reports a newer revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterChange {
     /// The entry with the owner of a shard was written or removed.

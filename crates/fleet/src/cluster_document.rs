@@ -1,7 +1,7 @@
 //! Document about one cluster, which its collector writes and serving replicas read instead of asking the apiserver.
 //!
 //! # Format
-//! One byte with the format's version, then a body of [`pack`].
+//! One byte with the format's version, then the fields, compressed by [`pack`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 const FORMAT: u8 = 1;
 /// Largest encoded document, in bytes. NATS accepts messages of 1 MiB by default.
 const MAX_DOCUMENT: usize = 512 << 10;
-/// Maximum number of encoded resource names; further ones are left out. A configuration has far fewer.
+/// Maximum number of encoded entries of `resolved`; further ones are left out. A configuration names far fewer
+/// resources.
 const MAX_RESOLVED: usize = 4096;
 /// Longest message of a failure, in characters.
 const MAX_MESSAGE: usize = 300;
@@ -23,18 +24,18 @@ const MAX_MESSAGE: usize = 300;
 /// Document about a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDocument {
-    /// Epoch of the owner that wrote the document.
+    /// Epoch, the term number, of the owner that wrote the document.
     pub epoch: u64,
     /// Address of the apiserver; empty if it has not answered yet.
     pub address: String,
     /// Version of the apiserver, if it reports one.
     pub version: Option<String>,
-    /// Resources by the names, such as `pods`, under which discovery resolved them.
+    /// Resources that discovery found, by the names, such as `pods`, in the collector's configuration.
     pub resolved: BTreeMap<ResourceRef, ApiResource>,
     /// All resources that the cluster serves, if the collector discovers them.
     pub catalogue: Option<Arc<Catalogue>>,
-    /// Failures of informers whose last request to the apiserver failed, by the resource and selection of their
-    /// partition.
+    /// Failures of the informers whose last request to the apiserver failed, by their resource and the fingerprint of
+    /// their selectors and stored fields.
     pub failures: BTreeMap<(Gvr, u64), SourceFailure>,
 }
 
@@ -115,7 +116,7 @@ impl ClusterDocument {
         encoded
     }
 
-    /// Decodes the binary form.
+    /// Decodes a document from its binary form.
     pub fn decode(from: &Bytes) -> Result<Self, DecodeError> {
         let mut rest = from.clone();
         let found = take_byte(&mut rest, "format")?;
@@ -205,7 +206,8 @@ fn put_catalogue(out: &mut Vec<u8>, catalogue: &Catalogue) {
     }
 }
 
-/// Reads a count and that many items. Every item has at least one byte, so a wrong count ends with the input.
+/// Reads a count and that many items. Every item takes at least one byte, so a count that is too large fails at the end
+/// of the input.
 fn take_all<T>(
     from: &mut Bytes,
     field: &'static str,

@@ -23,13 +23,13 @@ pub type Sequence = u64;
 const FORMAT: u8 = 1;
 const COMPRESSED: u8 = 1;
 const CONTINUES: u8 = 2;
-/// Bodies with fewer bytes than this are not compressed.
+/// Entry bodies, the encoded records, with fewer bytes than this are not compressed.
 const LEAST_TO_COMPRESS: usize = 512;
-/// zstd level of bodies: the fastest. The log keeps entries for a short time, so speed counts more than size.
+/// zstd level of entry bodies: the fastest. The log keeps entries for a short time, so speed counts more than size.
 const LEVEL: i32 = 1;
 /// Largest uncompressed body of one batch, in bytes. An apiserver accepts objects of about 3 MiB.
 pub const MAX_BODY: usize = 64 << 20;
-/// Maximum initial allocation in bytes, however large a body claims to be.
+/// Maximum initial allocation in bytes for an uncompressed body, however large it claims to be.
 const MAX_ALLOCATION: usize = 1 << 20;
 /// Largest window of a compressed stream, as a power of two: 8 MiB, which bounds a decoder's memory. The levels of this
 /// program use less.
@@ -44,7 +44,7 @@ pub(crate) const MAX_HEADER: usize = 32;
 pub struct Entry {
     /// Partition of the entry.
     pub partition: Partition,
-    /// Its sequence in the log.
+    /// Sequence of the entry in the log.
     pub sequence: Sequence,
     /// Header and records, encoded.
     pub payload: Bytes,
@@ -59,18 +59,18 @@ impl fmt::Debug for Entry {
 /// Header of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Epoch of the collector that appended it.
+    /// Epoch, the term number, of the collector that appended the entry.
     pub epoch: u64,
     /// Number of the entry within the partition's epoch. Entry 0 has [`Record::Owner`].
     pub number: u64,
-    /// Sequence of the partition's previous entry; zero if there was none. Readers detect missing entries by it.
+    /// Sequence of the partition's previous entry; zero if there was none. Readers use it to detect missing entries.
     pub previous: Sequence,
-    /// Whether the body continues in the next entry.
+    /// Whether the encoded batch of records (body) continues in the next entry.
     pub continues: bool,
 }
 
 impl Header {
-    /// Returns the payload of an entry with this header and a body of [`pack`].
+    /// Returns the payload of an entry: this header, then `body`, which [`pack`] has encoded.
     #[must_use]
     pub fn encode(&self, body: &[u8]) -> Bytes {
         let mut out = Vec::with_capacity(MAX_HEADER + body.len());
@@ -83,7 +83,8 @@ impl Header {
         out.into()
     }
 
-    /// Decodes the header of a payload. Also returns the rest: the body, or a part of it.
+    /// Decodes the header of a payload. Also returns the remaining bytes: the encoded records (body), or a part of
+    /// them.
     pub fn decode(payload: &Bytes) -> Result<(Self, Bytes), DecodeError> {
         let mut rest = payload.clone();
         let found = take_byte(&mut rest, "entry")?;
@@ -101,7 +102,8 @@ impl Header {
     }
 }
 
-/// Returns the body of an entry with these encoded records. If `compress`, it is compressed if that makes it smaller.
+/// Returns the body of an entry for these encoded records. If `compress` is true and it saves space, the body is
+/// compressed.
 #[must_use]
 pub fn pack(records: &[u8], compress: bool) -> Vec<u8> {
     if compress

@@ -29,7 +29,8 @@ pub struct Retained {
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
-    /// Unix time in seconds, half as far back as the log retains entries, or will retain them once it is full.
+    /// Unix time in seconds of the middle of the period for which the log retains entries, or will retain them once it
+    /// is full.
     pub middle: i64,
     /// Whether the log exceeds half of its maximum size, so that it may remove entries by size before their age.
     pub is_half_full: bool,
@@ -61,8 +62,9 @@ impl Retained {
 /// Adds `replaced`, which is no longer the newest checkpoint, to `older`. Removes those that need not be kept, and
 /// returns them for deletion.
 ///
-/// While the oldest checkpoint is in the newer half of the log's time, each new one replaces the second. Later the
-/// second one stays, so that it is near the middle when the log has removed the entries after the oldest.
+/// A partition has at most two older checkpoints. While the first is in the newer half of the log's time, each replaced
+/// checkpoint replaces the second. Later the second stays, so that it is near the middle of the log's time when the log
+/// has removed the entries after the first.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();

@@ -19,7 +19,7 @@ pub enum Request {
     Append {
         /// Partition to append to.
         partition: Partition,
-        /// Sequence of the partition's last entry; zero if it must have none.
+        /// Sequence that the partition's last entry must have; zero if the partition must have no entry.
         expected: Sequence,
         /// The entry.
         payload: Bytes,

@@ -11,8 +11,8 @@
 //!   incomplete again.
 //! - Entries of an epoch older than the partition's are ignored. The log should hold none; see
 //!   [`Writer`](crate::Writer).
-//! - A watch can resume from [`PartitionState::resume`]. Versions of single objects do not move it, since records of
-//!   different objects may be in another order than in the watch. The new owner ignores the events for which
+//! - A watch can resume from [`PartitionState::resume`]. Changes of single objects do not advance this resume point,
+//!   since their records may be in another order than in the watch. The new owner ignores the events for which
 //!   [`PartitionState::repeats`] returns true. Without a resume point, it begins with [`ResetReason::Restart`].
 
 use std::collections::HashMap;
@@ -36,12 +36,12 @@ pub struct PartitionState {
     pub last: Sequence,
     /// Sequence of the last entry whose records were returned; a checkpoint contains the partition up to it.
     pub applied: Sequence,
-    /// Version from which a watch can resume; `None` if it must list.
+    /// resourceVersion from which a watch can resume; `None` if the collector must list.
     pub resume: Option<ResourceVersion>,
     /// Whether all entries since a full list or a checkpoint were read, so that the caller has all objects.
     pub complete: bool,
-    /// Versions of the changes, deletions too, after the last [`Record::Progress`]. A watch that resumes there repeats
-    /// them.
+    /// resourceVersions of the objects that were changed or deleted after the last [`Record::Progress`]. A watch that
+    /// resumes there repeats these changes.
     pub unconfirmed: HashMap<ObjectKey, ResourceVersion>,
 }
 
@@ -76,7 +76,7 @@ pub enum ReadOutcome {
 #[derive(Debug, Default)]
 pub struct Reader {
     partitions: HashMap<Partition, PartitionState>,
-    /// First parts of bodies that continue in later entries.
+    /// First parts of the encoded batches (bodies) that continue in later entries.
     partial: HashMap<Partition, BytesMut>,
     position: Sequence,
     stale: u64,
@@ -98,7 +98,7 @@ impl Reader {
         self.partitions.insert(partition, state);
     }
 
-    /// Forgets a partition.
+    /// Drops the state of a partition.
     pub fn forget(&mut self, partition: &Partition) {
         self.partitions.remove(partition);
         self.partial.remove(partition);
@@ -174,7 +174,8 @@ impl Reader {
         })
     }
 
-    /// Adds an entry's body to the earlier parts. Returns the complete body; `None` if it continues.
+    /// Adds an entry's part of an encoded batch (body) to the earlier parts. Returns the complete body; `None` if the
+    /// next entry continues it.
     fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
         if !header.continues && !self.partial.contains_key(partition) {
             return Ok(Some(body));

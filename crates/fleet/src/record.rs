@@ -34,7 +34,7 @@ pub enum Record {
         key: ObjectKey,
         /// UID of the deleted object.
         uid: Uid,
-        /// Version of the deletion, or the last known one of the object if `tombstone`.
+        /// Version of the deletion; if `tombstone`, the last known version of the object.
         version: ResourceVersion,
         /// Last known state of the object as JSON.
         last_state: Bytes,
@@ -83,7 +83,7 @@ const UID_TEXT: u8 = 0;
 const UID_UUID: u8 = 1;
 
 impl Record {
-    /// Appends the binary form.
+    /// Appends the record in binary form to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Owner { collector } => {
@@ -199,7 +199,7 @@ fn take_identity(from: &mut Bytes) -> Result<(ObjectKey, Uid, ResourceVersion), 
     Ok((key, uid, take_version(from)?))
 }
 
-/// Encodes a version. An integer, as on almost all servers, is stored plus one; 0 precedes any other text.
+/// Encodes a resourceVersion. An integer, as on almost all servers, is stored plus one; any other text follows a 0.
 fn put_version(out: &mut Vec<u8>, version: &ResourceVersion) {
     if let Some(number) = version.as_number().and_then(|number| number.checked_add(1)) {
         put_integer(out, number);

@@ -20,40 +20,42 @@ const MAX_SINKS: u64 = 10_000;
 /// Live collector of the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Member {
-    /// Its name, unique to the process.
+    /// Name of the collector, unique to its process.
     pub name: String,
-    /// Its zone; empty if it has none.
+    /// Zone of the collector; empty if it has none.
     pub zone: String,
-    /// Clusters with all these labels prefer collectors in the zone; empty for none.
+    /// Labels of the clusters that prefer collectors in the zone. A cluster must have all of them; if empty, none
+    /// prefers it.
     pub prefer: BTreeMap<String, String>,
-    /// Fingerprint of the shards that it contends for. Collectors balance shards only with those that have an equal one.
+    /// Fingerprint of the set of shards that it contends for. Collectors balance shards only with collectors that have
+    /// the same fingerprint.
     pub contends_for: u64,
 }
 
 /// Live deliverer of the fleet: a process that delivers to sinks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deliverer {
-    /// Its name, unique to the process.
+    /// Name of the deliverer, unique to its process.
     pub name: String,
     /// Sinks whose leases it contends for.
     pub sinks: BTreeSet<String>,
 }
 
-/// Move of a shard that is in progress.
+/// Move of a shard from one collector to another, not finished yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveInProgress {
     /// The shard of a cluster.
     pub shard: Shard,
-    /// Collector that gives it away, and holds the token.
+    /// Collector that gives the shard away. It holds the token of moves ([`RosterItem::Move`]).
     pub from: String,
-    /// Collector that receives it.
+    /// Collector that receives the shard.
     pub to: String,
 }
 
 /// Item of the roster: a live process, a setting of the operator, or the token of moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RosterItem {
-    /// Live collector, renewed by itself.
+    /// Live collector. The collector renews this item itself.
     Member(Member),
     /// A collector whose clusters must move to others.
     Drain(String),
@@ -64,13 +66,13 @@ pub enum RosterItem {
         /// The collector.
         collector: String,
     },
-    /// Token of moves: the move in progress, or `None`.
+    /// Token that permits only one move at a time: the move in progress, or `None`.
     Move(Option<MoveInProgress>),
-    /// Live deliverer, renewed by itself.
+    /// Live deliverer. The deliverer renews this item itself.
     Deliverer(Deliverer),
 }
 
-/// Item with its revision in the bucket.
+/// Item of the roster with its revision in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterEntry {
     /// The item.
@@ -98,7 +100,7 @@ impl RosterItem {
         key.replace('%', "=")
     }
 
-    /// Returns the binary form.
+    /// Returns the item in binary form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![FORMAT];
@@ -141,7 +143,7 @@ impl RosterItem {
         out
     }
 
-    /// Decodes an item. Bytes after it are ignored: a later version may add fields.
+    /// Decodes an item. Bytes after the item are ignored: a later version of the program may add fields.
     pub fn decode(mut value: Bytes) -> Result<Self, DecodeError> {
         let found = take_byte(&mut value, "format")?;
         if found > FORMAT {

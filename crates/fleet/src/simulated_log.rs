@@ -54,7 +54,7 @@ struct State {
     rng: StdRng,
     faults: Faults,
     now: Duration,
-    /// Messages by arrival; the second number keeps keys unique.
+    /// Messages by arrival time; the second number of the key makes it unique.
     messages: BTreeMap<(Duration, u64), Message>,
     sent: u64,
     inboxes: Vec<VecDeque<(RequestId, Answer)>>,
@@ -141,7 +141,7 @@ impl SimulatedLog {
         self.state().faults = faults;
     }
 
-    /// Makes the log fail all requests, or answer them again.
+    /// If `down`, makes the log fail all requests; otherwise makes it answer them again.
     pub fn set_down(&self, down: bool) {
         self.state().down = down;
     }
@@ -174,7 +174,7 @@ impl SimulatedLog {
         self.state().last(partition).is_some()
     }
 
-    /// Returns which sequences and times the log retains.
+    /// Returns the first and last sequence of the log, and for how long it retains entries.
     #[must_use]
     pub fn retained(&self) -> Retained {
         let state = self.state();
@@ -203,8 +203,8 @@ impl SimulatedClient {
         };
     }
 
-    /// Returns up to `most` retained entries after a sequence, in order. Entries shortly before it may
-    /// be repeated. `None` if the log is unreachable.
+    /// Returns up to `most` retained entries after a sequence, in order, of all partitions or `only` one. A fault may
+    /// repeat entries before it. `None` if the log is unreachable.
     #[must_use]
     pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
         let mut state = self.log.state();

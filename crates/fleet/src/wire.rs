@@ -9,12 +9,12 @@ use bytes::{Buf, Bytes};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A newer version of the program wrote it; upgrade this one.
+    /// A newer version of the program wrote the value; upgrade this one.
     #[error("format version {found} is newer than {known}, the newest that this program reads: upgrade this program")]
     Newer {
-        /// Version found.
+        /// Format version of the value.
         found: u8,
-        /// Newest known version.
+        /// Newest format version that this program reads.
         known: u8,
     },
     /// The bytes end within a field, or a length exceeds the remaining bytes.
@@ -37,7 +37,7 @@ pub(crate) fn put_integer(out: &mut Vec<u8>, mut value: u64) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Appends bytes with their length.
+/// Appends the length of the bytes, then the bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_integer(out, bytes.len() as u64);
     out.extend_from_slice(bytes);

@@ -25,7 +25,7 @@ pub(super) struct CursorState {
     /// Whether the file has a readable frame.
     pub(super) any: bool,
     pub(super) acked: Ranges,
-    /// Lowest sequence number that was not accepted: all records below it had been durable.
+    /// Sequence number below which all records had been accepted, that is, synced to disk.
     pub(super) accepted: Seq,
     /// Byte ranges of the file that are not valid frames.
     pub(super) damaged: Vec<(u64, u64)>,
@@ -105,7 +105,7 @@ fn encoded(accepted: Seq, ranges: &Ranges) -> io::Result<Vec<u8>> {
 }
 
 impl Cursor {
-    /// Creates a writer. The first write creates a new file; until then the disk is not touched.
+    /// Creates a writer of the cursor file. Its first write creates a new file; until then the disk is not touched.
     pub(super) fn new(dir: &Path, limit: u64) -> Self {
         let rewrite_from = REWRITE_FROM.min(limit / 16);
         Self { path: dir.join(NAME), file: None, bytes: 0, rewritten: 0, rewrite_from, unsynced: 0 }
@@ -115,17 +115,17 @@ impl Cursor {
         self.bytes
     }
 
-    /// Forgets the file after it was removed or replaced; the next write creates a new one.
+    /// Drops the handle of the file, which was removed or replaced. The next write creates a new file.
     pub(super) fn reset(&mut self) {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Returns whether the next write must contain the whole acknowledged set.
+    /// Returns whether the next write must be a rewrite with the whole acknowledged set.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }
 
-    /// Replaces the file with the whole set.
+    /// Replaces the file with one frame that contains the whole acknowledged set.
     pub(super) fn rewrite(&mut self, disk: &dyn Disk, accepted: Seq, all: &Ranges) -> io::Result<()> {
         let bytes = encoded(accepted, all)?;
         self.file = None;

@@ -93,7 +93,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Forgets open files and pending removals, which no longer exist.
+    /// Drops the handles of open files and the list of files to remove, since all these files are gone.
     fn reset_file_state(&mut self) {
         self.reading = None;
         self.replaced_files.clear();

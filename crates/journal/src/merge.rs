@@ -18,7 +18,8 @@ use super::{MAX_SEQ, Record, Seq};
 use informer_hub_disk::frame;
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 
-/// Maximum bytes of segments merged into one file, unless one is longer. Bounds the extra disk space of a merge.
+/// Maximum bytes of segments merged into one file, unless a single segment is longer. Bounds the extra disk space of a
+/// merge.
 const CHUNK: u64 = 256 << 20;
 /// Bytes of a merged file that are written at a time.
 const WRITE: usize = 1 << 20;
@@ -36,7 +37,7 @@ pub struct Merged {
     pub bytes_after: u64,
 }
 
-/// Position of a record: indices of its segment in the chunk, and of its entry.
+/// Position of a record: index of its segment in the chunk, and index of its entry in the segment.
 type RecordPosition = (u32, u32);
 
 /// Records that are merged into one, oldest first.
@@ -48,7 +49,8 @@ struct Chunk<'j> {
     files: Vec<Box<dyn DiskFile>>,
 }
 
-/// Records of the new file, and the number of damaged ones, which are dropped.
+/// Plan of a merge. `runs` has, for each record of the new file by its sequence number, the old records that it
+/// replaces. `damaged` is the number of damaged records, which are dropped.
 #[derive(Default)]
 struct Plan {
     runs: BTreeMap<Seq, Run>,
@@ -87,7 +89,8 @@ impl<R: Record> Journal<R> {
         Ok(merged)
     }
 
-    /// Returns the end of the chunk that starts with a segment. The last segment, which is appended to, is in no chunk.
+    /// Returns the index after the last segment of the chunk that starts with segment `from`. The journal's last
+    /// segment, which is appended to, is in no chunk.
     fn chunk_end(&self, from: usize) -> usize {
         let first = self.segments[from].name.first;
         let mut bytes = 0;
@@ -134,8 +137,8 @@ impl<R: Record> Journal<R> {
         Ok(chunk.start + 1)
     }
 
-    /// Replaces the merged segments with the new one. Their files are removed once the records that the merge dropped
-    /// are written as acknowledged.
+    /// Replaces the merged segments with the new one. Their files are removed once the cursor file acknowledges the
+    /// records that the merge dropped.
     fn exchange(&mut self, chunk: Range<usize>, written: Segment, plan: &Plan) {
         self.reading = None;
         let old: Vec<Segment> = self.segments.splice(chunk, [written]).collect();
@@ -156,7 +159,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Returns whether a merge pays: it merges records, or drops many acknowledged ones.
+/// Returns whether a merge is worth its cost: it merges records, or drops many acknowledged ones.
 fn is_worthwhile(segments: &[Segment], plan: &Plan, pending: u64) -> bool {
     let all: u64 = segments.iter().map(|segment| segment.entries.len() as u64).sum();
     (plan.runs.len() as u64) < pending || (all - pending) * 4 > all || (segments.len() > 1 && pending == 0)

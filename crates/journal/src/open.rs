@@ -44,7 +44,7 @@ pub(super) struct WalkResult {
 pub(super) struct LossCounter<'s> {
     cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Sequence number after the highest one found so far; lower ones in later segments are repetitions.
+    /// Sequence number after the highest one found so far. Lower numbers in later segments were counted before.
     floor: Seq,
     /// Highest first sequence number of the segments read so far.
     begun: Seq,
@@ -120,8 +120,7 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 }
 
 impl Scanned {
-    /// Returns whether invalid bytes at the segment's end were accepted records, rather than remains of a failed
-    /// append.
+    /// Returns whether invalid bytes at the segment's end were accepted records. If not, a failed append left them.
     pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
         self.name.merged || count.floor < self.void_from
     }
@@ -163,7 +162,8 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts unacknowledged numbers between the expected one and `seq` as lost. The next expected number is `next`.
+    /// Counts unacknowledged sequence numbers between the expected one and `seq` as lost. The next expected one is
+    /// `next`.
     fn advance(&mut self, seq: Seq, next: Seq) {
         // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
@@ -173,7 +173,7 @@ impl<'s> LossCounter<'s> {
         self.expected = self.expected.max(Some(next));
     }
 
-    /// Starts a segment. Missing numbers before its first one are lost.
+    /// Starts counting a segment. Missing sequence numbers before its first one are lost.
     pub(super) fn begin(&mut self, file: &Scanned) {
         self.advance(file.name.first, file.name.first);
         self.begun = self.begun.max(file.name.first);
@@ -227,8 +227,8 @@ impl<'s> LossCounter<'s> {
 }
 
 impl<R: Record> Journal<R> {
-    /// Opens the journal in a directory, creating it if needed. Calls `visit` with each record on disk, in order, and
-    /// whether it is acknowledged.
+    /// Opens the journal in a directory, creating it if needed. For each record on disk, in order, calls `visit` with
+    /// its sequence number, the record, and whether it is acknowledged.
     ///
     /// Afterwards, the records found are durable, unless the disk fails or is full. Until [`Journal::is_synced`]
     /// returns `true`, a crash may lose records that `visit` received, but none below [`Journal::accepted`].

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::{MAX_SEQ, Seq};
 
-/// Set of sequence numbers. Costs depend on the number of ranges, not of sequence numbers.
+/// Set of sequence numbers, as a map from the first number of each range to the number after its last. Costs depend on
+/// the number of ranges, not of sequence numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges(BTreeMap<Seq, Seq>);
 

@@ -7,14 +7,15 @@ use super::segment::Segment;
 use super::write::{Journal, head};
 use super::{AppendError, Seq};
 
-/// Number of accepted records after which the cursor file is written even without acknowledgements.
+/// Number of accepted records since the last write of the cursor file after which it is written even without new
+/// acknowledgements.
 const UNKNOWN: u64 = 1000;
-/// Maximum number of syncs without writing acknowledgements after failures.
+/// Longest pause, as a number of syncs, between two attempts to write acknowledgements after failures.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
-    /// Acknowledges the given records, and returns how many of them were pending. Ignores those that were not. The next
-    /// [`Journal::sync`] writes the acknowledgements.
+    /// Acknowledges the given records, and returns how many of them were pending. Ignores records that were not
+    /// pending. The next [`Journal::sync`] writes the acknowledgements.
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {

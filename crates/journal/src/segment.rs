@@ -21,15 +21,15 @@ const MERGED: &str = "mrg";
 pub(super) struct Name {
     pub(super) first: Seq,
     pub(super) generation: u64,
-    /// Whether a merge wrote it, not appends.
+    /// Whether a merge wrote the segment; if false, appends did.
     pub(super) merged: bool,
 }
 
 /// First frame of a segment. The fields are zero or empty unless a merge wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Sequence number after the last one that the segment covers. The fields below are its number of records, and the
-    /// generations of the segments that it replaces.
+    /// Sequence number after the last one that the segment covers. `records` is the segment's number of records,
+    /// `replaces` has the generations of the segments that it replaces.
     pub(super) end: Seq,
     pub(super) records: u64,
     pub(super) replaces: Vec<u64>,
@@ -39,7 +39,7 @@ pub(super) struct Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnknownFormat(pub(super) u8);
 
-/// Position of a record.
+/// Sequence number and file offset of a record in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Sequence number relative to the segment's first.
@@ -64,7 +64,7 @@ pub(super) struct Segment {
     /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,
     pub(super) pending: usize,
-    /// Whether its acknowledged records are saved elsewhere and need no longer be retained.
+    /// Whether the segment's acknowledged records are saved elsewhere and need no longer be retained.
     pub(super) is_saved_elsewhere: bool,
 }
 
@@ -190,7 +190,8 @@ impl Segment {
         self.name.first + u64::from(self.entries[at].delta)
     }
 
-    /// Returns the offsets of entry `at` and of the next entry or the end. The bytes in between may be invalid.
+    /// Returns the file offset of entry `at`, and that of the next entry, or the file's length if there is none. The
+    /// bytes in between may be invalid.
     pub(super) fn place(&self, at: usize) -> (u64, u64) {
         let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
         (u64::from(self.entries[at].offset), end)

@@ -49,7 +49,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Continues the last segment, which must be synced, if there is space in it.
+    /// Prepares the last segment, which must be synced, for further appends if there is space in it.
     fn resume_last(&mut self) -> Result<(), JournalError> {
         let Some(last) = self.segments.last_mut() else { return Ok(()) };
         let mut file = self.disk.open(&last.path, Open::Append).map_err(failed(&last.path, "open"))?;

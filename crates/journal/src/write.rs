@@ -33,12 +33,12 @@ pub struct Journal<R> {
     pub(super) next_generation: u64,
     /// Whether the last segment accepts no more records, because it is long enough or unreliable.
     pub(super) sealed: bool,
-    /// Whether names of new files are not yet durable.
+    /// Whether names of new files are not yet durable, so that the directory must be synced.
     pub(super) dir_dirty: bool,
-    /// Whether removals of files are not yet durable.
+    /// Whether removals of files are not yet durable, so that the directory must be synced.
     pub(super) removals_dirty: bool,
     pub(super) cursor: Cursor,
-    /// Acknowledged but not yet written to the cursor file.
+    /// Sequence numbers that are acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
     /// Consecutive failures to write acknowledgements. `cursor_pause` is the number of syncs until the next attempt.
@@ -245,7 +245,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Returns the bytes of a new segment file with the unsynced records, which are added to `segment`.
+    /// Adds the unsynced records to `segment`, which is new, and returns the bytes of its file.
     fn moved(&self, segment: &mut Segment) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         frame::write_with(segment.salt, &mut bytes, |out| Header::default().encode(out)).map_err(io::Error::other)?;
@@ -339,7 +339,7 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the frames from `mark` on to the last segment, or to a new one.
+    /// Writes the unsynced frames from byte `mark` on to the last segment, or to a new one.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;
@@ -387,7 +387,7 @@ impl<R: Record> Journal<R> {
     }
 }
 
-/// Returns the size in bytes of a segment without records.
+/// Returns the size in bytes of a segment without records: the length of its header frame.
 pub(super) const fn head() -> u64 {
     (frame::HEADER + 1 + 2 * size_of::<u64>()) as u64
 }

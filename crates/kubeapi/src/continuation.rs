@@ -19,10 +19,10 @@ const MAX_TOKEN: usize = 4096;
 /// Position of the next page of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Continuation {
-    /// Version of the list: the snapshot that all its pages are read from.
+    /// resourceVersion of the list: the snapshot that all its pages are read from.
     pub version: u64,
-    /// Fingerprint of root, resource, namespace and selectors ([`Continuation::fingerprint`]). It detects tokens of
-    /// other lists, which are refused.
+    /// Fingerprint of the requested clusters, resource, namespace and selectors ([`Continuation::fingerprint`]). It
+    /// detects tokens of other lists, which are refused.
     pub list: u64,
     /// Cluster of the last object on the previous page.
     pub cluster: ClusterName,
@@ -30,7 +30,7 @@ pub struct Continuation {
     pub key: ObjectKey,
 }
 
-/// Version member of a token, decoded before the members that depend on it.
+/// Format version of a token, decoded before the members that depend on it.
 #[derive(Deserialize)]
 struct Versioned {
     v: String,

@@ -124,8 +124,8 @@ impl Status {
         Self::expired(CONTINUE_EXPIRED)
     }
 
-    /// Returns 410 for a watch from a version outside the retained changes, as the object of an `ERROR` event. `oldest`
-    /// is the oldest version that a watch can start from.
+    /// Returns 410 for a watch from a resourceVersion outside the retained changes, as the object of an `ERROR` event.
+    /// `oldest` is the oldest resourceVersion that a watch can start from.
     #[must_use]
     pub fn watch_expired(requested: u64, oldest: u64) -> Self {
         Self::expired(format!("too old resource version: {requested} ({oldest})"))
@@ -185,7 +185,8 @@ impl Status {
         Self { retry_after: Some(retry_after), ..status }
     }
 
-    /// Returns 504 for a requested version that the cache has not reached in time. client-go tries again after a second.
+    /// Returns 504 for a requested resourceVersion that the cache has not reached in time. client-go tries again after
+    /// a second.
     #[must_use]
     pub fn version_too_large(requested: u64, current: u64) -> Self {
         let message = "Too large resource version".to_owned();

@@ -29,7 +29,7 @@ pub enum IncludeObject {
     None,
 }
 
-/// Options of a get, list or watch, validated. Each names its query parameter.
+/// Validated options of a get, list or watch. The comment of each field names the query parameter.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// `labelSelector`: conditions on labels.

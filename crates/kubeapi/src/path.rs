@@ -19,7 +19,7 @@ const MAX_WORD: usize = 253;
 /// Clusters that a path addresses, and the form of the objects' names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// `/clusters/<name>`: one cluster, whose objects keep its resource versions.
+    /// `/clusters/<name>`: one cluster, whose objects keep the `resourceVersion` that it gave them.
     Cluster(ClusterName),
     /// `/clusters/*` (an empty selector) and `/clusters/<label selector>`: objects keep their names.
     Fleet(LabelSelector),

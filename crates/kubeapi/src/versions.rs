@@ -1,4 +1,4 @@
-//! Decides, by `resourceVersion` and Kubernetes' rules for it, which state a get, list or watch is answered from.
+//! Decides which state answers a get, list or watch, from `resourceVersion` and Kubernetes' rules for it.
 
 use informer_hub_types::MAX_QUOTED;
 
@@ -21,15 +21,15 @@ pub enum ListAt {
 /// Where a watch begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatchFrom {
-    /// First the present state as `ADDED` events, then the changes. If a version is given, waits until the state has
-    /// reached it.
+    /// First the present state as `ADDED` events, then the changes. If `not_older_than` is set, waits until the state
+    /// has reached it.
     Present {
         /// Minimum version of the state; `None` accepts any.
         not_older_than: Option<u64>,
         /// Whether a bookmark with `k8s.io/initial-events-end` follows the state.
         end_bookmark: bool,
     },
-    /// The changes after this version.
+    /// The changes after this resourceVersion.
     After(u64),
     /// Only changes from now on (`sendInitialEvents=false` without a version).
     Now,
@@ -75,7 +75,7 @@ pub fn watch_from(options: &Options) -> Result<WatchFrom, Status> {
     })
 }
 
-/// Parses a version. `None` if unset or zero: any version will do.
+/// Parses a resourceVersion. `None` if it is unset or zero: any version will do.
 fn version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);

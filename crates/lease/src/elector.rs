@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Longest lease duration that is accepted from a record. A longer one counts as this.
+/// Longest lease duration that is accepted from another contender's record. A longer one counts as this.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ impl Default for ElectionParams {
     }
 }
 
-/// Content of a lease.
+/// Content of a lease, which the store keeps as one versioned value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Identity of the holder; empty if it has resigned.
@@ -163,8 +163,8 @@ impl Elector {
         self.next_at = self.next_at.min(now);
     }
 
-    /// Returns the next request, if one is due. Report its answer, or [`Answer::Failed`] after a deadline, to
-    /// [`Self::answered`].
+    /// Returns the next request to the store, if one is due. Pass the answer to [`Self::answered`], or
+    /// [`Answer::Failed`] if none arrives before a deadline.
     pub fn next(&mut self, now: Duration) -> Option<Request> {
         if self.in_flight.is_some() || self.has_resigned || now < self.next_at {
             return None;
@@ -193,7 +193,7 @@ impl Elector {
         }
     }
 
-    /// Returns the record that this contender writes.
+    /// Returns the record that this contender writes to the store.
     fn record(&self, transitions: u64) -> Record {
         let note = Arc::clone(&self.note);
         if self.is_resigning {
@@ -202,7 +202,7 @@ impl Elector {
         Record { holder: Arc::clone(&self.identity), lease_duration: self.params.lease_duration, transitions, note }
     }
 
-    /// Returns whether the record has no holder, or has been unchanged for a whole lease.
+    /// Returns whether the record has no holder, or has been unchanged for a whole lease duration.
     fn is_free(&self, observed: &Observed, now: Duration) -> bool {
         now >= self.free_at(observed)
     }
@@ -347,13 +347,13 @@ impl Elector {
         self.next_at = now;
     }
 
-    /// Returns whether the contender gives the lease up, or has done so.
+    /// Returns whether this contender has begun to resign, see [`Self::resign`].
     #[must_use]
     pub fn is_resigning(&self) -> bool {
         self.is_resigning
     }
 
-    /// Returns whether the lease is given up and no request is left.
+    /// Returns whether the resignation is complete: this contender does not hold the lease, and no request is left.
     #[must_use]
     pub fn has_resigned(&self) -> bool {
         self.has_resigned

@@ -24,13 +24,13 @@ pub type Members = BTreeMap<String, Member>;
 /// Contenders that run, by identity, and the leases that they contend for.
 pub type Running = BTreeMap<String, BTreeSet<String>>;
 
-/// Holders of the leases; `None` for a lease that is free, or whose holder is unknown.
+/// Holder of each lease, by the name of the lease; `None` if the lease is free, or its holder is unknown.
 pub type Holders = BTreeMap<String, Option<Arc<str>>>;
 
-/// An entry that has not changed for this many times `within` is obsolete.
+/// An entry is obsolete if it has not changed for this many times the time `within` of [`Roster::new`].
 const FORGOTTEN: u32 = 10;
 
-/// The contenders of a group as one of them sees them.
+/// The contenders of a group, as one of them, `own`, sees them.
 #[derive(Debug)]
 pub struct Roster {
     own: Arc<str>,
@@ -83,7 +83,8 @@ impl Roster {
         }
     }
 
-    /// Returns the contenders whose entries can be deleted: unchanged for ten times `within`.
+    /// Returns the contenders whose entries can be deleted: unchanged for ten times the time `within` of
+    /// [`Roster::new`].
     #[must_use]
     pub fn obsolete(&self, now: Duration) -> Vec<String> {
         let is_obsolete = |other: &Other| now.saturating_sub(other.since) >= self.within * FORGOTTEN;
@@ -127,8 +128,9 @@ pub struct Handover {
     pub to: String,
 }
 
-/// Decides when a contender hands a lease over. It must hold the most leases, and another contender at least two fewer.
-/// Each lease must have a holder that runs, and holders and contenders must not have changed for a time.
+/// Decides when a contender hands a lease over to another. The contender must hold the most leases, and the other at
+/// least two fewer. Each lease must have a holder that runs, and holders and contenders must not have changed for a
+/// time.
 #[derive(Debug)]
 pub struct Balance {
     settle: Duration,
@@ -136,7 +138,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Creates a balance that waits until holders and contenders have not changed for `settle`.
+    /// Creates a balance that hands leases over only if holders and contenders have not changed for the time `settle`.
     #[must_use]
     pub fn new(settle: Duration) -> Self {
         Self { settle, seen: None }

@@ -1,4 +1,5 @@
-//! The record as a `Lease` of `coordination.k8s.io/v1`: requests and answers of an apiserver, without I/O.
+//! The record of a leader election as a `Lease` of `coordination.k8s.io/v1`: requests to an apiserver and its answers,
+//! without I/O.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use crate::{Answer, Record, Request};
 
-/// Store of one lease.
+/// Store of the record of one lease.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     record: Option<(Record, u64)>,
@@ -10,7 +10,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Returns the record.
+    /// Returns the record; `None` if none was written.
     #[must_use]
     pub fn record(&self) -> Option<&Record> {
         self.record.as_ref().map(|(record, _)| record)

@@ -30,7 +30,8 @@ const PING_AFTER: Duration = Duration::from_secs(8);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 /// Flow-control window of a connection in bytes: enough for all its streams with their largest windows.
 const CONNECTION_WINDOW: u32 = 128 * 1024 * 1024;
-/// Number of cancelled streams to remember. Late frames of a forgotten one would fail the whole connection.
+/// Number of cancelled streams to remember. Late frames of a stream that is no longer remembered would fail the whole
+/// connection.
 const CANCELLED: usize = 512;
 /// Size limit of an answer's headers, in bytes.
 const MAX_HEADERS: u32 = 64 * 1024;
@@ -45,8 +46,8 @@ pub(crate) struct Http2 {
 /// State that a connection and its streams share.
 #[derive(Debug)]
 struct State {
-    /// Own limit of open streams, beside the one that the server announces. Lowered if the server refuses a stream below
-    /// its limit.
+    /// This client's limit of open streams, in addition to the server's announced limit. It is lowered if the server
+    /// refuses a stream although its own limit is not reached.
     limit: AtomicUsize,
     open: AtomicUsize,
     /// Whether a stream was opened since the last check for idleness.
@@ -157,16 +158,16 @@ impl Drop for Http2 {
     }
 }
 
-/// A place for one stream on a connection.
+/// A reserved stream on a connection, for one request.
 pub(crate) struct Vacancy {
     sender: SendRequest<Bytes>,
     occupied: Occupied,
-    /// Whether the connection has had no request before, so that it cannot be stale.
+    /// Whether this is the connection's first request, so that the connection cannot be stale.
     pub(crate) is_first: bool,
 }
 
 impl Vacancy {
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the status and headers of the answer.
     ///
     /// # Cancel safety
     /// Dropping the future resets the stream.
@@ -182,7 +183,7 @@ impl Vacancy {
     }
 }
 
-/// Occupies a stream of a connection until it is dropped.
+/// Guard that counts a stream as open on its connection until the guard is dropped.
 #[derive(Debug)]
 struct Occupied(Arc<State>);
 
@@ -204,7 +205,7 @@ impl Drop for Occupied {
     }
 }
 
-/// Body of an answer. Its window opens as it is read.
+/// Body of an answer. Reading it reopens the flow-control window of its stream.
 #[derive(Debug)]
 pub(crate) struct Http2Body {
     stream: RecvStream,
@@ -236,7 +237,7 @@ impl Http2Body {
     }
 }
 
-/// Sends a request on a new stream and waits for the head of the answer.
+/// Sends a request on a new stream and waits for the status and headers of the answer.
 async fn exchange(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result<Response<RecvStream>, h2::Error> {
     let (mut head, body) = request.into_parts();
     for name in [HOST, CONNECTION, TRANSFER_ENCODING, UPGRADE] {
@@ -255,7 +256,7 @@ async fn exchange(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result
     response.await
 }
 
-/// The task of a connection, which is aborted if the handshake is.
+/// Task that drives a connection. It is aborted if the handshake is.
 struct Driver(Option<JoinHandle<()>>);
 
 impl Driver {
@@ -272,8 +273,9 @@ impl Drop for Driver {
     }
 }
 
-/// Moves frames until the connection ends or the server is silent. Streams then fail with the reason in `state`. Doubles
-/// the streams' windows, up to `largest` bytes, when a reader reports that its answer may be faster with it.
+/// Moves frames until the connection ends or a PING gets no answer. Streams then fail with the reason in `state`.
+/// Doubles the streams' windows, up to `largest` bytes, when a reader reports that a larger window may speed its answer
+/// up.
 async fn drive(
     mut connection: Connection<Link, Bytes>,
     largest: u32,
@@ -303,7 +305,8 @@ async fn drive(
     let _ = state.end.set(end);
 }
 
-/// Sends a PING at the start and after each silence. Returns when one is not answered.
+/// Sends a PING at the start, and whenever no data has arrived for [`PING_AFTER`]. Returns if a later PING gets no
+/// answer.
 async fn probe(mut pings: PingPong, activity: &Activity, settle: oneshot::Sender<()>) -> StreamError {
     if pings.ping(Ping::opaque()).await.is_err() {
         // The connection has failed, and its own future returns the reason.

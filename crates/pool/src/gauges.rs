@@ -62,7 +62,7 @@ impl Gauges {
     }
 }
 
-/// Counts a connection until it is dropped.
+/// Guard that counts a connection as open until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedConnection {
     gauges: Arc<Gauges>,
@@ -76,7 +76,7 @@ impl CountedConnection {
         Self { gauges: Arc::clone(gauges), end: None }
     }
 
-    /// Counts the connection as opened for HTTP/1.1.
+    /// Counts the connection as one of HTTP/1.1 in the numbers of opened and, when it ends, of closed connections.
     pub(crate) fn is_http1(&mut self) {
         self.gauges.opened(OpenReason::Http1);
         self.end = Some(CloseReason::Http1);
@@ -90,7 +90,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// Counts a request until it is dropped.
+/// Guard that counts a request as running until the guard is dropped.
 #[derive(Debug)]
 pub(crate) struct CountedRequest(Arc<Gauges>);
 

@@ -26,8 +26,8 @@ use super::link::Link;
 /// least 30 KB, in the apiserver too.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Read buffer limit of a connection, in bytes. A watch would keep hyper's 400 KiB after one long list. A list is read
-/// as fast with this limit.
+/// Read buffer limit of a connection, in bytes. With hyper's default of 400 KiB, a buffer that a long list has enlarged
+/// would stay that large for a watch on the connection. A list is read as fast with this limit.
 const READ: usize = 32 * 1024;
 
 /// Connection that was opened for HTTP/2, on which the server chose HTTP/1.1. The next request uses it.

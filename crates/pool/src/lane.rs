@@ -111,9 +111,10 @@ pub(crate) struct Connections {
 
 #[derive(Default)]
 struct Open {
-    /// Oldest first. Requests use the oldest one with room, so that the others become idle.
+    /// Open connections, oldest first. Requests use the oldest one that has room for a stream, so that the others
+    /// become idle.
     connections: Vec<Http2>,
-    /// Set while a connection is opened.
+    /// Present attempt to open a connection; `None` if there is none.
     dialing: Option<Dialing>,
 }
 

@@ -19,7 +19,7 @@ const EXTENTS_DEPTH: usize = 2;
 
 const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
-/// Kind and version of an object. Its message does not have them.
+/// `kind` and `apiVersion` of an object. The object's protobuf message does not contain them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeMeta<'t> {
     /// `apiVersion`.
@@ -45,11 +45,11 @@ pub struct Extent {
     pub end: usize,
 }
 
-/// Position of a field in a message. All fields are found first, since the JSON has another order.
+/// Position of a field's value or values in a message. All fields are found first, since the JSON has another order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     count: u32,
-    /// For one value: the start of its bytes. For several: the start of the first one's tag.
+    /// Offset of the value's bytes if the field occurs once, else of the tag of its first value.
     start: usize,
     end: usize,
     /// The value, if it is a number.
@@ -104,7 +104,7 @@ impl Converter {
         if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
     }
 
-    /// Returns the positions of the last object's members and of their members, in order, without `kind` and
+    /// Returns the positions of the last converted object's members and of their members, in order, without `kind` and
     /// `apiVersion`.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
@@ -166,7 +166,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Starts to note the position of a member near the root. Returns the note's index; `None` if no position is needed.
+    /// Starts to note the position of a member near the root. Returns the index of its extent; `None` if no position is
+    /// needed.
     #[inline]
     fn begin_extent(&mut self, field: &FieldInfo, depth: usize) -> Option<usize> {
         if depth >= EXTENTS_DEPTH || field.rule == Rule::Inline {
@@ -177,7 +178,7 @@ impl Run<'_> {
         Some(self.extents.len() - 1)
     }
 
-    /// Completes the note of a member. Removes it if nothing was written.
+    /// Completes the extent at index `place`. Removes it if no member was written.
     #[inline]
     fn end_extent(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };
@@ -376,7 +377,7 @@ impl Run<'_> {
     }
 }
 
-/// Finds the fields of a message and fills in their slots.
+/// Finds the fields of a message and stores their positions in `slots`, by the index of the field.
 fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     let mut reader = Reader::new(bytes);
     while let Some(found) = reader.field()? {

@@ -19,7 +19,7 @@ mod value;
 /// Deepest nesting of messages that is encoded, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Maximum nesting of messages whose members are inline in another message, plus one for the member.
+/// Longest path of field numbers to a member: the inline messages around it, and the member itself.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;
@@ -34,10 +34,10 @@ pub struct Encoder {
     scratch: Vec<u8>,
 }
 
-/// Encoded field of one member, as a range of bytes.
+/// Encoded field of one member, as a range of bytes in the scratch memory.
 #[derive(Debug, Clone, Copy)]
 struct Part {
-    /// Field numbers of the inline messages around the member, then its own, then zeros.
+    /// Field numbers of the inline messages around the member, then the member's own number, then zeros.
     path: [u32; MAX_INLINE],
     start: usize,
     end: usize,
@@ -251,7 +251,8 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Sorts the encoded entries of a map. The first starts at `from`.
+    /// Sorts the encoded entries of a map by key. The entries are `entries[base..]`; their bytes start at `from` in
+    /// `out`.
     #[cold]
     fn sort_entries(&mut self, base: usize, from: usize) {
         self.scratch.clear();

@@ -8,7 +8,7 @@ use crate::schema::{MessageId, Rule, Schema};
 #[derive(Debug)]
 pub(super) struct Members(Vec<Box<[Member]>>);
 
-/// A member of a message's JSON.
+/// A member that a message can have in JSON, and the field that it becomes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Member {
     name: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Member {
     pub(super) message: MessageId,
     /// Index of the field in that message.
     pub(super) place: usize,
-    /// Field numbers of the inline messages around the member, then its own, then zeros.
+    /// Field numbers of the inline messages around the member, then the member's own number, then zeros.
     pub(super) path: [u32; MAX_INLINE],
 }
 
@@ -35,8 +35,8 @@ impl Members {
         })
     }
 
-    /// Finds a member by name. Returns its place too. `place` is where it is if the JSON has the usual order, so it is
-    /// tried first.
+    /// Finds a member of a message by name. Also returns its place in the order of members. `place`, the expected place
+    /// if the JSON has the usual order, is tried first.
     #[inline]
     pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
         let members = &self.0[id.number()];

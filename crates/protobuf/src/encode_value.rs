@@ -14,7 +14,7 @@ const WRONG_TYPE: EncodeError = EncodeError::Malformed("a value with an unexpect
 const OUT_OF_RANGE: EncodeError = EncodeError::Malformed("a number out of range");
 
 impl Run<'_, '_> {
-    /// Encodes a value as field `number`.
+    /// Encodes the next value of the JSON as field `number`, with its tag.
     pub(super) fn tagged(&mut self, field: &FieldInfo, number: u32, depth: usize) -> Done {
         match field.shape {
             Shape::Bool => {

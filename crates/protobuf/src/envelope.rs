@@ -59,7 +59,7 @@ impl<'i> Envelope<'i> {
 /// `meta/v1.WatchEvent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchEvent<'i> {
-    /// `ADDED` and so on; empty if it has none.
+    /// Type of the event, such as `ADDED`; empty if it is missing.
     pub kind: &'i str,
     /// The object in its [`Envelope`]; empty if it has none.
     pub object: &'i [u8],

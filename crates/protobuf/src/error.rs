@@ -6,7 +6,8 @@ pub enum ConvertError {
     /// The bytes are not a valid message of this type. The object cannot be read.
     #[error("invalid protobuf: {0}")]
     Malformed(&'static str),
-    /// The schema lacks a field, because it is of another Kubernetes version. Conversion would lose the field.
+    /// The schema lacks a field, because the object is from another Kubernetes version. Conversion would lose the
+    /// field.
     #[error("field {number} of {message} is not in the schema")]
     UnknownField {
         /// Name of the message in the schema.
@@ -23,7 +24,7 @@ pub enum ConvertError {
 }
 
 impl ConvertError {
-    /// Returns whether to request the object as JSON, since only its protobuf cannot be read.
+    /// Returns whether to request the object as JSON: its protobuf is valid, but the converter does not support it.
     #[must_use]
     pub fn needs_json(&self) -> bool {
         matches!(self, Self::UnknownField { .. } | Self::TooDeep)
@@ -36,7 +37,8 @@ pub enum EncodeError {
     /// The JSON is not a valid object of this kind.
     #[error("invalid object: {0}")]
     Malformed(&'static str),
-    /// The schema lacks a member, because it is of another Kubernetes version. Encoding would lose the member.
+    /// The schema lacks a member, because the object is from another Kubernetes version. Encoding would lose the
+    /// member.
     #[error("a member of {message} is not in the schema")]
     UnknownMember {
         /// Name of the message in the schema.

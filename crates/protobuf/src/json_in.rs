@@ -30,7 +30,7 @@ impl<'j> Json<'j> {
         }
     }
 
-    /// Consumes a byte if it is next. Returns whether it was.
+    /// If `byte` is next, consumes it and returns `true`; otherwise returns `false`.
     #[inline]
     pub(super) fn passes(&mut self, byte: u8) -> Result<bool, EncodeError> {
         let is_next = self.peek()? == byte;
@@ -44,8 +44,8 @@ impl<'j> Json<'j> {
         if self.passes(byte)? { Ok(()) } else { Err(EncodeError::Malformed("a value with an unexpected type")) }
     }
 
-    /// Consumes the separator before the next element or member. Returns whether there is one; otherwise consumes
-    /// `close`.
+    /// Consumes the separator before the next element or member, and returns `true`. If none follows, consumes `close`
+    /// and returns `false`.
     #[inline]
     pub(super) fn next(&mut self, is_first: bool, close: u8) -> Result<bool, EncodeError> {
         if self.passes(close)? {
@@ -54,7 +54,7 @@ impl<'j> Json<'j> {
         if is_first || self.passes(b',')? { Ok(true) } else { Err(MALFORMED) }
     }
 
-    /// Consumes a word if it is next. Returns whether it was.
+    /// If `word` is next, consumes it and returns `true`; otherwise returns `false`.
     pub(super) fn word(&mut self, word: &str) -> Result<bool, EncodeError> {
         self.peek()?;
         let is_next = self.text[self.at..].starts_with(word.as_bytes());

@@ -26,12 +26,12 @@ impl Omit {
         }
     }
 
-    /// Returns the paths to omit below a member; `None` if there are none.
+    /// Returns the node with the paths to omit below a member; `None` if there are none.
     pub(super) fn below(&self, name: &str) -> Option<&Self> {
         self.0.get(name)
     }
 
-    /// Returns whether the member that this node stands for is omitted.
+    /// Returns whether the whole member at this node of the paths is omitted.
     pub(super) fn is_all(&self) -> bool {
         self.0.is_empty()
     }

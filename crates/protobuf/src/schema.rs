@@ -16,15 +16,15 @@ pub struct Schema {
     version: &'static str,
     messages: Vec<Message>,
     kinds: HashMap<(&'static str, &'static str), MessageId>,
-    /// Names of all members, quoted and with a colon.
+    /// Names of all members, one after the other, each quoted and followed by a colon.
     keys: String,
 }
 
-/// A message of the schema.
+/// Index of a message in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId(u16);
 
-/// A message, which is a struct in Go.
+/// A protobuf message, which is a struct in Go.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) name: &'static str,

@@ -19,7 +19,7 @@ pub(super) fn string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Returns whether no byte of a string needs an escape or a check of UTF-8.
+/// Returns whether a string has neither bytes that need an escape nor bytes that must be checked for valid UTF-8.
 #[inline]
 fn is_plain(text: &[u8]) -> bool {
     // A block is compared as a whole, without a branch for each byte.

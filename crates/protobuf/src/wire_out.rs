@@ -47,7 +47,8 @@ pub(super) fn close(out: &mut Vec<u8>, start: usize) {
     out[start..].rotate_right(added);
 }
 
-/// Writes the start of an envelope. The object's message of `raw` bytes must follow, then [`END_OF_ENVELOPE`].
+/// Writes the start of the envelope (`runtime.Unknown`) of an object. The caller appends the object's message, which
+/// has `raw` bytes, and then [`END_OF_ENVELOPE`].
 pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMeta<'_>, raw: usize) {
     out.extend_from_slice(MAGIC);
     tag(out, 1, 2);
@@ -62,7 +63,7 @@ pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMet
 /// End of an envelope: empty fields for encoding and content type.
 pub const END_OF_ENVELOPE: &[u8] = &[0x1a, 0, 0x22, 0];
 
-/// Writes a field 2, which is an item of a list.
+/// Writes an item of a Kubernetes list: the message's field 2, `items`.
 pub fn write_item(out: &mut Vec<u8>, item: &[u8]) {
     bytes(out, 2, item);
 }

@@ -46,7 +46,7 @@ impl ObjectWriter {
         TypeMeta { api_version: &self.api_version, kind: &self.kind }
     }
 
-    /// Encodes an object as its message. Ignores its `kind` and `apiVersion`.
+    /// Encodes an object as its protobuf message, without an envelope. Ignores its `kind` and `apiVersion`.
     ///
     /// # Errors
     /// The object has members that the schema lacks, is not of this kind, or is too large.

@@ -19,7 +19,8 @@ pub struct Columns {
 #[derive(Debug)]
 enum Source {
     Cluster,
-    /// The head; if the value there is empty, the object's bytes decide.
+    /// The head, the part of an object that is readable without its JSON. If the value there is empty, it is read from
+    /// the JSON.
     Head(HeadPath),
     Body,
 }
@@ -42,13 +43,13 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether a column may need the object's bytes.
+    /// Returns whether a column may need the object's JSON.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// Returns the values of all columns, in order; `None` if one of them needs the object's bytes.
+    /// Returns the values of all columns, in order; `None` if one of the columns needs the object's JSON.
     pub fn on_head(&self, head: &impl Head) -> Option<Vec<Values>> {
         if self.needs_body {
             return None;

@@ -32,8 +32,8 @@ impl Decimal {
     /// Parses a Kubernetes quantity: a sign, digits with an optional point, and a suffix (`n u m k M G T P E`,
     /// `Ki Mi Gi Ti Pi Ei`) or an exponent (`e3`, `E-3`).
     ///
-    /// Returns `None` for other texts and for numbers of more than 38 digits. Kubernetes rounds up below a billionth and
-    /// caps at 2⁶³; here both are taken as written.
+    /// Returns `None` for other texts and for numbers of more than 38 digits. Kubernetes rounds up values below a
+    /// billionth and caps values at 2⁶³; this parser does neither.
     pub(super) fn quantity(text: &str) -> Option<Self> {
         if text.len() > MAX_TEXT {
             return None;

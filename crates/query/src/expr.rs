@@ -6,7 +6,8 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
 /// A condition on objects.
 ///
-/// All variants except [`Self::Field`] are evaluated on an object's head, without decompressing it.
+/// [`Self::Field`], and [`Self::OwnedBy`] if the head lacks the owners, may need the object's JSON. All other variants
+/// are evaluated on the head (cluster, names, labels, UID), without decompressing the object.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Expr {
     /// Every object.

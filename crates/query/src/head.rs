@@ -51,7 +51,7 @@ impl HeadPath {
         }
     }
 
-    /// Returns the value; `None` if it is empty, since the field may then be empty or missing in the bytes.
+    /// Returns the value; `None` if it is empty, because the head does not show whether the field is empty or missing.
     pub(super) fn value<'h>(self, head: &'h impl Head) -> Option<std::borrow::Cow<'h, str>> {
         let text: std::borrow::Cow<'h, str> = match self {
             Self::Name => head.name().into(),

@@ -22,7 +22,8 @@ pub(super) struct Count {
     pub(super) terms: usize,
 }
 
-/// A parse error and its position. Without a problem, only this parser did not match, and another one may.
+/// A parse error and its position. Without a `problem`, only this parser did not match, and the next alternative is
+/// tried.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -119,7 +120,7 @@ fn quoted(input: &mut Input<'_>) -> Parsed<SmolStr> {
     }
 }
 
-/// Parses a text. Other characters than [`is_bare`] allows need quotes.
+/// Parses a text. It must be quoted if it has a character that [`is_bare`] rejects.
 pub(super) fn text(input: &mut Input<'_>) -> Parsed<SmolStr> {
     let bare = take_while(1.., is_bare).map(SmolStr::new);
     let found = opt(preceded(blanks, alt((quoted, bare)))).parse_next(input)?;
@@ -196,7 +197,8 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// Returns the error after a parenthesis at `start`: it is not closed, or `expected` is missing.
+/// Returns the error for input that cannot follow the parenthesis opened at `start`: at the end of the input, that the
+/// parenthesis is not closed, else that `expected` is missing.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);

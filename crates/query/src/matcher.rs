@@ -16,7 +16,8 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 pub struct Matcher {
     root: Node,
     terms: Vec<Term>,
-    /// Paths of the conditions that may need the bytes, by the condition's number.
+    /// Paths of the conditions that may need an object's JSON. The number of a path is its condition's index in
+    /// `terms`.
     trie: Trie,
     needs_body: bool,
 }
@@ -63,14 +64,15 @@ impl Matcher {
         Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Returns whether the bytes of an object may be needed for a decision.
+    /// Returns whether a [`Expr::Field`] condition may need the JSON of an object. [`Expr::OwnedBy`] does not count.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
     }
 
-    /// Evaluates the expression on an object's head; `None` if only the bytes can decide. Stops at the first decisive
-    /// condition. Allocates nothing, unless a field condition reads `metadata.uid`, which is stored as bytes.
+    /// Evaluates the expression on an object's head; `None` if only the object's JSON can decide. Stops at the first
+    /// decisive condition. Allocates nothing, unless a field condition reads `metadata.uid`, which must be converted to
+    /// text.
     pub fn on_head(&self, head: &impl Head) -> Option<bool> {
         self.root.holds(&|term| self.terms[term].on_head(head))
     }

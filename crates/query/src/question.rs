@@ -19,7 +19,7 @@ pub struct Question {
     pub order: Vec<(Column, Direction)>,
     /// Largest number of objects, groups or values in an answer; `None` for the largest that any answer may have.
     pub limit: Option<NonZeroUsize>,
-    /// Continue token of the previous answer. The answer continues after it, on the same snapshot.
+    /// Continue token of the previous answer. The new answer continues after the previous one, on the same snapshot.
     pub continue_token: Option<SmolStr>,
     /// Form of the answer.
     pub output: Output,

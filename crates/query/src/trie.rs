@@ -10,7 +10,8 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Numbers of the paths that end here, while the tree is built. Then `own` and `below` are ranges of `order`.
+    /// Numbers of the paths that end here. Used only while the tree is built; `own` and `below`, ranges of `order`,
+    /// replace it.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,

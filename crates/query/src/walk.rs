@@ -18,7 +18,7 @@ pub(super) enum SeenValue<'v> {
     Bool(bool),
     Number(Num),
     Text(&'v str),
-    /// A text element of the array at the path.
+    /// A text that is an element of the array at the path.
     Element(&'v str),
     Compound,
 }
@@ -51,7 +51,7 @@ struct Position<'t> {
     node: Option<usize>,
     /// Paths that end at the array around this element.
     element_of: &'t [usize],
-    /// Whether no array encloses this value, so that its paths have no other value.
+    /// Whether no array encloses this value. If so, the paths that select it have no other value.
     single: bool,
 }
 

@@ -6,9 +6,10 @@ use informer_hub_types::clock::Instant;
 
 /// Exponential backoff with jitter.
 ///
-/// The base delay is 800 ms at first and doubles up to 30 s. Each delay is drawn uniformly from `[base, 2·base)`, so that
-/// clients that failed together do not retry together. It starts over after two minutes without a failure. This is the
-/// policy of client-go's reflector up to 1.35. Newer ones also start over during a persistent failure; this one does not.
+/// The base delay is 800 ms at first and doubles up to 30 s. Each delay is drawn uniformly from `[base, 2·base)`, so
+/// that clients that failed together do not retry together. After two minutes without a failure, the base delay is 800
+/// ms again. This is the policy of client-go's reflector up to 1.35. Newer client-go versions also reset the delay
+/// during a persistent failure; this backoff does not.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     first: Duration,

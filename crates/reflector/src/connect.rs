@@ -56,7 +56,7 @@ impl InformerOptions {
     }
 
     /// Returns the indices to declare in a store. The path of an index is `None` if the projection drops the values at
-    /// it.
+    /// that path.
     #[must_use]
     pub fn declared(&self) -> Vec<(SharedStr, Option<FieldPath>)> {
         let kept = |path: &FieldPath| self.projection.keeps(path).then(|| path.clone());
@@ -108,9 +108,9 @@ pub enum ResolveError {
 pub struct Discovered {
     /// The offered resources.
     pub catalogue: Arc<Catalogue>,
-    /// ETag of the discovery document of the core group, if the server sends one.
+    /// ETag of the discovery document of the core API group, if the server sends one.
     pub core_tag: Option<String>,
-    /// ETag of the discovery document of all other groups, if the server sends one.
+    /// ETag of the discovery document of all other API groups, if the server sends one.
     pub groups_tag: Option<String>,
 }
 

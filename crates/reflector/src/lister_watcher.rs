@@ -26,7 +26,7 @@ pub enum VersionMatch {
 /// Request for one page of a LIST.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListRequest {
-    /// The requested version. Not sent with a continue token, since apiservers ignore it then.
+    /// The requested resource version. Not sent with a continue token, since apiservers ignore it then.
     pub version: VersionMatch,
     /// Page size; `None` requests everything in one page.
     pub limit: Option<u32>,
@@ -37,7 +37,7 @@ pub struct ListRequest {
 /// Request for a WATCH.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchRequest {
-    /// The version to start from.
+    /// The resource version to start from.
     pub version: VersionMatch,
     /// How long the apiserver keeps the watch open (`timeoutSeconds`).
     pub timeout: Duration,
@@ -45,7 +45,7 @@ pub struct WatchRequest {
     pub initial_events: bool,
 }
 
-/// A part of a LIST answer.
+/// A decoded part of one LIST page. A page consists of several chunks.
 #[derive(Debug)]
 pub enum ListChunk {
     /// Objects, in list order.
@@ -98,7 +98,7 @@ impl From<Vec<WatchItem>> for WatchBatch {
 /// regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// Maximum number of chunks to read for the current version, in case the server ignores the limit of one object.
+/// Maximum number of chunks that `current_version` reads, in case the server ignores the limit of one object.
 const MAX_CHUNKS: usize = 64;
 
 /// The port to one resource of one cluster.
@@ -108,13 +108,14 @@ const MAX_CHUNKS: usize = 64;
 /// - Dropping a future or a stream ends the request.
 /// - No answer makes an adapter panic, and the memory for an answer is bounded.
 pub trait ListerWatcher: Debug + Send + Sync + 'static {
-    /// Requests one page. The future resolves when the head of the answer has arrived.
+    /// Requests one page. The future resolves when the response headers have arrived.
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
 
-    /// Opens a watch. The future resolves when the head of the answer has arrived.
+    /// Opens a watch. The future resolves when the response headers have arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
 
-    /// Returns the current version, if the source has one that never decreases unless its data was restored from a backup.
+    /// Returns the current resource version of the source. `None` if the source's versions can decrease other than by a
+    /// restore from a backup.
     ///
     /// By default, lists one object and returns the list's version; `None` if the server ignores the limit and sends
     /// many chunks.
@@ -132,8 +133,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
         })
     }
 
-    /// Returns the encoding of the last answer, or of the next request if it is already known to differ. `None` before
-    /// the first answer, and for sources without encodings.
+    /// Returns the encoding of the last response, or of the next request if its encoding is already known to differ.
+    /// `None` before the first response, and for sources without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

@@ -92,7 +92,7 @@ mod ends;
 
 /// client-go's default page size.
 const PAGE_SIZE: u32 = 500;
-/// Failures of one page in a row, after which the list starts over.
+/// Number of consecutive failures of one page after which the list starts over.
 const MAX_PAGE_FAILURES: u32 = 3;
 /// Longest `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
@@ -133,7 +133,7 @@ struct Watching {
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
-    /// Latest end of the watch, including its initial events.
+    /// Time by which the server must have ended the watch: the requested timeout, plus `StallPolicy::watch_slack`.
     due: Instant,
     /// Number of initial events so far.
     items: u64,
@@ -165,7 +165,7 @@ pub struct Reflector {
     floor: Option<ResourceVersion>,
     /// Whether the server reported that it cannot serve `last_version`.
     version_unavailable: bool,
-    /// Whether the server may have gone back to an older version since `last_version` was read.
+    /// Whether the server may have been restored to an older version since `last_version` was read.
     unchecked: bool,
     /// Whether a list at version 0 came in pages, so the apiserver has no watch cache.
     paginated: bool,
@@ -310,7 +310,7 @@ impl Reflector {
         PageVerdict::ListComplete(first)
     }
 
-    /// Reports that the head of a watch answer has arrived.
+    /// Reports that the response headers of a watch have arrived.
     pub fn on_watch_opened(&mut self, now: Instant) {
         let (initial, stall) = (self.options.stall.initial_events, self.options.stall.watch_slack);
         if let State::Stream(watching) | State::Watch(watching) = &mut self.state {
@@ -321,8 +321,8 @@ impl Reflector {
 
     /// Returns the time by which the open watch must send its next item or end.
     ///
-    /// For a plain watch, this is the silence that `StallPolicy` allows. During initial events it is much shorter, and only
-    /// they extend it.
+    /// For a plain watch, this is its timeout plus `StallPolicy::watch_slack`. While a streaming list sends its initial
+    /// events, the deadline is much earlier, and only initial events extend it.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {

@@ -1,8 +1,8 @@
 //! The check of a server's version before a watch is reopened.
 //!
-//! If an etcd is restored from a backup, its versions go back, and kube-apiserver accepts a watch from a version that it
-//! has not reached: it stays open, and is silent until the versions are reached again. So the changes of the restore would
-//! never be seen. The driver reads the current version with
+//! If an etcd is restored from a backup, its resource versions go back. kube-apiserver accepts a watch from a version
+//! that it has not reached, but the watch sends nothing until the server reaches that version again. So the changes of
+//! the restore would never be seen. The driver reads the current version with
 //! [`current_version`](crate::ListerWatcher::current_version).
 
 use std::time::Duration;
@@ -12,13 +12,13 @@ use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
-/// Timeout of a watch opened although the server's version could not be read; drawn from `[t, 2t)`. The check is
-/// repeated when it ends.
+/// Minimum timeout `t` of a watch that is opened although the server's version could not be read; the timeout is drawn
+/// at random from `[t, 2t)`. When the watch ends, the version is checked again.
 const UNCHECKED_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
-    /// Continues from a saved state that is complete at `version`: watches from there, and lists only if the server cannot
-    /// serve it or has gone back behind it. Does nothing if the version is empty or "0".
+    /// Continues from a saved state that is complete at `version`: watches from there. Lists only if the server cannot
+    /// serve that version or its current version is older. Does nothing if the version is empty or "0".
     pub fn resume_watch(&mut self, version: ResourceVersion) {
         if version.is_any() {
             return;

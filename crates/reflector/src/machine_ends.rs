@@ -10,7 +10,8 @@ use informer_hub_types::clock::Instant;
 
 /// Number of short or failed watches in a row that are reopened. After one more, the reflector lists again.
 pub(super) const MAX_BAD_WATCHES: u32 = 5;
-/// Streaming lists in a row that end before their initial events do, after which streaming counts as unsupported.
+/// Number of consecutive streaming lists that broke before all initial events arrived, after which streaming counts as
+/// unsupported.
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// How long streaming lists are not tried after a failure.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
@@ -116,8 +117,8 @@ impl Reflector {
         }
     }
 
-    /// Returns whether a watch that ended at once is reopened without backoff: if it had events, up to a number of times in
-    /// a row.
+    /// Returns whether a watch that ended at once is reopened without backoff: if it had events, at most
+    /// `MAX_QUICK_ENDS` times in a row.
     fn may_reopen(&mut self, events: u64) -> bool {
         self.quick_ends += u32::from(events > 0);
         events > 0 && self.quick_ends <= MAX_QUICK_ENDS
@@ -131,8 +132,8 @@ impl Reflector {
         }
     }
 
-    /// Handles a version that the server cannot serve: lists the most recent one, at once, or after a backoff if that
-    /// was requested already.
+    /// Handles a version that the server cannot serve: requests a list of the most recent version. Starts a backoff
+    /// first if the refused request already asked for that.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;

@@ -15,10 +15,10 @@ use informer_hub_types::clock::Instant;
 /// end shortly after that has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
-    /// Maximum wait for the head of a watch answer. Default 30 s.
+    /// Maximum wait for the response headers of a watch. Default 30 s.
     pub watch_head: Duration,
-    /// Maximum wait for the head of a list answer. Default 60 s, an apiserver's own request timeout: older ones encode
-    /// the whole list before they send the first byte.
+    /// Maximum wait for the response headers of a list. Default 60 s, an apiserver's own request timeout: older
+    /// apiservers encode the whole list before they send the first byte.
     pub list_head: Duration,
     /// Maximum time between two chunks of a list. Default 30 s.
     pub list_chunk: Duration,
@@ -69,11 +69,13 @@ pub struct ReflectorOptions {
     pub streaming_list: bool,
     /// Page size of every list. Unset: 500 if the apiserver reads from etcd, else everything in one page.
     pub page_size: Option<u32>,
-    /// Minimum watch timeout; drawn from `[t, 2t)`. Default 5 min.
+    /// Minimum watch timeout `t`; each timeout is drawn at random from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator; drawn from `[t, 2t)`. Default 30 s.
+    /// Cap `t` of the backoff after a 401, 403 or 404, which usually need an operator; the delay is drawn at random
+    /// from `[t, 2t)`. Default 30 s.
     pub slow_retry: Duration,
-    /// Wait before a watch is reopened that worked and was cut off; drawn from `[t, 2t)`. It does not grow. Default 100 ms.
+    /// Minimum wait `t` before a watch that worked and was cut off is reopened. It does not grow. Each wait is drawn at
+    /// random from `[t, 2t)`. Default 100 ms.
     pub reopen: Duration,
     /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min without a
     /// failure.
@@ -109,9 +111,9 @@ pub enum Step {
         /// Whether this begins a list. An incomplete list before it is void.
         fresh: bool,
     },
-    /// Ask for the current version, before a watch is reopened.
+    /// Read the server's current resource version, before a watch is reopened.
     Check,
-    /// Open a watch. With `initial_events` it begins a list.
+    /// Open a watch. If the request has `initial_events`, the watch begins with a streaming list.
     Watch {
         /// The request.
         request: WatchRequest,

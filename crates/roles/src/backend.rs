@@ -15,21 +15,22 @@ pub(crate) use super::answer::{Answered, BackendError};
 use super::cluster_buckets::ClusterBuckets;
 use super::roster_store::RosterStore;
 
-/// Entries of the log in order, as they are stored. Entries may repeat. If it ends or fails, the caller opens a new one.
+/// Entries of the log in order, as they are stored. Entries may repeat. If the stream ends or fails, the caller opens a
+/// new one.
 pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 
 /// The log, the buckets of owners, documents and leases, the roster, and the store of checkpoints.
 ///
 /// # Contract
 /// - A request may fail although it was executed.
-/// - Changes of the buckets compare the revision, so of two concurrent ones, one has no effect.
+/// - A change of a bucket entry names the revision that it replaces. So of two concurrent changes, one has no effect.
 /// - Every future ends within a deadline of the adapter.
 pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static {
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
-    /// Returns the entries of a partition after a sequence, up to the last one. `None` if the log retains no entry of
-    /// it.
+    /// Returns the entries of a partition after a sequence number, up to the last entry. `None` if the log retains no
+    /// entry of the partition.
     fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>>;
 
     /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
@@ -63,11 +64,11 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives an ownership up: only its `next` collector may claim it, or any if that is empty. Returns whether it was
-    /// still held.
+    /// Gives an ownership up: afterwards only the collector in its `next` may claim the shard, or any collector if
+    /// `next` is empty. Returns whether the ownership was still held.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
-    /// Returns the document that its collector wrote about the cluster of a shard, with its revision; `None` if there is
+    /// Returns the document that the owner of a shard wrote about the cluster, with its revision; `None` if there is
     /// none.
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
@@ -78,8 +79,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns the newest checkpoint of a partition, or the newest one before a sequence; `None` if there is none.
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>>;
 
-    /// Stores a checkpoint that contains all entries up to `sequence`, unless a stored one is as new. Some older ones
-    /// are [kept](informer_hub_fleet::kept).
+    /// Stores a checkpoint that contains all entries up to `sequence`, unless a stored checkpoint is at least as new.
+    /// Some older checkpoints are [kept](informer_hub_fleet::kept).
     fn save_checkpoint(
         &self,
         partition: &Partition,
@@ -88,7 +89,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         checkpoint: Bytes,
     ) -> Answered<()>;
 
-    /// Returns when the store of checkpoints was created. If it differs from before, checkpoints are lost.
+    /// Returns when the store of checkpoints was created. If an earlier call returned another time, the store was
+    /// deleted and its checkpoints are lost.
     fn checkpoints_created(&self) -> Answered<u64>;
 
     /// Executes a request of an [`Elector`](lease::Elector) for the lease called `name`.

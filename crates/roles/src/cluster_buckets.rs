@@ -5,7 +5,7 @@ use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 
 use super::answer::{Answered, BackendError};
 
-/// Changes of both buckets, in order within each. If it ends or fails, the caller opens a new watch.
+/// Changes of both buckets, in order within each. If the stream ends or fails, the caller opens a new watch.
 pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
 
 /// Owners and documents of all clusters.

@@ -24,7 +24,7 @@ use super::progress::Progress;
 
 /// Average interval after which the watch is opened again and reads all entries, even if it works.
 const REREAD: Duration = Duration::from_secs(60);
-/// Pause between two readings of the buckets, so that several requests of the observer share one.
+/// Pause between two readings of the buckets, so that one reading serves several requests of the observer.
 const GATHER: Duration = Duration::from_millis(50);
 /// First and longest pause before the watch is opened again after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -35,7 +35,8 @@ const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
-    /// Called when a watch begins: all entries follow, then the bucket's `…Complete`.
+    /// Called when a watch begins: all entries of both buckets follow, then `OwnersComplete` or `DocumentsComplete` for
+    /// each.
     fn begin(&self);
 
     fn change(&self, change: ClusterChange);
@@ -111,7 +112,7 @@ impl Drop for ClusterWatch {
 }
 
 impl<O: ClusterObserver> Watching<O> {
-    /// Keeps a watch open from the first request on.
+    /// Keeps a watch open, once [`ClusterWatch::reread`] was called for the first time.
     async fn follow(&self) {
         let mut failures = 0;
         self.state.reread.notified().await;
@@ -196,8 +197,8 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Opens another watch if this one does not deliver the last stored revisions. These were requested at `begun`, when
-    /// the watch had delivered `read`.
+    /// Opens another watch if this one does not deliver the changes up to `stored`, the last revisions in the buckets.
+    /// `stored` was requested at `begun`, when the watch had delivered the changes up to `read`.
     async fn verify(&self, read: ClusterRevisions, stored: ClusterRevisions, begun: Instant) {
         let is_behind = {
             let mut progress = self.state.progress.lock();
@@ -224,7 +225,7 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Changes the errors of the services, logs when they begin and end, and passes them to the observer.
+    /// Changes the recorded errors of the services. Logs when errors begin and end, and passes them to the observer.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();

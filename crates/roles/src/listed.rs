@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 
 use super::restore::Restored;
 
-/// Number of objects in one chunk.
+/// Number of objects in one [`ListChunk`].
 const CHUNK: usize = 100;
 
 /// Source that answers lists from the log.
 pub(crate) trait LogSource: Send + Sync + 'static {
-    /// Returns the decoder of its objects.
+    /// Returns the decoder of the source's objects.
     fn decoder(&self) -> &Mutex<Decoder>;
 
     /// Returns the error for a list whose checkpoint cannot be read.

@@ -1,5 +1,5 @@
-//! The partition of the fleet's log that has the objects of an informer: the same one in each process that is configured
-//! alike; and the decoder of its objects.
+//! Partition of the fleet's log for the objects of an informer, and the decoder of these objects. Processes with the
+//! same configuration use the same partition.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,8 @@ fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
     fingerprint(&stored.fingerprint().unwrap_or_default().to_le_bytes(), parts)
 }
 
-/// Returns a fingerprint of texts and of `head`, whose length must be fixed. It is the same in each process.
+/// Returns a hash of `head` and `texts`, equal in all processes. All hashes that are compared need a `head` of the same
+/// length.
 pub(crate) fn fingerprint(head: &[u8], texts: impl IntoIterator<Item = impl AsRef<str>>) -> u64 {
     let mut hash = Sha256::new();
     hash.update(head);

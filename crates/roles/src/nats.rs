@@ -59,7 +59,7 @@ pub struct NatsParams {
     pub max_age: Duration,
     /// Size in bytes at which the log removes the oldest entries.
     pub max_bytes: u64,
-    /// Which of the three limits are applied to an existing log. A new log gets all of them.
+    /// Which of `replicas`, `max_age` and `max_bytes` are applied to an existing log. A new log gets all three.
     pub fixed: FixedLimits,
     /// Deadline of a request.
     pub timeout: Duration,
@@ -100,7 +100,7 @@ struct Services {
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
     buckets: Buckets,
-    /// Held while a failed request looks for deleted streams and buckets, so that only one does.
+    /// Held while a failed request looks for deleted streams and buckets, so that only one request does.
     restoring: Mutex<()>,
 }
 
@@ -210,8 +210,8 @@ impl Connecting {
 }
 
 impl Services {
-    /// After a failed request, creates the log and the buckets again if an operator has deleted them. The owners of
-    /// their contents notice that and store these again.
+    /// After a failed request, creates the log and the buckets again if an operator has deleted them. The processes
+    /// that had written their contents notice that, and write them again.
     async fn restore(&self, error: &NatsError) {
         let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
         let restored = async {

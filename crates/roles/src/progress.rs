@@ -58,7 +58,8 @@ impl Progress {
         }
     }
 
-    /// Returns the time up to which all changes have been read, by this watch or an earlier one; `None` before that.
+    /// Returns the time up to which this watch or an earlier one has read all changes; `None` before the first has done
+    /// so.
     pub(super) fn current(&self) -> Option<Instant> {
         self.current
     }

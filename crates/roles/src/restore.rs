@@ -121,8 +121,9 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
 }
 
-/// Reads the newest state of a partition that is not newer than `version` and at which no change is unconfirmed. Returns
-/// `None` if no checkpoint or entry reaches back that far.
+/// Reads the newest state of a partition that is not newer than the resource version `version` and is
+/// [settled](PartitionState::is_settled) (fit for a checkpoint). Returns `None` if no checkpoint or entry reaches back
+/// that far.
 pub(crate) async fn restore_at(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -162,8 +163,8 @@ fn fold_at(
     fold(partition, checkpoint, &entries).map(Some)
 }
 
-/// Stores a checkpoint of a partition up to the last entry after which its state is
-/// [settled](PartitionState::is_settled). Returns its sequence; `None` if there is no such entry yet.
+/// Stores a checkpoint of a partition at the last entry after which its state is [settled](PartitionState::is_settled):
+/// complete, and without changes after its resume point. Returns the entry's sequence; `None` if there is none yet.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -188,7 +189,7 @@ pub(crate) async fn checkpoint(
     Ok(Some(sequence))
 }
 
-/// Stored checkpoint of a partition, with the state in its head.
+/// Bytes of a stored checkpoint, and the partition's state from its header.
 type Stored = (Bytes, PartitionState);
 
 /// Reads the newest checkpoint, or the newest one before a sequence, and the entries since then.
@@ -236,8 +237,8 @@ fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) ->
     Ok(restored)
 }
 
-/// Returns how many entries to apply to reach the last state that is [settled](PartitionState::is_settled) and that
-/// `may_be` accepts; `None` if there is none.
+/// Returns how many of the entries to apply to reach the last state that is [settled](PartitionState::is_settled) (fit
+/// for a checkpoint) and that `may_be` accepts; `None` if there is none.
 fn settled(
     partition: &Partition,
     checkpoint: Option<&Stored>,

@@ -12,7 +12,7 @@ pub trait RosterStore: Send + Sync + 'static {
     /// Returns all entries. They may be older than the last write, but never go back.
     fn roster(&self) -> Answered<Vec<RosterEntry>>;
 
-    /// Writes an item, and overwrites its entry.
+    /// Writes an item; overwrites its entry if there is one.
     fn put_roster(&self, item: &RosterItem) -> Answered<()>;
 
     /// Writes an item if its entry has the revision `expected`; `None` expects no entry. Returns the new revision;

@@ -1,6 +1,6 @@
 //! Backend in memory, with faults that a seed decides.
 //!
-//! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases fail with it.
+//! The log is a [`SimulatedLog`], which has JetStream's contract. Owners, checkpoints and leases have the same faults.
 
 mod cluster_buckets;
 pub(crate) mod later;
@@ -151,7 +151,7 @@ impl SimulatedFleet {
         self.0.log.set_down(down);
     }
 
-    /// Loses all requests except those to the log, so that they fail at their deadline, or ends that.
+    /// If `losing`, all requests except those to the log get no answer and fail at their deadline. `false` ends that.
     #[cfg(test)]
     pub(crate) fn lose_requests(&self, losing: bool) {
         *self.0.losing.lock() = losing;
@@ -223,7 +223,7 @@ impl SimulatedBackend {
         self.requests.load(Relaxed)
     }
 
-    /// Performs a request, except of the log, with the delays and failures of [`Faults`].
+    /// Performs a request to any service but the log, with the delays and failures of [`Faults`].
     fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
         let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
         self.requests.fetch_add(1, Relaxed);

@@ -32,7 +32,7 @@ struct Entry {
     turn: u64,
     /// Number of the last list that had the object, or during which it was written.
     round: u64,
-    /// Compressed JSON, and its uncompressed length; `None` if the version is not kept.
+    /// Compressed JSON, and its uncompressed length in bytes; `None` if the version was too large or was dropped.
     body: Option<(Box<[u8]>, usize)>,
 }
 
@@ -40,12 +40,12 @@ struct Entry {
 #[derive(Debug)]
 pub struct SeenObjects {
     entries: HashMap<Arc<SeenKey>, Entry>,
-    /// Keys whose versions are kept, by the sequence number of their last write.
+    /// Keys of the objects whose JSON is kept, by the sequence number of their last write.
     turns: BTreeMap<u64, Arc<SeenKey>>,
     turn: u64,
     round: u64,
     dictionary: Box<[u8]>,
-    /// Bytes of all bodies and their bookkeeping.
+    /// Estimated memory of the kept versions in bytes: their compressed JSON, and [`OVERHEAD`] for each.
     used: usize,
     limit: usize,
 }

@@ -45,9 +45,9 @@ pub trait TestBed: Send + Sync {
     }
 }
 
-/// Time limit that a busy machine does not exceed.
+/// Time limit for actions that must succeed, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
-/// Time limit that checks let expire.
+/// Time limit in checks that wait for a timeout to expire.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn batch(names: &[(&str, u64)]) -> Arc<[Event]> {

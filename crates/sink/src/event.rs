@@ -32,8 +32,8 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether the JSON reserves digits for the event's number in the journal. Default: no.
     pub sequence: bool,
-    /// Version to which the cluster went back (etcd restore). It becomes part of ids, since events with the same
-    /// versions may have been sent before. Default: none.
+    /// resourceVersion to which the cluster went back (etcd restore). It becomes part of ids, since events with the
+    /// same versions may have been sent before. Default: none.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -74,7 +74,7 @@ struct Parts {
     version: ResourceVersion,
     lane_hash: u64,
     sequence: Option<u64>,
-    /// Offset of the sequence digits in `body`; zero if none are reserved.
+    /// Offset of the sequence digits in `body`, the event's JSON; zero if none are reserved.
     sequence_at: u32,
     /// Whether `body` has the attribute `traceparent`.
     is_traced: bool,
@@ -435,15 +435,16 @@ fn write_body<K>(
     Ok((body, sequence_at(head)))
 }
 
-/// Serializes to JSON in a buffer for typical attributes, since growing the buffer would cost as much as writing.
+/// Serializes to JSON in a buffer that is large enough for typical attributes, since growing the buffer would cost as
+/// much as writing.
 fn text_of(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut json = Vec::with_capacity(1024);
     serde_json::to_writer(&mut json, value)?;
     String::from_utf8(json).map_err(serde::ser::Error::custom)
 }
 
-/// Returns the offset of the sequence digits, which are followed by a quotation mark at the end of `head`; zero without
-/// them.
+/// Returns the offset of the sequence digits in `head`, the JSON of the attributes, which ends with these digits and a
+/// quotation mark. Returns zero if it does not.
 fn sequence_at(head: &str) -> u32 {
     let at = head.len().checked_sub(SEQUENCE_DIGITS + 1).filter(|at| head[*at..].starts_with(NO_SEQUENCE));
     at.and_then(|at| u32::try_from(at).ok()).unwrap_or_default()

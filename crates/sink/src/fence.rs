@@ -9,7 +9,7 @@ use informer_hub_types::clock;
 /// Time until which the sinks of a process may send. Read before each attempt.
 ///
 /// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
-/// continues. An attempt that has begun ends with it: see [`Self::within`].
+/// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
 #[derive(Debug, Default)]
 pub struct SendFence {
     /// Nanoseconds since boot; zero if closed.

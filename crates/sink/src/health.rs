@@ -251,8 +251,8 @@ impl SinkHealth {
             Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
     }
 
-    /// Records the number of kept dead letters. Clears the last error if none is left, after some were, and no event is
-    /// retried.
+    /// Records the number of kept dead letters. If this removes the last ones and no event is retried, clears the last
+    /// error.
     pub fn note_letters(&self, kept: u64) {
         let before = self.dead_letters.swap(kept, Relaxed);
         let retries = self.retrying.load(Relaxed) + self.refused_events.load(Relaxed);

@@ -237,7 +237,7 @@ impl Lanes {
         }
     }
 
-    /// Returns the second half of the lane's batch to the front of its queue. The first half stays the batch, with
+    /// Moves the second half of the lane's batch back to the front of its queue. The first half stays the batch, with
     /// `failures` failures. A batch of one event is unchanged.
     pub fn halve(&mut self, lane: LaneId, failures: u32) {
         let lane = &mut self.lanes[lane.0];
@@ -281,23 +281,24 @@ impl Lanes {
         }
     }
 
-    /// Returns whether refused events, with those behind them, exceed `quarters` quarters of the queue's bounds.
+    /// Returns whether refused events, and later events of their objects, exceed `quarters` quarters of the queue's
+    /// bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
         let (events, bytes) = self.refused_size();
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Returns whether events set aside use less than a quarter of the bounds. Only then are events set aside that fail
-    /// without a refusal.
+    /// Returns whether events set aside use less than a quarter of the bounds. Only then may an event that fails
+    /// without a refusal be set aside.
     #[must_use]
     pub fn has_share(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns the number of the lane's events set aside without a refusal whose first attempt was after `accepted`,
-    /// when the receiver last accepted a batch.
+    /// Returns how many of the lane's events set aside were not refused and were first attempted after `accepted`, the
+    /// time at which the receiver last accepted a batch. `None` counts all that were not refused.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
@@ -315,8 +316,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes events set aside due now if their last attempt failed no later than `refused_by`: the receiver accepts
-    /// content again.
+    /// Called when the receiver accepts content again: makes those events set aside due now whose last attempt failed
+    /// no later than `refused_by`.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
@@ -391,8 +392,8 @@ impl Lanes {
     }
 
     /// Returns whether less than half of the bounds is used, so that more events should be read from the journal.
-    /// Events set aside are left out and reduce the bounds, so that they do not keep other objects in the journal
-    /// waiting.
+    /// Events set aside do not count as used but reduce the bounds, so that they do not keep events of other objects
+    /// waiting in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();

@@ -5,11 +5,12 @@
 //!
 //! # Objects of one name
 //! A slow listener drops both the addition and the deletion of a short-lived object, so the journal may contain only
-//! its successor with the same name. After a restart the watch reports the predecessor again. Its states must not
-//! follow those of the successor: a receiver that keys by name would take the successor for deleted.
+//! its successor with the same name. After a restart the watch reports the predecessor again. The predecessor's states
+//! must not be sent after those of the successor: a receiver that keys by name would take the successor for deleted.
 //!
-//! - A state that is older than the newest journaled one of its name is dropped, whatever its UID. If it is an addition
-//!   that the journal does not contain, the deletion is dropped too.
+//! - A state other than a deletion is dropped if the journal has a newer state of an object with the same name,
+//!   whatever its UID. If the dropped state is an addition that the journal does not contain, the deletion is dropped
+//!   too.
 //! - Any other deletion of an object that is not journaled as deleted is sent: the receiver may know the object as
 //!   alive. The successor's state is then sent again if it is observed again.
 //! - Versions that are not integers do not compare. Such states are sent, and so is the successor's state after them.
@@ -93,7 +94,8 @@ impl Last {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
 
-    /// Returns whether this state must be sent after `known`, the object's last one. A resync sends it again.
+    /// Returns whether this state must be sent after `known`, the object's last one. With `resync`, `known` itself is
+    /// sent again.
     fn is_news(&self, known: &Self, resync: bool) -> bool {
         match (known.state(), self.state()) {
             (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
@@ -143,8 +145,9 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event must be sent. It is dropped if it repeats the last journaled state of its object, or is
-    /// older. A resync sends that state again. The head of this file has the rules for objects that share a name.
+    /// Returns whether an event must be sent. It is dropped if it repeats the last journaled state of its object or is
+    /// older. With `resync`, the last journaled state is sent again. The module documentation has the rules for objects
+    /// that share a name.
     ///
     /// An event that is sent usually removes the entry of its object, since all later events are newer.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {

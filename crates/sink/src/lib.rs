@@ -84,7 +84,7 @@ pub use work::{Commit, Done, Durability, JournalState, StoreError, Work};
 pub enum Outcome {
     /// Acknowledged; the batch is done.
     Accepted,
-    /// Not acknowledged: try again, after `after` if the receiver asked for a delay.
+    /// Not acknowledged. The batch is tried again, after the delay `after` if the receiver asked for one.
     Retry {
         /// The receiver's `Retry-After`. It delays the whole sink, not only this batch.
         after: Option<Duration>,
@@ -94,8 +94,8 @@ pub enum Outcome {
         /// Error text, without secrets.
         error: String,
     },
-    /// Nothing was sent: the batch cannot be encoded (a template fails), and a retry cannot help. It is tried in halves;
-    /// a single event is given up.
+    /// Nothing was sent: the batch cannot be encoded (a template fails), and a retry cannot help. A batch of several
+    /// events is split into halves, and a single event is given up.
     Unsendable {
         /// Error text, without secrets.
         error: String,

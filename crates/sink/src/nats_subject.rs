@@ -79,13 +79,13 @@ fn parse(text: &str) -> Result<Vec<Part>, String> {
 }
 
 impl SubjectPattern {
-    /// Returns the subject of an event.
+    /// Returns the NATS subject of an event.
     #[must_use]
     pub fn subject(&self, event: &Event) -> String {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 
-    /// Returns the subject for these values; `about` is an event's subject.
+    /// Returns the NATS subject for these values. `about` is the event's own subject, which names the object.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
         let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();

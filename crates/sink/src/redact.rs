@@ -82,7 +82,7 @@ fn wire_json<'j>(gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
     Redaction::default().wire_json(gvr, json)
 }
 
-/// Redacts the copies of an object in its annotations.
+/// Applies `redact` to each annotation that is a copy of the object in JSON.
 fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
     let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) else { return };
     for (name, annotation) in annotations {

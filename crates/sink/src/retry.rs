@@ -60,7 +60,7 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
 pub struct Circuit {
     /// Number of failures since the last success.
     failures: u32,
-    /// Lanes of these failures.
+    /// Lanes in which these failures occurred.
     failing: FailingLanes,
     /// Lanes with an attempt in flight.
     in_flight: Vec<LaneId>,

@@ -7,8 +7,8 @@ use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, On
 /// Conditions that a notification must meet to be sent by a sink.
 #[derive(Debug)]
 pub struct Selection {
-    /// Accepted part of the objects; `None` accepts all. Notifications of other parts are dropped before they are
-    /// evaluated or counted.
+    /// Part of the objects, by hash, that the sink accepts; `None` accepts all. Notifications of other objects are
+    /// dropped before they are evaluated or counted.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,

@@ -22,19 +22,21 @@ use retained::RetainedEvents;
 /// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// Last event of each object that the journal released before the caches on disk had it; `None` without a journal.
+    /// Last events of objects that the journal has removed before the caches on disk had the objects' states; `None`
+    /// without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
-    /// Events appended to the journal and not synced yet.
+    /// Events appended to the journal, but not yet synced or passed to the machine.
     unsynced: Vec<Event>,
-    /// Number of the first event whose sync has failed; `None` if all are synced. Events from this number on are not
-    /// delivered before a sync succeeds: a power failure might lose them.
+    /// Journal number of the first event whose sync has failed; `None` if no sync has failed since the last success.
+    /// Events from this number on are not delivered before a sync succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
-    /// Journal bytes after a merge that freed too little; `None` after a useful one.
+    /// Bytes of the journal after a merge that freed less than an eighth of its limit; `None` if the last merge freed
+    /// more.
     futile_merge_bytes: Option<u64>,
     /// Number of dead letters that were dropped to make room, and are not reported yet.
     forgotten: u64,
-    /// Lost events counted before the store was opened.
+    /// Number of lost events that the journal had counted when the store was opened.
     lost_before: u64,
 }
 
@@ -50,7 +52,7 @@ pub struct OpenedStore {
     pub durability: Durability,
     /// Last journaled events of objects whose states are missing from the caches on disk.
     pub uncheckpointed: Vec<Event>,
-    /// Findings about the files of the journal and of the dead letters.
+    /// Findings about the files when they were opened: those of the journal, then those of the dead letters.
     pub recovery: [Recovery; 2],
 }
 
@@ -276,7 +278,7 @@ impl Store {
         }
     }
 
-    /// Reads pending events, but none that a failed sync may have lost.
+    /// Reads unacknowledged events, but none that a failed sync may have lost.
     fn read(&mut self, from: u64, events: usize, bytes: usize) -> Done {
         let Some(journal) = &mut self.journal else { return Done::Read { events: Vec::new(), next: from, lost: 0 } };
         match journal.read(from, events.max(1), bytes.max(1)) {
@@ -359,8 +361,8 @@ fn append_in_parts(
     Ok(())
 }
 
-/// Syncs the journal. Sets `failed_from` to the number of the first unsynced event, or to `None`. `first` is the first
-/// event appended since the last sync.
+/// Syncs the journal. Sets `failed_from` to the number of the first unsynced event, or to `None` if all are synced.
+/// `first` is the first event appended since the last sync.
 fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut Option<u64>) -> Result<(), StoreError> {
     let synced = journal.sync();
     *failed_from = match (&synced, first.and_then(Event::sequence)) {
@@ -371,8 +373,8 @@ fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut O
     synced.map_err(StoreError::Disk)
 }
 
-/// Syncs the journal. On a full disk, removes acknowledged events first: after a start, the sync may need space to
-/// write the last events again.
+/// Syncs the journal. If the disk is full, removes acknowledged events and syncs again: after a start, the sync may
+/// need space to write the last events again.
 fn sync_making_room(
     journal: &mut Journal<Event>,
     retained: &mut RetainedEvents,
@@ -393,7 +395,8 @@ fn is_full(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::StorageFull
 }
 
-/// Returns the journal parameters for a limit: segments are an eighth of it, at most 8 MiB.
+/// Returns the parameters of a journal with this limit. Its files (segments) have an eighth of the limit each, at most
+/// 8 MiB.
 fn sized(limit_bytes: u64) -> JournalParams {
     JournalParams { limit_bytes, segment_bytes: (limit_bytes / 8).min(8 << 20) }
 }

@@ -9,8 +9,8 @@
 //!
 //! - Events of one name are applied in the journal's order, whatever their versions. A watch that resumes from an
 //!   earlier version reports objects that were created and deleted before the ones journaled first.
-//! - For one object (one UID) the newest state counts, and its deletion is final. After a crash, a handover is repeated
-//!   and may be in the journal twice, the second time only in part.
+//! - For one object (one UID) the newest state counts, and its deletion is final. After a crash, the sink receives some
+//!   notifications again. Their events may be in the journal twice, the second time only in part.
 //! - A replayed dead letter is ignored: it does not describe the last state of its object.
 
 use hashbrown::{HashMap, HashSet};
@@ -27,13 +27,13 @@ pub struct Uncheckpointed {
     /// Last event of each object, by the hash of the object's name without its API version.
     events: HashMap<u64, Event>,
     bytes: usize,
-    /// Identities of deleted objects.
+    /// Hashes of cluster, subject and UID of deleted objects.
     ended: HashSet<u64>,
 }
 
 impl Uncheckpointed {
-    /// Notes an event of the journal. `is_known` is set if a cache on disk has the object in this state or a newer one,
-    /// and records that this sink received it.
+    /// Applies an event of the journal. `is_known` means that a cache on disk has the object in this state or a newer
+    /// one, and records that this sink received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced || event.is_replayed() {
             return;

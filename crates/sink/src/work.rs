@@ -6,11 +6,11 @@ use informer_hub_types::Fsync;
 /// State of a sink's journal when its store was opened.
 #[derive(Debug)]
 pub struct Durability {
-    /// When written events are synced.
+    /// Policy for syncing written events to disk.
     pub fsync: Fsync,
     /// Last state of each object in the journal, to recognize repetitions.
     pub last_delivered: LastDelivered,
-    /// Number of the first unacknowledged event.
+    /// Journal number of the first unacknowledged event.
     pub first: u64,
     /// State of the journal.
     pub state: JournalState,
@@ -25,7 +25,7 @@ pub enum Work {
     Commit(Commit),
     /// Read unacknowledged events, from a number on.
     Read {
-        /// Number of the first event to read.
+        /// Journal number of the first event to read.
         from: u64,
         /// Maximum number of events.
         events: usize,
@@ -34,7 +34,7 @@ pub enum Work {
     },
     /// Make room by merging events of the same object, from a number on.
     Merge {
-        /// Number of the first event that may be merged. Events before it may be in delivery.
+        /// Journal number of the first event that may be merged. Events before it may be in delivery.
         from: u64,
     },
 }
@@ -44,7 +44,7 @@ pub enum Work {
 pub struct Commit {
     /// Events to append to the journal.
     pub events: Vec<Event>,
-    /// Numbers of acknowledged events.
+    /// Journal numbers of acknowledged events.
     pub acked: Vec<u64>,
     /// Events given up, to keep as dead letters.
     pub letters: Vec<DeadLetter>,
@@ -72,7 +72,7 @@ pub enum Done {
     Read {
         /// The events, with their numbers.
         events: Vec<Event>,
-        /// Number at which the next read starts.
+        /// Journal number at which the next read starts.
         next: u64,
         /// Number of events that are damaged and unreadable.
         lost: u64,
@@ -84,7 +84,7 @@ pub enum Done {
     },
     /// Events were merged.
     Merged {
-        /// Number by which the merge has reduced the unacknowledged events.
+        /// Number of unacknowledged events that the merge removed.
         freed: u64,
         /// State of the journal afterwards.
         state: JournalState,
@@ -95,7 +95,7 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Number of the next event: all events below it are durable.
+    /// Number of the next event, or of the first event whose sync failed. Only events below it are delivered.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,

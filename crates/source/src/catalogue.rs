@@ -1,4 +1,5 @@
-//! Discovery of all watchable resources of a cluster, by two requests with ETags for the aggregated documents.
+//! Discovery of all watchable resources of a cluster. The aggregated documents of `/api` and `/apis` need two requests,
+//! which use ETags.
 //!
 //! Servers before Kubernetes 1.27 do not aggregate. Their groups and versions are requested one by one.
 
@@ -24,10 +25,10 @@ const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 struct Document {
     #[serde(default)]
     kind: String,
-    /// Aggregated format.
+    /// Groups with their versions and resources; empty in the legacy format.
     #[serde(default)]
     items: Vec<AggregatedGroup>,
-    /// Legacy format of `/apis`.
+    /// Groups and their version names in the legacy format of `/apis`; empty in the aggregated format.
     #[serde(default)]
     groups: Vec<Group>,
 }
@@ -77,8 +78,8 @@ struct ResponseKind {
     kind: String,
 }
 
-/// Discovers the resources of a cluster; `None` if they are unchanged since `known`. Takes at most 15 s. Call it on the
-/// client's runtime.
+/// Discovers the resources of a cluster; `None` if they are unchanged since the earlier result `known`. Takes at most
+/// 15 s. Call it on the client's runtime.
 ///
 /// # Errors
 /// The request fails, or the answer is not a discovery document. If a group's aggregated API is down, the group is stale
@@ -191,8 +192,8 @@ async fn legacy_groups(client: &Client, groups: Vec<Group>) -> Result<Vec<GroupO
     Ok(offers)
 }
 
-/// Discovers a group by a request for each of its versions. A version that fails is stale, unless the server itself is
-/// down or refuses the credentials.
+/// Discovers a group by a request for each of its versions. A version that answers 404 is left out. A version that
+/// fails otherwise is marked as stale, but it is an error if the server is down or refuses the credentials.
 async fn legacy_group(client: &Client, group: &str, versions: &[&str]) -> Result<GroupOffer, SourceError> {
     let mut offers = Vec::new();
     for version in versions {

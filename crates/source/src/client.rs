@@ -29,7 +29,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(60);
 /// Access settings of a cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Access {
-    /// A kubeconfig file. Supports everything that kube supports in one.
+    /// A kubeconfig file. All kubeconfig features of the kube crate are supported.
     Kubeconfig {
         /// Path of the kubeconfig.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum Access {
     },
     /// The service account of the pod that runs this process.
     InCluster,
-    /// No access of the hub's own: only an agent inside the cluster reaches it.
+    /// None: only an agent inside the cluster reaches the apiserver, not the hub itself.
     Agent,
     /// An address, a CA and a token.
     Server {
@@ -152,7 +152,7 @@ pub enum ClientError {
     /// The cluster source has not provided the access settings yet.
     #[error("cluster source {0} has not provided access to the cluster yet")]
     Awaited(String),
-    /// The cluster has no client: only an agent inside it reaches it.
+    /// The hub has no client for the cluster: only an agent inside the cluster reaches the apiserver.
     #[error("an agent watches the cluster for the fleet; this process has no access to it")]
     Agent,
     /// The process does not run in a pod.
@@ -210,7 +210,7 @@ pub(super) struct NewClient {
     pub(super) address: String,
     /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Stamps of files that the client does not reread itself.
+    /// Sizes and modification times of the files that the client does not reread itself.
     pub(super) files: FileStates,
     /// Connections of this client, for reuse by the next one.
     pub(super) transport: Transport,
@@ -307,8 +307,8 @@ async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Re
     Ok(ExecToken::of(plugin, &credentials, io))
 }
 
-/// Makes ring the process-wide crypto provider, if there is none and the user has an `auth-provider`. kube's clients for
-/// such providers always use the process-wide one.
+/// If the kubeconfig's user has an `auth-provider`, installs ring as the crypto provider of the process, unless there
+/// is one. kube's clients for an `auth-provider` always use the crypto provider of the process.
 #[cfg(feature = "auth-providers")]
 fn install_provider_for(auth: &AuthInfo) {
     if auth.auth_provider.is_some() && rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -339,7 +339,8 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// Loads the configuration, with stamps of the files that a client does not reread itself, to detect changes.
+/// Loads a client's configuration, with the states of the files that the client does not reread itself, to detect
+/// changes.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,

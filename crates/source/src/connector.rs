@@ -24,9 +24,9 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, ClusterTraffic, ResourceRef, Scope, Threads, WatchCell, clock, with_causes};
 
-/// How long the first connection waits for unknown access settings, before an error shows that they are missing.
+/// How long the first connection waits for access settings that are not known yet, before it fails with an error.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// How long later connections wait for unknown access settings.
+/// How long later connections wait for access settings that are not known yet.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
 /// Connects to a cluster with kube's client.
@@ -38,7 +38,7 @@ struct ConnectorState {
     /// The cluster's name, for log lines.
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
-    /// Counts changes of the access settings.
+    /// Number of changes of the access settings. A change wakes the connections that wait for the settings.
     changes: WatchCell<u64>,
     /// Whether a connection has requested the access settings before. If so, the wait is long.
     has_waited: AtomicBool,
@@ -104,8 +104,9 @@ impl KubeConnector {
 }
 
 impl ConnectorState {
-    /// Returns the access settings, after a wait if they are unknown. The first wait is short, so that an error shows
-    /// that they are missing. Later waits are long and end when the settings arrive.
+    /// Returns the access settings, after a wait if they are not known yet. The first wait is short, so that the
+    /// connection soon fails with an error that names the missing settings. Later waits are long, and end when the
+    /// settings arrive.
     async fn wait_for_settings(&self) -> AccessSettings {
         let patience = if self.has_waited.swap(true, SeqCst) { LONG_WAIT } else { FIRST_WAIT };
         let until = clock::now() + patience;

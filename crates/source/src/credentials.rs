@@ -179,7 +179,7 @@ fn validities(_: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     None
 }
 
-/// Sets the validity of a credential, read from its text.
+/// Sets the dates of a credential from its text: base64, PEM or a token.
 trait WithValidity {
     fn with_encoded(self, data: &str) -> Self;
     fn with_pem(self, pem: &[u8]) -> Self;
@@ -195,7 +195,7 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Takes the first expiry in a chain, but the last one of several CAs, since one valid CA is enough.
+    /// Uses the earliest expiry of a certificate chain. Of several CAs, uses the latest, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };

@@ -191,7 +191,8 @@ impl Search<'_> {
         Ok(self.search_versions(&places).await)
     }
 
-    /// Searches these groups and versions concurrently. Returns the match in the first of them.
+    /// Searches these API groups and versions concurrently. If several have the resource, returns the one of the first
+    /// place.
     async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });

@@ -47,8 +47,8 @@ const WATCH: Accept = Accept {
 pub struct KubeSourceOptions {
     /// Whether to request only `metadata` (`PartialObjectMetadata`). Default false.
     pub metadata_only: bool,
-    /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each event
-    /// separately, and decoders take the end of the first for the end of the body.
+    /// Whether to accept gzipped lists. Default true. Watches are never compressed: an apiserver may compress each
+    /// event separately, and decoders take the end of the first event for the end of the body.
     pub compression: bool,
     /// Whether to start traces for a sample of the changes of a watch. Default true.
     pub traces: bool,
@@ -73,7 +73,8 @@ impl Default for KubeSourceOptions {
 /// exist as long as the source.
 pub struct KubeSource {
     client: Arc<ReloadingClient>,
-    /// Number of address changes when the last request was made. Known resource versions are of this address.
+    /// Number of address changes of the cluster when the last request was made. Known resourceVersions belong to the
+    /// address of that time.
     epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
@@ -108,8 +109,8 @@ impl KubeSource {
         Self { client, epoch, resource, scope, decoder, encoding, options, io }
     }
 
-    /// Returns the client for a request. Fails with [`ErrorClass::Expired`] if the request uses a version of an earlier
-    /// address.
+    /// Returns the client for a request. Fails with [`ErrorClass::Expired`] if the request uses a resourceVersion, and
+    /// the cluster's address has changed since the last request.
     fn current(&self, uses_version: bool) -> Result<Arc<CurrentClient>, SourceError> {
         let current = self.client.current();
         if self.epoch.swap(current.epoch, SeqCst) != current.epoch && uses_version {

@@ -23,7 +23,7 @@ use informer_hub_types::{ApiResource, Scope, clock};
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Size limit of an answer without objects, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
-/// Page size, and size limit of a page in bytes.
+/// Objects per page. The next constant limits the bytes of a page.
 const PAGE: u32 = 200;
 const MAX_PAGE: usize = 64 << 20;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";

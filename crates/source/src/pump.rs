@@ -20,16 +20,16 @@ use informer_hub_reflector::{ErrorClass, ListChunk, SourceError, WatchBatch, Wat
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{SampledChange, Traced};
 
-/// Decoded items that may wait for room in the channel. At this limit, the socket is not read.
+/// Maximum number of decoded items that wait for room in the channel. At this limit, the socket is not read.
 const MAX_ITEMS: usize = 512;
-/// Received bytes whose items may wait for room in the channel. At this limit, the socket is not read.
+/// Maximum bytes of received data whose items wait for room in the channel. At this limit, the socket is not read.
 const MAX_BYTES: usize = 1024 * 1024;
 /// Like [`MAX_BYTES`], for a list. The limit is low because an apiserver waits for the reader of a list: reading ahead of
 /// the consumer costs memory and saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
 /// How long the items of a streaming list are collected into a batch. The server sends them one by one. Sending each
-/// alone would wake four threads, though none is used before the list is complete.
+/// alone would wake four threads, although no item is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Decoder of a body for [`pump`]: turns bytes into batches of items.
@@ -125,8 +125,8 @@ pub(super) async fn pump<I: Intake>(
     }
 }
 
-/// Decodes `bytes` and all others that can be read without waiting, since an apiserver sends each event as its own chunk.
-/// Returns `Ok(true)` at the end of the body.
+/// Decodes `bytes` and all others that can be read without waiting, since an apiserver sends each event as its own HTTP
+/// chunk. Returns `Ok(true)` at the end of the body.
 fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
     while !intake.is_full() && !intake.is_done() {
@@ -140,7 +140,8 @@ fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> 
     Ok(false)
 }
 
-/// Batches of all decoded watch events. Those of a streaming list are collected for [`GATHER`].
+/// Decoder of a watch's body. A batch has all events decoded since the previous one. Events of a streaming list are
+/// collected for [`GATHER`].
 pub(super) struct WatchIntake {
     decoder: Arc<Mutex<Decoder>>,
     splitter: WatchSplitter,
@@ -195,7 +196,7 @@ impl WatchIntake {
 
 impl Intake for WatchIntake {
     type Batch = WatchBatch;
-    /// Large, because an apiserver ends a watch whose client reads slowly.
+    /// Capacity of the channel. Large, because an apiserver ends a watch whose client reads slowly.
     const BATCHES: usize = 16;
 
     fn begin(&mut self, encoding: Encoding) {
@@ -281,7 +282,7 @@ impl Intake for WatchIntake {
     }
 }
 
-/// Batches of list items, and the end of the list.
+/// Decoder of a list's body into batches of items, followed by the end of the list.
 pub(super) struct ListIntake {
     decoder: Arc<Mutex<Decoder>>,
     limit: usize,
@@ -351,7 +352,7 @@ impl ListIntake {
 
 impl Intake for ListIntake {
     type Batch = ListChunk;
-    /// Small, because reading a list ahead of its consumer saves no time.
+    /// Capacity of the channel. Small, because reading a list ahead of its consumer saves no time.
     const BATCHES: usize = 2;
 
     fn begin(&mut self, encoding: Encoding) {

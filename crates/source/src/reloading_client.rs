@@ -1,15 +1,16 @@
 //! A client that is rebuilt when its credentials change, while informers use it.
 //!
 //! # Triggers
-//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the kubeconfig,
-//! its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a new token. Open
-//! watches continue; later requests use the new client. It keeps the connections, unless the address, the protocol or the
-//! TLS settings (such as the client certificate) have changed. If a rebuild fails, the old client stays in use. The
-//! rebuild is retried every [`RETRY_INTERVAL`], or when the files change again, so a half-written file does no harm.
+//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the
+//! kubeconfig, its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a
+//! new token. Open watches continue; later requests use the new client. The new client keeps the connections, unless
+//! the address, the protocol or the TLS settings (such as the client certificate) have changed. If a rebuild fails, the
+//! old client stays in use. The rebuild is retried every [`RETRY_INTERVAL`], or when the files change again, so a
+//! half-written file does no harm.
 //!
 //! # Address changes
 //! Resource versions of another address may belong to another history. When the address changes, watches of the old
-//! address end. A new [`CurrentClient::epoch`] invalidates the versions that the sources know.
+//! address end. A new [`CurrentClient::epoch`] makes the sources drop the resource versions that they know.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

@@ -31,7 +31,7 @@ pub(super) enum Encoding {
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A GET request. `accept` names JSON, perhaps with Kubernetes protobuf.
+/// A GET request. `accept` is the `Accept` header: JSON, or Kubernetes protobuf and JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Get {
     pub(super) path: String,
@@ -88,7 +88,7 @@ fn is_json(kind: &str, path: &str) -> bool {
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
-/// Returns the encoding that a content type means; `None` if it is neither JSON nor an accepted protobuf.
+/// Returns the encoding for a content type; `None` if it is neither JSON nor protobuf that `accept` allows.
 fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
@@ -112,7 +112,7 @@ impl Get {
         self.open_unless(None, client, deadline).await
     }
 
-    /// Like [`Self::open`]; returns a 304 answer without a body if `tag` is still the ETag of the resource.
+    /// Like [`Self::open`], but returns a 304 answer without a body if `tag` is still the document's ETag.
     async fn open_unless(
         self,
         tag: Option<&str>,

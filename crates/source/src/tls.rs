@@ -69,8 +69,8 @@ impl Tls {
         Ok(Self { config: of_cluster(config)?, server_name: server_name.transpose()? })
     }
 
-    /// Returns a connector that adds TLS to the connections of `connector`, for `https` addresses. It offers these ALPN
-    /// protocols.
+    /// Returns a connector that adds TLS to the connections of `connector`, for `https` addresses. The TLS handshake
+    /// offers `protocols` by ALPN.
     pub(super) fn connector<H>(&self, connector: H, protocols: &[&[u8]]) -> HttpsConnector<H> {
         let mut config = self.config.clone();
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -159,8 +159,8 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::File { what, path: path.to_owned(), source })
 }
 
-/// Verifier with the roots in a CA file, which is reread during handshakes. While the file is unusable, the last roots
-/// stay in use.
+/// Verifier of server certificates with the roots in a CA file. Handshakes reread the file. While it is unusable, the
+/// last roots stay in use.
 #[derive(Debug)]
 struct CaFile {
     path: PathBuf,

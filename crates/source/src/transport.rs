@@ -44,7 +44,7 @@ pub(super) struct Transport {
     fingerprint: Fingerprint,
 }
 
-/// Parts that all clients of a cluster share, one after another.
+/// Parts that the successive clients of a cluster share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wiring {
     /// Opens connections instead of TCP. Takes precedence over a proxy.
@@ -55,7 +55,8 @@ pub(super) struct Wiring {
     pub(super) last: Option<Transport>,
 }
 
-/// Builds a client that passes each request to `authorize` last. Blocks to read files; runs no plugin.
+/// Builds a client that calls `authorize` for each request just before it is sent. Blocks to read files; runs no
+/// plugin.
 ///
 /// The client takes over the connections of the previous one, unless their settings have changed.
 pub(super) fn open(

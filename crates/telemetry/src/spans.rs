@@ -70,8 +70,7 @@ pub fn end_read(span: &Span, code: u16, error: Option<&dyn Display>) {
     fail(span, error.filter(|_| code >= 500));
 }
 
-/// Starts the span of a traced change in one actor, until the actor passes the change on. Without a trace, returns a
-/// disabled span.
+/// Starts a span for the time that a traced change spends in one actor. Without a trace, returns a disabled span.
 #[must_use]
 pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     traced.map_or_else(Span::none, |traced| {

@@ -58,7 +58,7 @@ pub(super) fn start(io: &Handle) -> Result<Traces, String> {
     Ok(Traces(Some(provider)))
 }
 
-/// Exporter that runs exports on the runtime, since the SDK's own thread has none.
+/// Exporter that runs exports on the tokio runtime, since the SDK's own thread has no runtime.
 #[derive(Debug)]
 struct OnRuntime {
     inner: Arc<OtlpExporter>,

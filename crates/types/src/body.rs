@@ -1,4 +1,4 @@
-//! In-memory form of object bodies: plain while recently changed, then packed into chunks.
+//! In-memory form of the objects' JSON (bodies): plain while recently changed, then compressed and packed into chunks.
 //!
 //! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed memory returns in
 //! whole pages. A chunk is freed with its last body. A chunk with little live data is emptied by packing its remaining
@@ -17,11 +17,11 @@ pub(super) enum Body {
     Plain(Arc<[u8]>),
     /// Compressed, in a chunk.
     Packed(Packed),
-    /// Not stored: the memory limit leaves room for the head only.
+    /// Not stored: the memory limit leaves room for the head only (name, version, labels and index values).
     Unkept,
 }
 
-/// Body of an object, readable even after the object has got another one.
+/// Body of an object as it was read. It stays readable after the object has replaced its body.
 pub(super) enum Loaded {
     Plain(Arc<[u8]>),
     Packed(PackedView),
@@ -50,7 +50,8 @@ impl Packed {
         self.chunk.entry(self.at).len
     }
 
-    /// Returns whether packing again may save memory: the chunk has unused space, or another dictionary.
+    /// Returns whether packing the body again may save memory: the chunk has much unused space, or another dictionary
+    /// than `dictionary` compressed it.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
@@ -87,7 +88,8 @@ impl PackedView {
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()
     }
 
-    /// Returns whether less than two thirds of the chunk's bytes are live, so that packing them again pays.
+    /// Returns whether less than two thirds of the chunk's bytes are live, so that it pays to pack these into a new
+    /// chunk.
     pub(super) fn is_in_sparse_chunk(&self) -> bool {
         self.chunk.is_sparse()
     }
@@ -183,7 +185,8 @@ impl Chunk {
         Entry::read(self.bytes.get(at as usize..).unwrap_or_default())
     }
 
-    /// Returns whether less than two thirds of its bytes are live, so that packing them again pays.
+    /// Returns whether less than two thirds of the chunk's bytes are live, so that it pays to pack these into a new
+    /// chunk.
     fn is_sparse(&self) -> bool {
         self.live.load(Relaxed) * 3 < self.bytes.len() * 2
     }
@@ -195,7 +198,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Totals of the packed bodies of one resource.
+/// Memory totals of the packed bodies (compressed JSON) of one resource.
 #[derive(Debug, Default)]
 pub struct PackedTotals {
     bytes: AtomicUsize,

@@ -13,7 +13,8 @@ pub struct BuiltIn {
     pub namespaced: bool,
 }
 
-/// Group, whether namespaced, and the resources as `plural` or `plural=singular,short,…`.
+/// Each entry: API group, whether the objects are namespaced, and the resources as `plural` or
+/// `plural=singular,short,…`.
 const BUILT_IN: &[(&str, bool, &str)] = &[
     (
         "",
@@ -99,7 +100,7 @@ pub fn built_in_names(group: &str, plural: &str) -> impl Iterator<Item = &'stati
 }
 
 impl ResourceRef {
-    /// Returns whether this names the core group's Secrets, by any of their names.
+    /// Returns whether this reference is one of the names of the core group's Secrets.
     #[must_use]
     pub fn is_secrets(&self) -> bool {
         built_in(self).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())

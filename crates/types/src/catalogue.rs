@@ -16,7 +16,7 @@ pub struct Catalogue {
     pub groups: Vec<GroupOffer>,
 }
 
-/// An API group.
+/// An API group with the resources that a cluster serves in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupOffer {
     /// Group name; empty for the core group.
@@ -25,7 +25,7 @@ pub struct GroupOffer {
     pub versions: Vec<VersionOffer>,
 }
 
-/// A version of an API group.
+/// A version of an API group with its resources that can be listed and watched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VersionOffer {
     /// Version name.

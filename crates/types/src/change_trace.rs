@@ -30,7 +30,7 @@ pub struct SampledChange {
 /// A change with a trace.
 #[derive(Clone, Debug)]
 pub struct Traced {
-    /// Span from the watch line until the last receiver is done with the change.
+    /// Span from reading the watch event until the last receiver is done with the change.
     pub span: Span,
     /// Object of the change. It is not exported with the trace.
     pub key: ObjectKey,
@@ -45,7 +45,7 @@ impl From<Instant> for SampledChange {
 }
 
 impl SampledChange {
-    /// Returns whether this sample takes precedence over another: a traced sample replaces one without a trace.
+    /// Returns whether this sample replaces `other`: if there is no other, or if only this sample has a trace.
     #[must_use]
     pub fn takes_precedence_over(&self, other: Option<&Self>) -> bool {
         other.is_none_or(|other| other.traced.is_none() && self.traced.is_some())
@@ -122,7 +122,7 @@ pub struct TraceParent {
 }
 
 impl TraceParent {
-    /// Length of the displayed text in characters.
+    /// Length of the `traceparent` text in characters.
     pub const LENGTH: usize = 55;
 
     /// Returns the trace and span ID of a span; `None` if the span is not exported.

@@ -40,7 +40,8 @@ pub enum Change {
     Delta(Delta),
     /// A list begins. Keys that it does not contain are deleted at [`Change::ReplaceEnd`].
     ReplaceBegin,
-    /// The list contains this key, but its object could not be decoded or is too large. The store keeps what it has.
+    /// The list contains this key, but its object could not be decoded or is too large. The store keeps the state that
+    /// it has.
     ReplaceKeep(ObjectKey),
     /// The list is complete at this version.
     ReplaceEnd(ResourceVersion),

@@ -37,7 +37,7 @@ pub struct TrainError {
 #[error("cannot decompress stored bytes: {0}")]
 pub struct CodecError(pub(super) &'static str);
 
-/// Magic number of every zstd frame, which is not stored.
+/// Magic number at the start of every zstd frame. It is not stored with the bodies.
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 impl Dictionary {
@@ -58,8 +58,8 @@ impl Dictionary {
     /// Minimum bytes of content. A smaller dictionary saves less memory than it takes.
     const MIN_CONTENT: usize = 64;
 
-    /// Trains a dictionary on the first MiB of samples. Its size is a tenth of theirs, at most [`Self::SIZE`]. Equal
-    /// samples give an equal dictionary.
+    /// Trains a dictionary on the first MiB of samples. The dictionary's size is a tenth of the samples', at most
+    /// [`Self::SIZE`]. Equal samples give an equal dictionary.
     ///
     /// Costs 5 to 20 ms, and 2 MB while it runs: keep it off the actors' threads.
     ///
@@ -165,7 +165,7 @@ fn identifier(content: &[u8]) -> u32 {
 }
 
 thread_local! {
-    /// Decompression context, and a buffer in which a frame gets its magic number again.
+    /// Decompression context, and a buffer in which the magic number is put before a stored frame.
     static DECOMPRESS: RefCell<(DCtx<'static>, Vec<u8>)> = RefCell::new((DCtx::create(), Vec::new()));
 }
 

@@ -13,14 +13,14 @@ use super::{Dictionary, PackedTotals, StoredObject};
 /// allocation.
 const MAX_PLAIN_LEN: usize = 64 << 20;
 
-/// Current form of an object's body.
+/// Form in which an object's body (its JSON) is currently in memory.
 #[derive(Debug)]
 pub enum StoredBody {
     /// Plain JSON.
     Plain(Arc<[u8]>),
     /// Compressed JSON.
     Packed(PackedBody),
-    /// Not in memory.
+    /// Not in memory, because the memory limit leaves no room for bodies.
     Unkept,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for DiskPacker {
     }
 }
 
-/// Loads packed bodies of one dictionary from disk into chunks.
+/// Loads packed bodies from disk into chunks. All bodies must be compressed with the same dictionary.
 pub struct BodyLoader(ChunkBuilder);
 
 impl BodyLoader {
@@ -104,8 +104,8 @@ impl BodyLoader {
         Self(ChunkBuilder::new(dictionary, totals))
     }
 
-    /// Accepts `bytes` as the body of `object`, which receives it by [`Self::finish`] at the latest. If they are not a
-    /// packed body, does nothing and returns `false`.
+    /// Adds `bytes` as the packed body of `object`. The object gets this body when the chunk is full, or by
+    /// [`Self::finish`]. If `bytes` are not a packed body, does nothing and returns `false`.
     pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
         let is_valid = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= MAX_PLAIN_LEN;
@@ -115,7 +115,7 @@ impl BodyLoader {
         is_valid
     }
 
-    /// Gives the objects of the last chunk their bodies.
+    /// Completes the last chunk, and sets the bodies of its objects.
     pub fn finish(mut self) {
         self.0.seal();
     }

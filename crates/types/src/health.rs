@@ -85,7 +85,7 @@ pub enum Freshness {
     Missing,
 }
 
-/// Checkpoint of an informer: how much of its objects is on disk.
+/// Checkpoint of an informer: the state of its objects that is on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -112,16 +112,18 @@ pub struct InformerHealth {
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     stored: WatchCell<Option<ResourceVersion>>,
-    /// Generation of the resource's CRD plus one; zero if none is known.
+    /// `metadata.generation` of the resource's CRD plus one; 1 if only the CRD's existence is known, zero if nothing
+    /// is.
     definition: AtomicU64,
-    /// Newest version that an incomplete list has delivered.
+    /// Newest resourceVersion that an incomplete list has delivered.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
-    /// Parts of its objects that the informer leaves out.
+    /// Text on what the informer leaves out of its objects, such as `metadata only`; unset if nothing, or not yet
+    /// known.
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
-    /// Changes from protobuf to JSON, by reason.
+    /// Number of changes from protobuf to JSON, by reason.
     fallbacks: [AtomicU64; JsonReason::FALLBACKS.len()],
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
@@ -144,9 +146,9 @@ pub struct InformerHealth {
     pub skipped: AtomicU64,
     /// Restarts of the informer's actors after a failure.
     pub restarts: AtomicU64,
-    /// Bytes queued in the FIFO.
+    /// Bytes of the changes in the FIFO, which have been read but are not in the store yet.
     pub fifo_bytes: AtomicU64,
-    /// Keys queued in the FIFO.
+    /// Number of objects with changes in the FIFO, which are not in the store yet.
     pub fifo_keys: AtomicU64,
     /// How much of the informer's objects is kept under a memory limit.
     pub memory: MemoryState,
@@ -219,8 +221,8 @@ impl InformerHealth {
         }
     }
 
-    /// Returns when the informer was last known to be up to date, in milliseconds since the epoch. This is the current
-    /// time while its watch is open, and `None` before it ever was.
+    /// Returns when the informer was last known to be up to date, in milliseconds since the epoch: the current time
+    /// while its watch is open. Before the first watch, returns the time of the first attempt; `None` before that.
     #[must_use]
     pub fn fresh_until(&self) -> Option<i64> {
         if self.phase() == Phase::Watching {
@@ -296,7 +298,7 @@ impl InformerHealth {
     }
 
     /// Returns for how long the watch has not been open; `None` while it is open and before the first attempt. Unlike
-    /// [`Self::freshness`], it is also known before the first list is complete.
+    /// [`Self::freshness`], the result is also known before the first list is complete.
     #[must_use]
     pub fn stale_for(&self) -> Option<Duration> {
         match self.stale_since.load(Relaxed) {
@@ -348,8 +350,8 @@ impl InformerHealth {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// Returns the oldest version that the informer's successor may list: the last version read, or that of an
-    /// incomplete list if newer.
+    /// Returns the oldest version that a new informer of the same objects may list: the last version read, or that of
+    /// an incomplete list if newer.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {
@@ -358,7 +360,7 @@ impl InformerHealth {
         }
     }
 
-    /// Forgets the newest version, because the cluster went back to an older one.
+    /// Clears the versions that were read or listed, because the cluster went back to an older version (etcd restore).
     pub fn forget_newest(&self) {
         self.version.store(None);
         self.floor.store(None);
@@ -478,7 +480,7 @@ impl InformerHealth {
         self.encoding.load_full()
     }
 
-    /// Returns how often protobuf was given up, for each of [`JsonReason::FALLBACKS`].
+    /// Returns how often the informer changed from protobuf to JSON, for each of [`JsonReason::FALLBACKS`].
     #[must_use]
     pub fn fallbacks(&self) -> [u64; JsonReason::FALLBACKS.len()] {
         self.fallbacks.each_ref().map(|counter| counter.load(Relaxed))

@@ -17,20 +17,23 @@ pub const LAG_SECONDS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 ];
 
-/// Upper bounds in seconds for lists and watches. Few, because each cluster has its own histogram.
+/// Upper bounds of buckets in seconds, for lists and watches. There are few, because each cluster has its own
+/// histograms.
 const STREAM_SECONDS: &[f64] = &[0.1, 1.0, 10.0, 60.0, 600.0, 3600.0];
 
-/// Upper bounds in seconds for changes on their way into the store. Few, because each cluster has its own histogram.
+/// Upper bounds of buckets in seconds, for the time from reading a change to storing it. There are few, because each
+/// cluster has its own histograms.
 const STORE_SECONDS: &[f64] = &[0.0005, 0.005, 0.05, 0.5, 5.0, 30.0];
 
-/// Durations of the informers of one cluster. They share one set, so that a resource costs no extra memory.
+/// Duration histograms of one cluster. All its informers record into them, so that another resource costs no extra
+/// memory.
 #[derive(Debug)]
 pub struct ClusterTimings {
     /// Complete lists, from the first request to the last object.
     pub lists: Histogram,
     /// Watches, from opening to end.
     pub watches: Histogram,
-    /// Sampled changes, from the watch to the store.
+    /// Time from reading a watch event to storing its object, for a sample of the events.
     pub stored: Histogram,
 }
 

@@ -1,9 +1,8 @@
 //! Binary encoding of identifiers in an object's JSON, applied before compression.
 //!
 //! A hexadecimal digit carries four bits, but zstd spends about five on each. So digests, UUIDs and other long
-//! hexadecimal texts are written as bytes. The object's own UID, name and version are also in its head, so each is
-//! replaced with a marker. On a 6.3 KB pod, both together save about 110 of 570 compressed bytes.
-//!
+//! hexadecimal texts are written as bytes. The object's own UID, name and resourceVersion are also stored beside the
+//! JSON, so each is replaced with a marker. On a 6.3 KB pod, both together save about 110 of 570 compressed bytes.
 //! A marker is a control character. Valid JSON contains control characters only as white space. Text that contains a
 //! marker byte is not encoded.
 
@@ -13,17 +12,17 @@ use super::CodecError;
 const HEX: u8 = 1;
 /// Marker of a UUID. Sixteen bytes follow.
 const UUID: u8 = 2;
-/// Marker of the object's UID. The next two values mark its name and its version.
+/// Marker of the object's UID. The next two byte values mark its name and its resourceVersion.
 const KNOWN: u8 = 3;
 const END: u8 = KNOWN + 3;
-/// Number of known texts: UID, name and version.
+/// Number of texts that are replaced with a marker: UID, name and resourceVersion.
 const KNOWN_COUNT: usize = 3;
 
 /// Minimum number of hexadecimal digits in a run that is encoded.
 const MIN_RUN: usize = 16;
 /// Longest run of digits per marker: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// Minimum number of digits on one side of a probe inside a run of [`PROBE_STEP`] digits.
+/// A probe inside a run of [`PROBE_STEP`] digits has at least this many digits of the run on one side.
 const SIDE: usize = PROBE_STEP / 2;
 /// Distance between probed characters: the length of a UUID's last group. So each such group, and each longer run of
 /// digits, contains a probe.
@@ -31,8 +30,8 @@ const PROBE_STEP: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
 
-/// UID, name and version from the object's head. The first quoted occurrence of each in the JSON is replaced with a
-/// marker.
+/// The object's UID, name and resourceVersion, which are stored beside the JSON. In the JSON, the first quoted
+/// occurrence of each is replaced with a marker.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
 /// Appends the encoded form of `json` to `out`. If `json` contains a marker byte, appends nothing and returns `false`.
@@ -109,7 +108,8 @@ fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&json[from..]);
 }
 
-/// Returns whether a probe may be in a run of [`PROBE_STEP`] digits: two characters on one side of it must be digits.
+/// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. In such a run, the two characters
+/// tested on one side of it are digits.
 ///
 /// About every third character of JSON is a hexadecimal digit by chance. This test costs less than a search for the
 /// ends of its run.

@@ -35,12 +35,12 @@ impl Interner {
     /// Number of entries below which a sweep is not worthwhile.
     const FLOOR: usize = 1024;
 
-    /// Number of [`Self::rest`] calls after which one sweeps in any case. A list can delete a million objects at once
-    /// without a single request to the interner.
+    /// Maximum number of [`Self::rest`] calls between two sweeps. A list can delete a million objects at once without a
+    /// single request to the interner.
     const RESTS: u32 = 16;
 
-    /// Drops entries that only the table references, if enough requests were made for that to pay. Call it from time to
-    /// time when idle.
+    /// Drops entries that only the table references, if there were enough requests since the last sweep. Call it from
+    /// time to time when idle.
     ///
     /// A sweep costs about 20 ns per entry. It runs if the label sets requested since the last sweep amount to an
     /// eighth of the entries, and at every 16th call.

@@ -91,14 +91,14 @@ impl LabelNeeds {
         Self(selector.requirements().iter().filter_map(need).collect())
     }
 
-    /// Returns the needs of labels that must match both selectors.
+    /// Combines the filter bits that two selectors require: the labels must match both.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// Returns the needs of labels that must match at least one of several selectors.
+    /// Combines the filter bits that several selectors require: the labels must match at least one of them.
     #[must_use]
     pub fn any(all: impl IntoIterator<Item = Self>) -> Self {
         let mut either = Vec::new();

@@ -1,6 +1,6 @@
-//! Reasons for lists, as metrics count them.
+//! Reasons for which an informer lists a resource, as metrics count them.
 
-/// Reason for a list.
+/// Reason for which an informer lists a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum ListReason {
@@ -8,13 +8,13 @@ pub enum ListReason {
     First,
     /// An actor of the informer was restarted.
     Restart,
-    /// The version to resume from is too old (410).
+    /// The server no longer has the resourceVersion from which the watch was to resume (410).
     Expired,
-    /// The apiserver has not reached the requested version yet.
+    /// The apiserver has not reached the requested resourceVersion yet.
     TooLarge,
     /// The previous watch or list failed: connection, timeout, overload or server error.
     Failed,
-    /// The previous watch ended without a version to resume from.
+    /// The previous watch ended without a resourceVersion from which a new one could resume.
     Ended,
     /// The response was malformed, or the server reported that it could not read its own data.
     Malformed,

@@ -12,11 +12,11 @@ use super::clock;
 /// Lowest memory limit, in bytes, that a hub accepts. The program, its threads and its connections take about 30 MiB.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
-/// Bytes per object besides its body: key, head, labels, index entries, map and postings, including allocator overhead.
-/// Measured with pods (docs/performance.md).
+/// Bytes per object besides its stored JSON (body): key, labels and other decoded fields, index entries, map and
+/// postings, including allocator overhead. Measured with pods (docs/performance.md).
 const BESIDE_BODY: u64 = 560;
 
-/// Allocator overhead of bodies, in per cent.
+/// Allocator overhead of the stored JSON (bodies), in per cent.
 const BODY_SLACK: u128 = 10;
 
 /// Returns the memory of cached objects in bytes.
@@ -36,14 +36,15 @@ pub fn object_memory(objects: u64, bodies: u64) -> u64 {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum MemoryStep {
-    /// Everything: recently changed objects plain, the rest compressed.
+    /// All objects: recently changed ones plain, the rest compressed.
     #[default]
     Full,
-    /// Everything, compressed at once. No snapshots are kept for paging readers.
+    /// All objects, compressed at once. No snapshots are kept for readers that page through a list.
     Packed,
-    /// Heads only: keys, versions, labels and index values. Bodies are delivered to subscribers but not kept.
+    /// Heads only: keys, versions, labels and index values. The objects' JSON (bodies) is delivered to subscribers but
+    /// not kept.
     Heads,
-    /// Heads only, and the watch is stopped: the heads become stale.
+    /// Heads only (keys, versions, labels and index values), and the watch is stopped: the heads become stale.
     Paused,
     /// No objects, and the watch is stopped.
     Released,
@@ -65,25 +66,25 @@ impl MemoryStep {
         }
     }
 
-    /// Returns whether bodies are kept.
+    /// Returns whether the objects' JSON (bodies) is kept in memory.
     #[must_use]
     pub fn keeps_bodies(self) -> bool {
         self < Self::Heads
     }
 
-    /// Returns whether the informer lists and watches.
+    /// Returns whether the informer lists and watches at this step.
     #[must_use]
     pub fn watches(self) -> bool {
         self < Self::Paused
     }
 
-    /// Returns the next step, which keeps less; `None` for the last one.
+    /// Returns the next step, at which less is kept; `None` for the last step.
     #[must_use]
     pub fn worse(self) -> Option<Self> {
         Self::ALL.get(self as usize + 1).copied()
     }
 
-    /// Returns the next step towards [`Self::Full`]. From the steps that do not watch this is [`Self::Heads`].
+    /// Returns the next step towards [`Self::Full`]. From the steps without a watch, this is [`Self::Heads`].
     #[must_use]
     pub fn better(self) -> Option<Self> {
         match self {
@@ -101,7 +102,8 @@ impl fmt::Display for MemoryStep {
     }
 }
 
-/// Memory status of one informer. Lock-free; zero and [`MemoryStep::Full`] in a hub without a limit.
+/// Memory status of one informer. Lock-free. Without a memory limit, the numbers stay zero and the step
+/// [`MemoryStep::Full`].
 #[derive(Debug, Default)]
 pub struct MemoryState {
     step: AtomicU8,

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::{ApiResource, ClusterLabels, ClusterName, DecodeError, Scope, StoredObject};
 
-/// Marker for "any kind": objects are read as JSON.
+/// Type parameter for objects of any kind, which are read as JSON.
 #[derive(Clone, Copy, Debug)]
 pub enum Dynamic {}
 
@@ -119,7 +119,7 @@ pub enum Notification<K = Dynamic> {
         /// Whether it existed when the listener subscribed, or when the informer made its first list.
         initial: bool,
     },
-    /// The object changed. With `resync`, it is repeated unchanged because this listener requested it.
+    /// The object changed, or a resync that the listener requested repeats it unchanged.
     Updated {
         /// The previous state that this listener received.
         old: Object<K>,

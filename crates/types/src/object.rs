@@ -1,4 +1,4 @@
-//! A stored object: its encoded bytes, and its head in decoded form.
+//! A stored object: its JSON (body), plain or compressed, and its head, the decoded key, version and labels.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Encoding {
     Json,
 }
 
-/// `metadata.uid` in 16 bytes: a UUID, or a shared text for any other UID.
+/// `metadata.uid` in 16 bytes. A UID that is not a UUID is kept as a shared text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(UidRepr);
 
@@ -49,7 +49,7 @@ impl Uid {
         Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
     }
 
-    /// Creates a UID from the bytes of a UUID; an empty one if the second half is zero.
+    /// Creates a UID from the bytes of a UUID. If the second half of the bytes is zero, the UID is empty.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
@@ -113,7 +113,7 @@ impl fmt::Debug for Uid {
 #[derive(Clone, Default)]
 pub struct Labels(Option<ThinArc<(), Label>>);
 
-/// `key=value` as one text, which needs half the pointers of two. A key contains no `=`.
+/// One label as the text `key=value`: one pointer instead of two. A key contains no `=`.
 pub(super) type Label = SharedStr;
 
 fn key_and_value(label: &Label) -> (&str, &str) {
@@ -302,7 +302,7 @@ impl StoredObject {
         !matches!(&*self.body.lock(), Body::Unkept)
     }
 
-    /// Returns the length of the JSON in bytes, plain or packed; zero if the body is not in memory.
+    /// Returns the length of the uncompressed JSON in bytes, also if the body is packed; zero if it is not in memory.
     #[must_use]
     pub fn plain_size(&self) -> usize {
         match &*self.body.lock() {
@@ -312,7 +312,7 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether the object was created by [`Self::head_only`]: its body is empty.
+    /// Returns whether the body is empty, as in an object created by [`Self::head_only`].
     #[must_use]
     pub fn is_head_only(&self) -> bool {
         matches!(&*self.body.lock(), Body::Plain(bytes) if bytes.is_empty())
@@ -356,13 +356,14 @@ impl StoredObject {
         self.index_values.as_ref().map_or(&[], |values| &values.slice)
     }
 
-    /// Returns the version of the store's change that stored this state; zero if the store does not count changes.
+    /// Returns the number of the store's change that stored this state; zero if the store does not count changes. Not
+    /// the resourceVersion.
     #[must_use]
     pub fn fleet_version(&self) -> u64 {
         self.fleet_version.load(Relaxed)
     }
 
-    /// Sets the version of the change that stores this state. Call it before the change is published.
+    /// Sets the number of the store's change that stores this state. Call it before the change is published.
     pub fn set_fleet_version(&self, version: u64) {
         self.fleet_version.store(version, Relaxed);
     }
@@ -402,8 +403,8 @@ impl StoredObject {
         serde_json::from_slice(&self.json()?).map_err(|source| DecodeError::Mismatch { key: self.key.clone(), source })
     }
 
-    /// Returns how many bytes the body currently occupies, in its own allocation or in a chunk; zero if it is not in
-    /// memory.
+    /// Returns how many bytes the body currently occupies, in its own allocation or in a chunk that it shares with
+    /// others; zero if it is not in memory.
     #[must_use]
     pub fn body_size(&self) -> usize {
         match &*self.body.lock() {
@@ -422,7 +423,8 @@ impl StoredObject {
         }
     }
 
-    /// Returns the body as encoded for compression, for training a dictionary; empty if the body cannot be read.
+    /// Returns the body in the form that is compressed, to train a dictionary with it; empty if the body cannot be
+    /// read.
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
         let Ok(json) = self.json() else { return Vec::new() };
@@ -434,8 +436,8 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether a [`Packer`](super::Packer) may shrink its packed body: the chunk has much unused space, or
-    /// another dictionary than this one. `false` for a body that is not packed.
+    /// Returns whether a [`Packer`](super::Packer) may shrink the packed body. This is so if its chunk has much unused
+    /// space, or was not compressed with `dictionary`. `false` if the body is not packed.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {
@@ -460,7 +462,7 @@ impl StoredObject {
         drop(before);
     }
 
-    /// Calls `read` with UID, name and version, which the encoding leaves out of the body.
+    /// Calls `read` with UID, name and resourceVersion, which the encoding leaves out of the body.
     pub(super) fn with_known_texts<T>(&self, read: impl FnOnce(&KnownTexts<'_>) -> T) -> T {
         let (uid, version) = (self.uid.to_string(), self.resource_version.to_string());
         read(&[&uid, self.key.name(), &version])

@@ -1,4 +1,4 @@
-//! Packer, which moves object bodies into compressed chunks.
+//! Packer, which moves object bodies (the stored JSON) into compressed chunks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use super::dictionary::Compressor;
 use super::identifier_encoding::encode_identifiers;
 use super::{Dictionary, PackedTotals, StoredObject};
 
-/// Builder of chunks, all of whose bodies are compressed with one dictionary.
+/// Builder of chunks of compressed object bodies. All chunks use one dictionary.
 pub(super) struct ChunkBuilder {
     dictionary: Arc<Dictionary>,
     chunk: Vec<u8>,
-    /// Objects of the bodies in `chunk`, with their offsets.
+    /// Objects whose bodies are in `chunk`, each with the offset of its body.
     pending: Vec<(Arc<StoredObject>, u32)>,
     totals: Arc<PackedTotals>,
 }
@@ -99,8 +99,8 @@ impl Packer {
         self.replaces = true;
     }
 
-    /// Packs a plain body. A packed body is packed again if its chunk has much unused space, or if this packer's
-    /// dictionary makes it no larger.
+    /// Packs a plain body. A body that is already packed is packed again if its chunk has much unused space, or if
+    /// compression with this packer's dictionary does not make it larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),

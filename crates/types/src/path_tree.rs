@@ -50,7 +50,7 @@ impl Branches {
 
 /// A node of the tree.
 pub trait PathNode: Default {
-    /// Returns the edges to its children.
+    /// Returns the edges to the node's children.
     fn branches(&mut self) -> &mut Branches;
 }
 

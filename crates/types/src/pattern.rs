@@ -31,8 +31,8 @@ impl Groups {
         }
     }
 
-    /// Returns a sort key that puts narrow patterns first: one group, then the groups below a domain (longer domains
-    /// first), then everything.
+    /// Returns a sort key that puts narrow patterns first: `*.<group>`, then `*.*.<domain>` (longer domains first),
+    /// then `*`.
     #[must_use]
     pub fn breadth(&self) -> (u8, Reverse<usize>) {
         match self {
@@ -153,7 +153,7 @@ impl ResourcePattern {
         self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_excluded)
     }
 
-    /// Returns whether the pattern may select a resource. Exclusions by its singular or short names are not seen.
+    /// Returns whether the pattern may select a resource. Exclusions by its singular or short names are ignored.
     #[must_use]
     pub fn may_have(&self, gvr: &Gvr) -> bool {
         self.has(&gvr.group, &gvr.resource, &std::iter::empty())

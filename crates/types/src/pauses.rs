@@ -29,7 +29,7 @@ pub fn give_way_if_due() {
 
 /// Pauses the calling thread, so that threads of the write path that wait for its CPU can run.
 ///
-/// A sleep rather than a yield: Linux charges a yield as a whole time slice, so a reader would hardly advance on a busy
+/// A sleep rather than a yield: Linux counts a yield as a whole time slice, so a reader would hardly advance on a busy
 /// machine.
 pub fn give_way() {
     thread::sleep(Duration::from_micros(1));

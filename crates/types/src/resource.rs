@@ -157,13 +157,13 @@ impl fmt::Display for ResourceRef {
 /// a partial one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum View {
-    /// The fields that the configuration keeps of the resource, by default all. Shared by all subscribers that request
-    /// no other view.
+    /// Objects with the fields that the configuration keeps, by default all. Shared by all subscribers that request no
+    /// other view.
     #[default]
     Shared,
-    /// Whole, even if the configuration keeps only a part of each object.
+    /// Whole objects, even if the configuration keeps only a part of each object.
     Whole,
-    /// `metadata` only, requested as PartialObjectMetadata.
+    /// `metadata` only, requested from the apiserver as PartialObjectMetadata.
     Metadata,
     /// The result of one subscriber's transform function, under a unique name.
     Private(SmolStr),

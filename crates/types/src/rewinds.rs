@@ -1,4 +1,4 @@
-//! Resources whose versions have gone back, because the etcd of their cluster was restored from a backup.
+//! Resources whose resourceVersions have gone back, because the etcd of their cluster was restored from a backup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use parking_lot::RwLock;
 
 use crate::{ClusterName, Gvr, Origin, ResourceVersion};
 
-/// How far the versions of a resource went back.
+/// How far the resourceVersions of a resource went back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewind {
-    /// Newest version that was known before the versions went back.
+    /// Newest resourceVersion that the hub had seen before they went back.
     pub known: ResourceVersion,
-    /// Version of the first list after the versions went back.
+    /// resourceVersion of the first list after they went back.
     pub listed: ResourceVersion,
 }
 
-/// Resources whose versions have gone back since the process started. Clones share the same record.
+/// Resources whose resourceVersions have gone back since the process started. Clones share one map.
 #[derive(Clone, Debug, Default)]
 pub struct Rewinds(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Shared {
 }
 
 impl Rewinds {
-    /// Records that the versions of a resource went back. Call it before passing on events that follow.
+    /// Notes that the resourceVersions of a resource went back. Call it before passing on later events of the resource.
     pub fn add(&self, origin: &Origin, mut rewind: Rewind) {
         let mut rewinds = self.0.rewinds.write();
         let key = (origin.cluster.clone(), origin.resource.gvr.clone());
@@ -39,7 +39,7 @@ impl Rewinds {
         self.0.any.store(true, Relaxed);
     }
 
-    /// Returns how far the versions of a resource went back; `None` if they did not.
+    /// Returns how far the resourceVersions of an informer's resource went back; `None` if they did not.
     #[must_use]
     pub fn of(&self, origin: &Origin) -> Option<Rewind> {
         if !self.0.any.load(Relaxed) {

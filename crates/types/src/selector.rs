@@ -93,7 +93,7 @@ impl LabelSelector {
         self.requirements.iter().any(|wanted| impossible(wanted) || absent(wanted))
     }
 
-    /// Returns whether it has no requirements and so matches everything.
+    /// Returns whether the selector has no requirements and so matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()

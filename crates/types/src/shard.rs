@@ -29,7 +29,7 @@ pub struct ShardRule {
     pub name: ShardName,
     /// Names of clusters, in which `*` is any number of characters; empty selects all clusters.
     pub clusters: Vec<String>,
-    /// Resources in the shard. A resource without a version or a group matches every one.
+    /// Resources in the shard. One without a version matches every version, one without a group every group.
     pub resources: Vec<ResourceRef>,
     /// Namespaces whose informers are in the shard; empty selects all informers of the resources.
     pub namespaces: Vec<String>,
@@ -40,7 +40,7 @@ pub struct ShardRule {
 pub struct ShardRules(Vec<ShardRule>);
 
 impl Shard {
-    /// Returns the shard without a name, which has everything of a cluster that no rule selects.
+    /// Returns the shard without a name. It has all informers of the cluster that no rule selects.
     #[must_use]
     pub fn rest_of(cluster: ClusterName) -> Self {
         Self { cluster, name: None }
@@ -106,8 +106,8 @@ impl ShardRule {
 }
 
 impl ShardRules {
-    /// Creates rules, with the canonical names of resources. Rules with namespaces come first; within both groups,
-    /// names decide.
+    /// Creates rules and sorts them by precedence: first those with namespaces, then the others, both by name.
+    /// Resources get their canonical names.
     #[must_use]
     pub fn new(mut rules: Vec<ShardRule>) -> Self {
         for resource in rules.iter_mut().flat_map(|rule| &mut rule.resources) {

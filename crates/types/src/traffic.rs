@@ -23,7 +23,7 @@ pub struct ClusterTraffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCounts {
-    /// Opened because there was no connection for requests of this kind.
+    /// Opened because no connection for requests of this kind existed.
     pub first: u64,
     /// Opened because the other connections had as many streams as their limits allow.
     pub stream_limit: u64,
@@ -50,7 +50,7 @@ pub struct CloseCounts {
 }
 
 impl OpenCounts {
-    /// Returns the counts with the words of metrics.
+    /// Returns each count with its reason as metrics name it.
     #[must_use]
     pub fn by_reason(&self) -> [(&'static str, u64); 3] {
         [("first", self.first), ("stream_limit", self.stream_limit), ("http1", self.http1)]
@@ -58,7 +58,7 @@ impl OpenCounts {
 }
 
 impl CloseCounts {
-    /// Returns the counts with the words of metrics.
+    /// Returns each count with its reason as metrics name it.
     #[must_use]
     pub fn by_reason(&self) -> [(&'static str, u64); 6] {
         [

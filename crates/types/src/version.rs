@@ -35,8 +35,7 @@ impl ResourceVersion {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }
 
-    /// Returns whether the version is empty or `0`, from which a watch starts at any version that the apiserver
-    /// chooses.
+    /// Returns whether the version is empty or `0`. A watch from it starts at a version that the apiserver chooses.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.is_empty() || self.as_number() == Some(0)
@@ -57,8 +56,8 @@ impl ResourceVersion {
         matches!((&self.0, &other.0), (Repr::Number(a), Repr::Number(b)) if a > b)
     }
 
-    /// Returns whether this version is newer than `current`, the server's version: its etcd was restored from a backup.
-    /// `false` if `current` is empty or `0`.
+    /// Returns whether this version is newer than `current`, the server's version, as after a restore of its etcd from
+    /// a backup. `false` if `current` is empty or `0`.
     #[must_use]
     pub fn is_ahead_of(&self, current: &Self) -> bool {
         !current.is_any() && self.newer_than(current)

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 /// Sending half: holds and changes the value. Dropping it ends every wait.
 pub struct WatchCell<T>(Arc<Shared<T>>);
 
-/// Receiving half: reads the value and waits for its changes. A clone has seen the same version as the original.
+/// Receiving half: reads the value and waits for its changes. A clone has seen the same changes as the original.
 pub struct Watcher<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
@@ -31,7 +31,7 @@ struct Shared<T> {
     changed: Notify,
 }
 
-/// Version that marks the value as closed.
+/// Value of [`Shared::version`] after the cell was dropped.
 const CLOSED: u64 = u64::MAX;
 
 impl<T> WatchCell<T> {
@@ -106,7 +106,7 @@ impl<T> Watcher<T> {
     /// Waits until the value satisfies `is_wanted`, and marks it as seen.
     ///
     /// # Errors
-    /// [`WatchClosed`] if the value does not and the cell was dropped.
+    /// [`WatchClosed`] if the cell was dropped and the value does not satisfy `is_wanted`.
     pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<RwLockReadGuard<'_, T>, WatchClosed> {
         let (shared, seen) = (&*self.shared, &mut self.seen);
         loop {

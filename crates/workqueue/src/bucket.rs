@@ -7,7 +7,8 @@ use super::rate_limiter::RateLimiter;
 use informer_hub_types::TokenBucket;
 use informer_hub_types::clock::Instant;
 
-/// One token per interval, up to a burst. Without a token, a key waits until its reserved token becomes available.
+/// Token bucket: one token per interval, up to a burst. Without a token, a key waits until its reserved token becomes
+/// available.
 ///
 /// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end, so many failures
 /// delay later retries far into the future. [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits that.

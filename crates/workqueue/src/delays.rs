@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use super::Key;
 use informer_hub_types::clock::Instant;
 
-/// Due time of a key. The number keeps keys that are due at the same time in the order of their requests.
+/// Due time of a key, and a request number that orders keys due at the same time.
 type DueKey = (Instant, u64);
 
 /// Delayed keys by due time. Every operation takes logarithmic time.
 ///
-/// Invariant: `places` contains exactly the keys of `due`, each with its place there.
+/// Invariant: `places` contains exactly the keys of `due`, each with its [`DueKey`] there.
 #[derive(Debug)]
 pub(super) struct Delays<T> {
     due: BTreeMap<DueKey, T>,

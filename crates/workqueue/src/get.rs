@@ -1,4 +1,4 @@
-//! Waiting for the next key, and the timekeeper among the waiting workers.
+//! Waiting for the next key, and the timekeeper: the waiting worker that sleeps until the next delayed key is due.
 
 use tokio::sync::futures::Notified;
 use tokio::task::coop;
@@ -11,8 +11,8 @@ impl<T: Key> WorkQueue<T> {
     /// Waits for the next key. Returns `None` once the queue is shut down and nothing is queued.
     ///
     /// After a plain [`WorkQueue::shut_down`], a key that was added while in process may be queued again after other
-    /// workers received `None`. The worker that processes it gets it with its next call. During a
-    /// [drain](WorkQueue::shut_down_with_drain), no worker receives `None` before that.
+    /// workers received `None`. The worker that processes it receives it again with its next call. During a
+    /// [drain](WorkQueue::shut_down_with_drain), no worker receives `None` before such keys are handed out.
     ///
     /// Yields to other tasks from time to time, even if keys are always available.
     ///
@@ -66,8 +66,8 @@ enum GetStep<'a, T: Key> {
     Keep(Timekeeper<'a, T>),
 }
 
-/// The waiting worker that sleeps until the next delayed key is due. If it is dropped while on duty, another takes
-/// over.
+/// The waiting worker that sleeps until the next delayed key is due. If it is dropped while it does so, another waiting
+/// worker replaces it.
 struct Timekeeper<'a, T: Key> {
     queue: &'a WorkQueue<T>,
     until: Instant,

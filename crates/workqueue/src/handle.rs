@@ -33,17 +33,17 @@ pub struct WorkQueue<T> {
 pub(super) struct Shared<T> {
     state: Mutex<State<T>>,
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
-    /// Wakes a waiting worker if a key can be taken or a timekeeper is missing.
+    /// Wakes a waiting worker if a key can be taken, or if no worker sleeps until the next delayed key is due.
     pub(super) ready: Notify,
-    /// Wakes the timekeeper if a key is due earlier than it expects.
+    /// Wakes the timekeeper, the worker that sleeps until the next delayed key is due, if one is due earlier.
     pub(super) earlier: Notify,
-    /// Wakes the callers that wait for the drain.
+    /// Wakes the callers of [`WorkQueue::shut_down_with_drain`].
     drained: Notify,
 }
 
 pub(super) struct State<T> {
     pub(super) queue: Queue<T>,
-    /// When the timekeeper wakes; `None` if there is no timekeeper.
+    /// When the timekeeper wakes, the worker that sleeps until the next delayed key is due; `None` if there is none.
     pub(super) timekeeper: Option<Instant>,
 }
 
@@ -88,7 +88,7 @@ impl<T: Key> WorkQueue<T> {
         Self::with(Fifo::default(), default_controller_rate_limiter())
     }
 
-    /// Creates a queue with lanes that take turns, each with its own default limiter.
+    /// Creates a queue with lanes (groups of keys) that take turns, each with its own default limiter.
     ///
     /// `lane` must always return the same lane for the same key. It runs under the queue's lock, and must neither panic
     /// nor use the queue.
@@ -103,8 +103,8 @@ impl<T: Key> WorkQueue<T> {
 
     /// Creates a queue like [`WorkQueue::fair`] with at most `limit` keys of a lane in process.
     ///
-    /// With a limit of one less than the number of workers, one worker stays free if a lane hangs. With a third of the
-    /// workers, a third stays free if two lanes hang.
+    /// With a limit of one less than the number of workers, one worker stays free if all keys of a lane hang. With a
+    /// limit of a third of the workers, a third stays free if two lanes hang.
     #[must_use]
     pub fn fair_at_most<L, F>(limit: NonZeroUsize, lane: F) -> Self
     where
@@ -129,8 +129,8 @@ impl<T: Key> WorkQueue<T> {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Queues `item`, unless it is queued. If it is being processed, it is queued when that ends. Ignored after the
-    /// shutdown.
+    /// Queues `item`, unless it is already queued. If it is being processed, it is queued when that ends. Ignored after
+    /// the shutdown.
     pub fn add(&self, item: T) {
         self.locked(|state, now| state.queue.add(item, now));
     }
@@ -148,7 +148,7 @@ impl<T: Key> WorkQueue<T> {
         self.add_after(item, delay);
     }
 
-    /// Makes the limiter forget `item`. Otherwise a key that failed once is kept forever.
+    /// Makes the limiter stop counting retries of `item`. Without this call, the limiter keeps a failed key forever.
     pub fn forget(&self, item: &T) {
         self.shared.limiter.lock().forget(item);
     }

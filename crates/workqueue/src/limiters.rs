@@ -1,4 +1,4 @@
-//! Rate limiters for retries: client-go's limiters, one limiter per lane, and jitter.
+//! Rate limiters for retries: client-go's limiters, one limiter per lane (group of keys), and jitter.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,9 +16,10 @@ use informer_hub_types::{clock::Instant, exponential_backoff, rng};
 /// Number of lanes below which idle limiters are not removed.
 const FEW_LANES: usize = 16;
 
-/// Returns client-go's default for controllers: the longer of two delays.
+/// Returns client-go's default for controllers, which returns the longer of two delays.
 ///
-/// These are 5 ms per key, doubling up to 1,000 s, and for all keys a bucket of 10 per second with bursts of 100.
+/// The first is 5 ms per key, doubling up to 1,000 s. The second is that of a bucket for all keys, with 10 tokens per
+/// second and bursts of 100.
 #[must_use]
 pub fn default_controller_rate_limiter<T>() -> impl RateLimiter<T> + 'static
 where
@@ -229,7 +230,7 @@ pub struct PerLaneRateLimiter<T, L, F> {
     lane: F,
     make: Box<dyn Fn() -> Box<dyn RateLimiter<T>> + Send>,
     limiters: HashMap<L, Box<dyn RateLimiter<T>>>,
-    /// Number of limiters at which idle ones are removed, which keeps the amortized cost of each low.
+    /// Number of limiters at which idle ones are removed. Keeps the amortized cost per limiter low.
     sweep_at: usize,
 }
 

@@ -78,7 +78,7 @@ pub struct Metrics {
     pub longest_running: Duration,
 }
 
-/// The counters of [`Metrics`].
+/// The counters and histograms of [`Metrics`].
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) adds: u64,

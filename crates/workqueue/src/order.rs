@@ -1,4 +1,4 @@
-//! Orders in which queued keys are taken: first in, first out, or lanes that take turns.
+//! Orders in which queued keys are taken: first in, first out, or lanes (groups of keys) that take turns.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -66,8 +66,8 @@ impl<T: Send> Order<T> for Fifo<T> {
 
 /// Lanes that take turns: one key of a lane, then one of the next. Within a lane, first in, first out.
 ///
-/// A lane with many keys delays a key of another lane by at most one key per lane. This is not enough if the keys of one
-/// lane take long, as those of a cluster that does not respond: they would eventually occupy all workers.
+/// A lane with many keys delays a key of another lane by at most one key per lane. This is not enough if each key of
+/// one lane takes long, e.g. because a cluster does not respond: they would eventually occupy all workers.
 /// [`Lanes::at_most`] limits that.
 ///
 /// A lane exists while it has keys. Every operation takes constant time.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Runs `work(0)` to `work(pieces - 1)`, at most `workers` at a time, and returns how many were completed.
 ///
-/// If `stop` is cancelled, no more pieces start, and those that have started are completed.
+/// If `stop` is cancelled, no more calls of `work` start, and those that have started are completed.
 ///
 /// All pieces run on the caller's task, which suits work that waits; `work` may spawn computations. A panic in a piece
 /// propagates to the caller.

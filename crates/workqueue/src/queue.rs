@@ -32,7 +32,7 @@ pub struct Queue<T> {
 /// A key in process.
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    /// Distinguishes this processing from earlier ones of the same key.
+    /// Number of this processing, which distinguishes it from earlier ones of the same key.
     ticket: u64,
     since: Instant,
 }
@@ -40,7 +40,7 @@ struct Running {
 /// Result of [`Queue::take`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TakeResult<T> {
-    /// A key, and the ticket that ends its processing.
+    /// A key, and the ticket: the number with which [`Queue::done`] ends its processing.
     Item(T, u64),
     /// No key can be taken at the moment.
     Nothing,
@@ -71,8 +71,8 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Queues `item`, unless it is queued. If it is being processed, it is queued when that ends. Ignored after the
-    /// shutdown.
+    /// Queues `item`, unless it is already queued. If it is being processed, it is queued when that ends. Ignored after
+    /// the shutdown.
     pub fn add(&mut self, item: T, now: Instant) {
         if self.shutting_down {
             return;
@@ -160,8 +160,8 @@ impl<T: Key> Queue<T> {
         self.draining
     }
 
-    /// Returns whether workers may stop: the queue is shut down and nothing is queued. A draining queue must also have
-    /// no key that will be queued again.
+    /// Returns whether workers may stop: the queue is shut down and nothing is queued. While the queue is draining,
+    /// keys that were added again during their processing count as queued.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let left = if self.draining { !self.dirty.is_empty() } else { !self.order.is_empty() };

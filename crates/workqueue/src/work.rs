@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Key, WorkQueue};
 
-/// A key that its holder alone processes, until it is returned by one of the methods or dropped.
+/// A key that only its holder processes, until the holder returns it by one of the methods or drops it.
 ///
 /// Dropping it is equivalent to [`retry`](Work::retry), because the holder panicked, was aborted or timed out, and the
 /// key was not processed. client-go's `Done` is [`Work::done`].

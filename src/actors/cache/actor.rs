@@ -1,8 +1,8 @@
 //! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
-//! Compression runs there too. A processor waits for it only if uncompressed objects exceed their limit one and a half
-//! times, or three times with small batches.
+//! Compression runs there too. A processor, which writes an informer's changes, waits for it only if uncompressed
+//! objects exceed their limit one and a half times, or three times with small batches.
 
 mod expiry;
 pub(in crate::actors) mod history;
@@ -52,10 +52,10 @@ pub struct CacheActor {
     pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
-    /// Set while a compression round runs. Processors that must wait hold its
-    /// [`Pressure`](crate::actors::runtime::pressure::Pressure).
+    /// Set while a compression round runs. Processors that must wait for it hold a
+    /// [`Pressure`](crate::actors::runtime::pressure::Pressure) of this source.
     packing: Option<PressureSource>,
-    /// Whether a slice of the sweep, which recompresses poorly packed chunks, or the pause after it is in progress.
+    /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
     sweeping: bool,
     /// Timer that compresses the remaining objects once the resource is idle.
     idle_timer: Option<SpawnHandle>,
@@ -190,7 +190,7 @@ impl fmt::Debug for CacheActor {
 }
 
 impl Drop for CacheActor {
-    /// Closes the write half, so that no processor writes to a store that its successor has taken over.
+    /// Closes the write half, so that no processor writes to this store after a successor of the actor has taken over.
     fn drop(&mut self) {
         self.write_half.close();
     }
@@ -331,13 +331,13 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled under the lock of `caches` when the hub stops.
+    /// Cancelled when the hub stops, while `caches` is locked.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     uncompressed_limit: usize,
-    /// Limits of the windows of recent changes; `None` if no changes are kept.
+    /// Limits of each cache's window of recent changes; `None` if no changes are kept.
     history: Arc<Mutex<Option<HistoryLimits>>>,
     query_runner: QueryRunner,
     checkpoints: Checkpoints,
@@ -377,15 +377,15 @@ impl CacheDirectory {
         self.of(&origin.resource, &origin.scope.view)
     }
 
-    /// As [`Self::of`] for external callers. Returns `None` once the hub has stopped, so that an empty cache is never
-    /// taken for an answer.
+    /// As [`Self::of`], for callers outside the actors. Returns `None` once the hub has stopped, because a new, empty
+    /// cache would look like a cache without objects.
     #[must_use]
     pub fn of_running(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
         (!self.end.is_cancelled()).then(|| self.find(&mut caches, resource, view).address.clone())
     }
 
-    /// Returns the handle through which a cache publishes snapshots. It stays valid if the cache is recovered.
+    /// Returns the handle from which a cache's newest snapshot is loaded. It stays valid if the cache is recovered.
     #[must_use]
     pub fn snapshots(&self, resource: &ApiResource, view: &View) -> Arc<ArcSwap<Snapshot>> {
         Arc::clone(self.find(&mut self.caches.lock(), resource, view).write_half.published())
@@ -437,7 +437,7 @@ impl CacheDirectory {
         owner_chain(object, &snapshots)
     }
 
-    /// Returns each cache's last published snapshot and its number of uncompressed bytes.
+    /// Returns each cache's last published snapshot with the cache's number of uncompressed bytes.
     pub(in crate::actors) fn contents(&self) -> Vec<(Arc<Snapshot>, u64)> {
         let caches = self.caches.lock();
         let content =
@@ -457,7 +457,7 @@ impl CacheDirectory {
         caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
-    /// Removes the cache of a private view whose only user is gone. Remaining readers see an empty cache.
+    /// Removes the cache of a private view, after its only subscriber has ended. Remaining readers see an empty cache.
     pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
         if matches!(view, View::Private(_)) {
             self.caches.lock().remove(&(gvr.clone(), view.clone()));

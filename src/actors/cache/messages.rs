@@ -32,8 +32,8 @@ pub struct OpenPartition {
     pub health: Arc<InformerHealth>,
     /// Indices that the informer declares.
     pub indexes: Arc<[DeclaredIndex]>,
-    /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if it is
-    /// unchanged.
+    /// Fingerprint of the options that decide how objects are decoded. Restored objects are reused only if they were
+    /// decoded under the same fingerprint.
     pub settings: u64,
     /// `metadata.generation` of a CRD change that altered objects without watch events, e.g. by a new default. The next
     /// list must then be compared with the stored objects. `None` without such a change.
@@ -47,12 +47,12 @@ pub struct OpenedPartition {
     pub id: PartitionId,
     /// Right to write to the partition, valid until it is opened again.
     pub lease: Lease,
-    /// Outbox of the last batch, in case its listeners were not notified.
+    /// Changes of the last batch to deliver, in case the listeners were not notified of them.
     pub outbox: Option<Outbox>,
     /// Memory step of the partition.
     pub step: MemoryStep,
-    /// Version from which a watch may resume after a restart. Given once, to the first informer that opens the
-    /// partition.
+    /// resourceVersion from which a watch may resume after a restart. Only the first informer that opens the partition
+    /// receives it.
     pub resume: Option<ResourceVersion>,
     /// Direct access to the store for small batches.
     pub(in crate::actors) write_half: SharedWriteHalf,
@@ -88,7 +88,7 @@ pub struct Apply {
     pub lease: Lease,
     /// Changes to apply.
     pub batch: Vec<Popped>,
-    /// Version up to which the partition is complete after the batch, if known.
+    /// resourceVersion up to which the partition is complete after the batch, if known.
     pub version: Option<ResourceVersion>,
 }
 
@@ -108,7 +108,7 @@ pub struct AppliedBatch {
 #[rtype(result = "()")]
 pub struct Maintain;
 
-/// Marks a cluster as expected to have the resource before it could be queried, or removes the mark.
+/// Marks a cluster as expected to have the resource although it could not be queried yet, or removes the mark.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Expect {

@@ -33,15 +33,16 @@ pub(in crate::actors) struct QueryRunner {
     readers: Threads,
     permits: Arc<Semaphore>,
     waiting: Arc<AtomicUsize>,
-    /// Number of scans that wait or work.
+    /// Number of scans that wait or run.
     scans: Arc<AtomicUsize>,
     threads: usize,
     tokens: TokenKey,
-    /// Source of numbers of pinned snapshots. One per hub, so that a token of one cache is invalid in another.
+    /// Next number of a pinned snapshot. All caches of the hub share it, so that a continue token of one cache is
+    /// invalid in another.
     next_pinned: Arc<AtomicU64>,
 }
 
-/// Adds one to a counter until it is dropped.
+/// Guard that adds one to a counter and subtracts it again when dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -131,7 +132,7 @@ impl QueryRunner {
         Ok((Arc::new(RunningQuery::new(snapshot, query, position)), fingerprint))
     }
 
-    /// Pins the snapshot of an incomplete answer and sets its continue token.
+    /// Pins the snapshot of an incomplete answer, for the next page, and sets the answer's continue token.
     fn keep(
         &self,
         mut answer: Answer,
@@ -175,7 +176,7 @@ impl QueryRunner {
         answer
     }
 
-    /// Works on a scan as one of its threads, slice by slice. Between slices, other scans get the thread.
+    /// Works on a scan as one of its threads, slice by slice. Between slices, other scans can use the thread.
     async fn work(&self, running: &Arc<RunningQuery>, permit: &Arc<OwnedSemaphorePermit>) -> Result<(), JoinError> {
         loop {
             let (running, permit, scans) = (Arc::clone(running), Arc::clone(permit), Arc::clone(&self.scans));
@@ -200,9 +201,9 @@ impl QueryRunner {
     }
 }
 
-/// One of the threads that scan.
+/// One of the threads that scan, as the scan sees it.
 struct Reader {
-    /// Number of scans that wait or work.
+    /// Number of scans that wait or run.
     scans: Arc<AtomicUsize>,
 }
 
@@ -230,7 +231,7 @@ impl fmt::Debug for QueryRunner {
 /// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
 pub struct PendingAnswer {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
-    /// Whether the query would have used the owner index, which does not exist.
+    /// Whether the query would have used the owner index, if that existed.
     pub(in crate::actors) lacks_owners: bool,
 }
 

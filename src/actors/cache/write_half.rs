@@ -1,8 +1,8 @@
 //! Write half of a cache: its store, uncompressed objects, and leases, which admit one pipeline per partition.
 //!
-//! The cache actor owns it. A processor writes small batches directly instead of by message, which saves two thread
-//! wake-ups per event. It takes the lock if it is free and sends a message otherwise. So the data path never waits for
-//! the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
+//! The cache actor owns it. A processor, which writes an informer's changes, writes small batches directly instead of
+//! by message. This saves two thread wake-ups per event. If the lock is not free, the processor sends a message instead
+//! of waiting. So the data path never waits for the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
 //!
 //! A panic while writing leaves a store half-modified. The store is therefore moved out of the slot while it is written
 //! to, and returned afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
@@ -37,7 +37,7 @@ pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) idle_timer_runs: bool,
     /// Whether a compression round is running.
     pub(in crate::actors) packing: bool,
-    /// Memory step of each partition that does not keep everything.
+    /// Memory step of each partition that is not at [`MemoryStep::Full`].
     steps: BTreeMap<PartitionId, MemoryStep>,
     /// Partitions whose first list is being read.
     first_lists: BTreeSet<PartitionId>,
@@ -45,7 +45,7 @@ pub(in crate::actors) struct WriteHalf {
     list_limit: usize,
     /// Snapshots retained for continue tokens.
     pinned: Arc<Mutex<PinnedSnapshots>>,
-    /// Uncompressed bytes, readable without the lock.
+    /// Bytes of uncompressed objects, readable without the lock.
     uncompressed_bytes: Arc<AtomicUsize>,
     uncompressed_limit: usize,
 }
@@ -55,7 +55,8 @@ pub(in crate::actors) struct WrittenBatch {
     pub(in crate::actors) outbox: Outbox,
     /// Objects in the partition after the batch.
     pub(in crate::actors) objects: u64,
-    /// Whether the cache actor must be notified: to compress objects, or to start the idle timer.
+    /// Whether to send [`Maintain`](super::messages::Maintain) to the cache actor, which compresses objects or starts
+    /// the idle timer.
     pub(in crate::actors) maintain: bool,
 }
 
@@ -139,8 +140,9 @@ impl WriteHalf {
 
     /// Returns whether a processor must wait for compression after a batch.
     ///
-    /// The limit is shared by all clusters of the resource. A processor with a large batch, or with one of a first list,
-    /// waits if the limit is exceeded by half, others only at three times the limit.
+    /// The limit on uncompressed objects is shared by all clusters of the resource. After a large batch, or a batch of
+    /// a first list, the processor waits if the limit is exceeded by half. After other batches, it waits only at three
+    /// times the limit.
     pub(in crate::actors) fn lags(&self, partition: PartitionId, is_small: bool) -> bool {
         if is_small && !self.first_lists.contains(&partition) {
             self.uncompressed.is_full()
@@ -164,12 +166,12 @@ impl WriteHalf {
         next
     }
 
-    /// Makes the number of uncompressed bytes readable without the lock.
+    /// Publishes the number of uncompressed bytes, so that it can be read without the lock.
     pub(in crate::actors) fn publish_size(&self) {
         self.uncompressed_bytes.store(self.uncompressed.bytes(), Relaxed);
     }
 
-    /// Sets the time of changes that are recorded from now on.
+    /// Sets the time that is recorded with later changes.
     fn set_time(&mut self) {
         if self.store.history().is_some() {
             self.store.set_time(clock::now());

@@ -1,5 +1,5 @@
-//! Checkpoint barrier: a partition may be written once its durable readers have acknowledged every event of its
-//! snapshot.
+//! Checkpoint barrier: a partition may be written once its durable readers (sinks and subscribers) have acknowledged
+//! every event of its snapshot.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::Commit;
 
-/// Barrier of one partition in a snapshot.
+/// Barrier of one partition: which readers must still acknowledge events of its snapshot before it is written.
 pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
     /// Readers that have acknowledged every event, or that had none to acknowledge.
@@ -83,7 +83,7 @@ impl Barrier {
         all.into_iter().collect()
     }
 
-    /// Returns the commit to write. `None` if a reader has not acknowledged or there is nothing to write.
+    /// Returns what to write of the partition. `None` if a reader has not acknowledged or there is nothing to write.
     pub(in crate::actors) fn commit(&self) -> Option<Commit> {
         (self.is_open() && !self.has_nothing_to_write)
             .then(|| Commit { id: self.id, readers: self.acknowledged.clone() })

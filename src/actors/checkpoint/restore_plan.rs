@@ -16,7 +16,7 @@ pub struct RestorePlan {
 }
 
 impl RestorePlan {
-    /// Creates a plan for these clusters. If several requests match a resource, the first decides its options.
+    /// Creates a plan for these clusters. If several requests match a resource, the first one's options apply.
     #[must_use]
     pub fn new(clusters: Vec<(ClusterName, ClusterLabels)>, demands: Vec<InformerFor>, names: ShortNames) -> Self {
         Self { clusters, demands, names }
@@ -28,7 +28,7 @@ impl RestorePlan {
         self.names
     }
 
-    /// Returns whether a request may mean a resource, as far as known without asking a cluster.
+    /// Returns whether a request may select a resource, judged by the names known without a request to the cluster.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
         let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))
@@ -56,7 +56,7 @@ impl RestorePlan {
         })
     }
 
-    /// Returns whether a scope of a resource is requested of a cluster.
+    /// Returns whether any request selects this resource in this cluster with this scope.
     #[must_use]
     pub fn is_wanted(&self, resource: &ApiResource, cluster: &ClusterName, scope: &Scope) -> bool {
         let known = self.clusters.iter().find(|(name, _)| name == cluster);

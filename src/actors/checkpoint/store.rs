@@ -24,8 +24,8 @@ use informer_hub_disk::Disk;
 use informer_hub_types::clock::{self, Instant, SteadyClock};
 use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
 
-/// Observer of checkpoint passes. Once a pass is complete, the caches on disk cover everything journalled before it
-/// began.
+/// Observer of checkpoint passes, each of which writes the caches to disk. Once a pass is complete, the caches on disk
+/// cover everything journalled before it began.
 pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when a pass begins. The pass covers everything journalled so far.
     fn pass_begins(&self);
@@ -38,17 +38,17 @@ pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     fn pass_completed(&self);
 }
 
-/// Version up to which readers have received events that were not on disk at the start, by cache and partition. `None`
-/// if all delivered events were on disk.
+/// resourceVersion up to which durable readers (sinks and subscribers) had received events at the start, by cache and
+/// partition. `None` if all of these events were on disk.
 pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
 /// State directory of a hub: its files, and the partitions that must stay in them.
 pub struct CheckpointStore {
     pub(in crate::actors) disk: Arc<dyn Disk>,
     pub(in crate::actors) root: PathBuf,
-    /// Interval between passes.
+    /// Interval between checkpoint passes.
     pub(in crate::actors) every: Duration,
-    /// How long a pass waits for readers from before the restart to subscribe again.
+    /// How long a pass waits for readers of the previous process to subscribe again.
     pub(in crate::actors) grace: Duration,
     pub(in crate::actors) since: Instant,
     /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
@@ -57,20 +57,20 @@ pub struct CheckpointStore {
     /// Resource names with the resources that clusters resolved them to, and whether there are unsaved changes.
     names: Mutex<(ShortNames, bool)>,
     names_file: Option<PathBuf>,
-    /// Partitions that moved to another version of their resource.
+    /// Partitions that moved to another API version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
-    /// Versions up to which readers received events of restored partitions before the start.
+    /// resourceVersions up to which readers had received events of restored partitions before the start.
     delivered: Mutex<DeliveredVersions>,
     /// Lock for the files, and the number of callers waiting for it.
     pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
     pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
-    /// Clusters that may have partitions on disk that no cache has open. Kept here because the files are locked during
-    /// a write.
+    /// Clusters that may have partitions on disk that no cache has open. A copy, because the files are locked during a
+    /// write.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
-    /// Whether every partition had reached its version in `delivered` at the last pass.
+    /// Whether every partition had reached its resourceVersion in `delivered` at the last pass.
     caught_up: AtomicBool,
 }
 
@@ -103,9 +103,9 @@ pub struct StateStatus {
     pub last_checkpoint: Option<jiff::Timestamp>,
     /// Objects written by the last pass that wrote any.
     pub last_objects: u64,
-    /// Bytes written by that pass.
+    /// Bytes written by the pass that `last_objects` counts.
     pub last_bytes: u64,
-    /// Partitions the last pass skipped because readers have not acknowledged.
+    /// Partitions that the last pass skipped because sinks or subscribers had not acknowledged their events.
     pub held: u64,
     /// Partitions of removed clusters that are not saved yet. They stay in memory for at most a minute.
     #[serde(skip_serializing_if = "is_zero")]
@@ -169,8 +169,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Sets the versions up to which readers have received events of restored partitions. `None` marks partitions whose
-    /// delivered events are all on disk.
+    /// Sets the resourceVersions up to which readers have received events of restored partitions. `None` marks
+    /// partitions whose delivered events are all on disk.
     #[must_use]
     pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
         self.delivered = Mutex::new(delivered);
@@ -197,7 +197,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Returns whether a cluster has resolved the name to this resource before.
+    /// Returns whether a cluster has resolved the requested name to this resource before.
     pub(in crate::actors) fn is_resolved_to(&self, requested: &ResourceRequest, gvr: &Gvr) -> bool {
         matches!(requested, ResourceRequest::Written(written) if self.names.lock().0.resolves_to(written, gvr))
     }
@@ -214,8 +214,8 @@ impl CheckpointStore {
         short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
-    /// Returns whether a partition has reached the version that readers received before the start. Journals need not
-    /// keep its events from then on.
+    /// Returns whether a partition has reached the resourceVersion up to which readers had received events before the
+    /// start. From then on, journals need not keep the partition's events.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
@@ -228,8 +228,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Records that a partition got the ID `now` in place of `before`. `before` is `None` for a partition whose
-    /// delivered events are all on disk.
+    /// Moves a partition's delivered version from its ID `before` to its ID `now`. `before` is `None` for a partition
+    /// whose delivered events are all on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();
@@ -242,14 +242,14 @@ impl CheckpointStore {
         }
     }
 
-    /// Forgets the delivered version of a closed partition.
+    /// Removes the delivered version of a closed partition.
     pub(in crate::actors) fn remove_number(&self, cache: &(Gvr, View), id: PartitionId) {
         if let Some(delivered) = self.delivered.lock().get_mut(cache) {
             delivered.remove(&id);
         }
     }
 
-    /// Records whether every partition had caught up at this pass. Returns the value of the last pass.
+    /// Stores whether every partition had caught up at this pass. Returns what the previous pass stored.
     pub(in crate::actors) fn note_caught_up(&self, all: bool) -> bool {
         self.caught_up.swap(all, SeqCst)
     }
@@ -259,7 +259,7 @@ impl CheckpointStore {
         self.every
     }
 
-    /// Returns whether readers from before the restart are still waited for.
+    /// Returns whether passes still wait for readers of the previous process to subscribe again.
     pub(in crate::actors) fn waits(&self) -> bool {
         clock::now() < self.since + self.grace
     }
@@ -329,7 +329,7 @@ impl Checkpoints {
         self.0.store.get()
     }
 
-    /// Marks the hub as stopping: partitions that informers close stay open for the last checkpoint.
+    /// Marks the hub as stopping. Partitions that informers close from now on stay open for the last checkpoint.
     pub(in crate::actors) fn close(&self) {
         self.0.closing.store(true, SeqCst);
     }

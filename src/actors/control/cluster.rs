@@ -60,8 +60,8 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) connector: Arc<dyn Connector>,
     pub(in crate::actors) view: SharedView,
     pub(in crate::actors) registry: Recipient<Resolved>,
-    /// Subscriptions that select the cluster. They must be known before any informer starts: a subscriber that received
-    /// events of an earlier informer must not miss those of the next.
+    /// Subscriptions that select the cluster. They must be known before any informer starts. Otherwise a subscriber of
+    /// an earlier informer would miss events of its successor.
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
@@ -73,7 +73,7 @@ struct RequestState {
     options: Arc<InformerOptions>,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
-    /// Resource of the restored partition, until the request is resolved.
+    /// Resource of the partition restored from disk, until the cluster has resolved the request.
     restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
@@ -81,7 +81,8 @@ struct RequestState {
     missed: bool,
     /// Number of the current lookup. Answers and timers of earlier lookups are ignored.
     lookup: u64,
-    /// Whether the next lookup waits because the cluster did not answer, and whether that wait may be cut short.
+    /// Whether the next lookup waits because the cluster did not answer. `haste` decides whether that wait may be cut
+    /// short.
     unanswered: bool,
     haste: EarlyRetry,
 }
@@ -102,7 +103,7 @@ struct Informer {
     address: Option<Addr<InformerActor>>,
     parts: InformerParts,
     number: usize,
-    /// Last reported `metadata.generation` of the resource's CRD.
+    /// Last reported `metadata.generation` of the CRD that defines the resource.
     generation: Option<u64>,
 }
 
@@ -182,8 +183,8 @@ impl ClusterActor {
         }
     }
 
-    /// Starts the informer of a request, if this process watches it. With `moved_from`, it takes over the objects of that
-    /// resource.
+    /// Starts the informer of a request, if this process watches its resource. With `moved_from`, the informer takes
+    /// over the objects of that resource.
     fn start_informer(
         &mut self,
         key: &RequestKey,
@@ -229,7 +230,7 @@ impl ClusterActor {
     }
 
     /// Returns the options of a configured request for the same informer, if there is one. Configuration takes
-    /// precedence over requests from code, also before its names are resolved.
+    /// precedence over requests from code, even before the cluster has resolved its resource names.
     fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&Arc<InformerOptions>> {
         let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
             let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));

@@ -1,7 +1,7 @@
 //! Discovery actor: follows which resources a cluster offers, while a request may be affected by changes.
 //!
 //! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
-//! asked for its resources; [`Pace`] decides when. If they may not be watched, the cluster is polled. The names of
+//! asked for its resources; [`Pace`] decides when. If these watches are forbidden, the cluster is polled. The names of
 //! definitions also show which resources were deleted. A changed generation means a changed schema, after which
 //! informers list again (`cluster/relist`).
 
@@ -36,13 +36,13 @@ pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) recovery: RecoverySignal,
 }
 
-/// Watched names of definitions or API services.
+/// State of the watch on the names of CustomResourceDefinitions or APIServices.
 #[derive(Debug, Default)]
 enum WatchState {
     /// The resource has not been listed yet.
     #[default]
     Starting,
-    /// All current names, each with `metadata.generation` or zero.
+    /// All current names, each with its `metadata.generation`, or zero without one.
     All(BTreeMap<SmolStr, u64>),
     /// The watch failed with this error; the flag is set once it was logged.
     Refused(SourceError, bool),
@@ -51,7 +51,7 @@ enum WatchState {
 /// Last discovery result.
 struct LastDiscovery {
     discovered: Arc<Discovered>,
-    /// Names of the definitions of the served resources.
+    /// Names of the CustomResourceDefinitions of the served resources.
     served: BTreeSet<SmolStr>,
 }
 
@@ -73,7 +73,7 @@ pub(in crate::actors) struct DiscoveryActor {
     view: DiscoveryStatus,
     /// Error of the last discovery request; `None` if it succeeded.
     failed: Option<SourceError>,
-    /// Definitions last sent to the cluster actor.
+    /// Names and generations of CustomResourceDefinitions, as last sent to the cluster actor.
     sent_definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,
     in_flight: bool,
     timer: Option<SpawnHandle>,

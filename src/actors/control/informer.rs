@@ -89,7 +89,7 @@ pub(in crate::actors) struct InformerActor {
     parts: InformerParts,
     cache: Addr<CacheActor>,
     partition: Option<(PartitionId, Lease)>,
-    /// Version from which the first reflector may resume.
+    /// resourceVersion from which the first reflector may resume.
     resume: Option<ResourceVersion>,
     /// `metadata.generation` of a CRD change that altered objects without watch events. `None` once the partition has
     /// been opened with it.
@@ -103,7 +103,7 @@ pub(in crate::actors) struct InformerActor {
     /// Applied memory step.
     step: MemoryStep,
     inboxes: Arc<Inboxes>,
-    /// Registration with the governor; set once started.
+    /// Registration with the memory governor; set once started.
     membership: Option<Membership>,
     stopping: bool,
     yield_budget: YieldBudget,
@@ -113,7 +113,8 @@ pub(in crate::actors) struct InformerActor {
 
 impl InformerActor {
     /// Creates an informer that delivers to `subscriptions` from its first batch on. They must include every
-    /// subscription that an earlier informer of this partition served; otherwise it misses events until it is added.
+    /// subscription that an earlier informer of this partition served. Otherwise such a subscription misses events
+    /// until it is added.
     pub(in crate::actors) fn new(
         env: Env,
         parts: InformerParts,
@@ -203,7 +204,7 @@ impl InformerActor {
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts the fifo (1) and the reflector (2), beginning with `first`.
+    /// Starts the fifo (child 1) and the reflector (child 2), or only the reflector if `first` is 2.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
         if self.parts.mode != WatchMode::Active {
@@ -251,7 +252,8 @@ impl InformerActor {
         })
     }
 
-    /// Returns the exit guard of a child's next incarnation, and invalidates reports of earlier ones.
+    /// Returns the exit guard for the next start of a child. Exit reports of its earlier starts are ignored from now
+    /// on.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)
@@ -443,7 +445,8 @@ impl Handler<RemoveListener> for InformerActor {
 impl Handler<StopInformer> for InformerActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    /// Stops upstream first: ends intake, then drains the queues.
+    /// Stops the reflector first, so that no more changes are read. Then drains the queues and stops the other
+    /// children.
     fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         let pipeline = std::mem::take(&mut self.pipeline);

@@ -27,10 +27,11 @@ use crate::budget::{Change, Governor, Reading, Report, UNLIMITED, Usage};
 use crate::cache::{Partition, Snapshot};
 use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, object_memory, rng};
 
-/// Assumed bytes of a queued object state if the sizes of its informer's objects are unknown.
+/// Bytes assumed for each queued object, if the sizes of the informer's objects are unknown.
 const ASSUMED_STATE_BYTES: u64 = 1024;
 
-/// Upper bound on the remaining item count that an apiserver reports, which may be any number.
+/// Maximum used of `remainingItemCount`, the number of objects that a list still has to return. An apiserver may report
+/// any number.
 const MAX_EXPECTED: u64 = 1 << 32;
 
 /// Enforces the memory limit; see the module.
@@ -39,7 +40,7 @@ pub(in crate::actors) struct GovernorActor {
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
-    /// Samples of restored partitions without an informer, by the address of their health.
+    /// Samples of restored partitions that no informer has opened, by the address of their `InformerHealth`.
     unopened: BTreeMap<usize, Sample>,
     /// Timer of the checks; set while a limit is set.
     timer: Option<SpawnHandle>,
@@ -137,7 +138,7 @@ fn address(health: &Arc<InformerHealth>) -> usize {
     Arc::as_ptr(health).addr()
 }
 
-/// Returns the memory use of each informer, from its counters and samples of its object bodies.
+/// Returns the memory use of each informer, from its counters and from samples of its objects' JSON (bodies).
 fn usages(
     members: &BTreeMap<u64, Member>,
     caches: &[(Arc<Snapshot>, u64)],
@@ -169,7 +170,8 @@ fn usages(
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }
 
-/// Stored size of an informer's bodies relative to their JSON size, estimated by visiting some objects at each check.
+/// Stored size of an informer's object bodies relative to their JSON size, estimated by visiting some objects at each
+/// check.
 #[derive(Default)]
 struct Sample {
     after: Option<ObjectKey>,
@@ -177,13 +179,13 @@ struct Sample {
 }
 
 impl Sample {
-    /// Objects per check; takes 2 µs.
+    /// Number of objects visited per check, which takes 2 µs.
     const OBJECTS: usize = 32;
 
-    /// Weight of a check in the moving average.
+    /// Weight of the newest check in the moving average.
     const WEIGHT: f64 = 0.1;
 
-    /// Returns the estimated bytes of all bodies.
+    /// Visits the next objects and returns the estimated bytes of all bodies, as stored.
     fn bodies(&mut self, partition: &Partition) -> u64 {
         let (mut stored, mut plain, mut visited) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {
@@ -211,7 +213,7 @@ impl Actor for GovernorActor {
         self.start(ctx);
     }
 
-    /// Lifts the limit, because nothing refills the headroom any more.
+    /// Lifts the memory limit. Otherwise reflectors would wait for headroom that nothing refills.
     fn stopped(&mut self, _ctx: &mut Self::Context) {
         self.env.budget.headroom().refill(UNLIMITED);
     }

@@ -38,7 +38,7 @@ pub struct RemoveListener(pub SubscriptionId);
 pub struct StopInformer {
     /// Deadline for delivering pending events; `None` drops them.
     pub drain_until: Option<Instant>,
-    /// Keeps the partition open, for the caller to save. Only durable subscribers are drained then.
+    /// Keeps the partition open, for the caller to save. Pending events are then delivered to durable subscribers only.
     pub stays_open: bool,
 }
 
@@ -56,7 +56,7 @@ pub enum WatchMode {
     IdleClear,
 }
 
-/// Moves an informer to another resource or version, with its objects and subscribers.
+/// Moves an informer to another resource or API version, with its objects and subscribers.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct MoveTo {
@@ -70,8 +70,8 @@ pub struct MoveTo {
     pub renewed: bool,
 }
 
-/// Makes an informer list again and decode objects with new settings. It keeps its objects, and notifies subscribers of
-/// the differences.
+/// Makes an informer list again and decode objects with new settings. The informer keeps its objects and notifies
+/// subscribers of the differences.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Relist {
@@ -176,8 +176,8 @@ pub struct SetClusterLabels {
     pub labels: ClusterLabels,
 }
 
-/// Starts and stops informers of a cluster, so that those run that its connection
-/// [watches](informer_hub_reflector::Connection::watches). Answered when the others have stopped.
+/// Starts the informers of a cluster that the cluster's connection
+/// [watches](informer_hub_reflector::Connection::watches) and stops the others. Answered when those have stopped.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
@@ -206,7 +206,7 @@ pub struct WaitForCacheSync {
     pub timeout: Duration,
 }
 
-/// Requests a view of sync states that needs no further messages.
+/// Requests a view of the informers' sync states, which is then read without further messages.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "SyncView")]
 pub struct ViewSync;

@@ -65,7 +65,7 @@ pub struct RegistryActor {
     /// Clusters whose saved partitions are being restored, and callers waiting for that.
     restoring: BTreeMap<ClusterName, Waiters>,
     views: Views,
-    /// Number of messages to clusters that are not reflected in the published views yet.
+    /// Number of messages to clusters whose effect is not in the published views yet.
     in_flight: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
@@ -204,8 +204,8 @@ impl RegistryActor {
         }))
     }
 
-    /// Sends a message and counts it until the cluster's view reflects it; until then the hub does not count as synced.
-    /// The message is sent even if the returned future is dropped.
+    /// Sends a message to a cluster and counts it until the cluster's view shows its effect. Until then the hub does
+    /// not count as synced. The message is sent even if the returned future is dropped.
     fn send_counted<T: 'static>(
         &self,
         request: impl Future<Output = Result<T, MailboxError>> + 'static,

@@ -112,8 +112,8 @@ impl HubSystem {
     }
 
     /// Starts the registry on the actix system and runtime of the calling thread, and runs everything there, including
-    /// blocking work. For simulations that must be reproducible ([`rng`](informer_hub_types::rng)). It ends with that
-    /// runtime.
+    /// blocking work. For simulations that must be reproducible ([`rng`](informer_hub_types::rng)). The hub ends with
+    /// that runtime.
     ///
     /// # Panics
     /// If the thread has no actix system.

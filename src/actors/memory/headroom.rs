@@ -1,4 +1,4 @@
-//! Gate before the fifo: admits new objects while there is headroom.
+//! Gate before the fifo: admits new objects while there is headroom, i.e. bytes left under the memory limit.
 //!
 //! The governor checks a few times a second, and a list brings tens of megabytes in between. The governor therefore
 //! grants a number of bytes until its next check, and reflectors take from it. Without a limit, the cost is one atomic

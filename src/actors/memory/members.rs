@@ -27,7 +27,7 @@ pub struct MemoryStatus {
     pub resident: Option<u64>,
     /// Resident bytes attributed to informers.
     pub accounted: u64,
-    /// Number of informers that keep less than everything.
+    /// Number of informers whose memory step is not [`MemoryStep::Full`].
     pub short: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct InformerMemory {
     /// Reason for the last step change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Bytes the informer may use while others need memory too.
+    /// Bytes the informer may use while other informers need memory too.
     pub share: u64,
     /// Bytes the informer uses.
     pub used: u64,
@@ -81,7 +81,7 @@ impl Inboxes {
         self.0.lock().remove(&id);
     }
 
-    /// Returns the number of pending notifications.
+    /// Returns the number of pending notifications in all of the inboxes.
     pub(in crate::actors) fn pending(&self) -> u64 {
         self.0.lock().values().map(|inbox| inbox.health.pending.load(Relaxed)).sum()
     }

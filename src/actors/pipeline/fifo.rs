@@ -24,13 +24,14 @@ pub(in crate::actors) struct FifoActor {
     fifo: DeltaFifo,
     processor: Recipient<Process>,
     health: Arc<InformerHealth>,
-    /// Watermark last sent to the processor.
+    /// Watermark last sent to the processor: the resourceVersion up to which all changes have left the queue.
     sent_watermark: Option<ResourceVersion>,
-    /// Whether the last batch ended a list. The store then holds the replaced objects until the next message, in case
-    /// the processor dies before it has notified the listeners. The next batch, empty if need be, releases them.
+    /// Whether the last batch ended a list. The store then holds the objects that the list replaced until the next
+    /// message, in case the processor dies before it has notified the listeners. The next batch, which may be empty,
+    /// releases them.
     ended_list: bool,
-    /// Sampled change whose latency is measured: the number of keys before it, and its timestamps. One at a time, so
-    /// that the cost is negligible.
+    /// Sampled change whose latency is measured: the number of keys before it, its timestamps and its span. Only one
+    /// change is measured at a time, so that the cost is negligible.
     followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
@@ -94,7 +95,7 @@ impl FifoActor {
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Samples the change at the end of the queue, unless another one is being measured.
+    /// Samples the last change in the queue, unless another change is being measured.
     fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.

@@ -68,8 +68,8 @@ impl ListenerActor {
         }
     }
 
-    /// Returns whether a durable subscriber must wait until the objects have been on disk once. Otherwise a deletion
-    /// during a restart could go unnoticed.
+    /// Returns whether a durable subscriber must still wait until the informer's objects have been on disk once.
+    /// Otherwise a deletion during a restart could go unnoticed.
     fn waits_for_disk(&self) -> bool {
         let is_kept = self.subscription.durable && self.env.checkpoints.store().is_some();
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
@@ -95,7 +95,7 @@ impl ListenerActor {
         }
     }
 
-    /// Delivers the next batch, unless one is in flight.
+    /// Delivers the next batch, unless the subscriber has not answered the previous one yet.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         if self.busy {
             return;

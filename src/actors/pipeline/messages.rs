@@ -26,9 +26,9 @@ pub struct Enqueue {
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Process {
-    /// Changes to apply; empty if only the version has advanced.
+    /// Changes to apply; empty if only `version` has advanced.
     pub batch: Vec<Popped>,
-    /// Version up to which everything has left the queue with this batch.
+    /// resourceVersion up to which all changes have left the queue, including this batch.
     pub version: Option<ResourceVersion>,
     /// Sampled change in the batch whose latency is measured.
     pub followed: Option<SampledChange>,
@@ -52,7 +52,8 @@ pub struct Join {
     pub inbox: Arc<Inbox>,
     /// Filter of the objects, and handling of initial objects.
     pub options: ListenerOptions,
-    /// Name of a durable reader, which resumes after a restart of the process. `None` for other subscribers.
+    /// Name of a durable reader, a sink or subscriber that resumes after a restart of the process. `None` for other
+    /// subscribers.
     pub reader: Option<String>,
     /// Resync period; `None` without resyncs.
     pub resync: Option<Duration>,

@@ -60,7 +60,7 @@ pub(in crate::actors) struct ProcessorActor {
     ticker: Option<(Duration, SpawnHandle)>,
     /// Whether a resync pass is being queued.
     resyncing: bool,
-    /// Last batch applied before the previous processor died, whose listeners may not have been notified.
+    /// Last batch that the previous processor applied before it died. Its listeners may not have been notified.
     undelivered: Option<Outbox>,
     /// Sampled change in the current batch, and its span.
     followed: Option<(SampledChange, Span)>,
@@ -154,7 +154,7 @@ impl ProcessorActor {
         Box::pin(work)
     }
 
-    /// Sets the resync timer to the period of the schedule.
+    /// Sets the resync timer to the period that the listeners' schedule requires.
     fn rearm_resync(&mut self, ctx: &mut Context<Self>) {
         let period = self.resyncs.tick_period();
         if self.ticker.map(|(current, _)| current) == period {
@@ -240,8 +240,8 @@ impl Handler<Process> for ProcessorActor {
 impl Handler<Join> for ProcessorActor {
     type Result = ();
 
-    /// No batch is in progress here, so later batches continue exactly from the published snapshot. Nothing is awaited,
-    /// so listeners that join and leave do not delay queued batches.
+    /// Never runs while a batch is in progress, so later batches continue exactly from the published snapshot. Nothing
+    /// is awaited, so listeners that join and leave do not delay queued batches.
     fn handle(&mut self, join: Join, ctx: &mut Self::Context) {
         let id = self.cache.partition;
         let Join { subscription, listener, inbox, options, reader, resync } = join;

@@ -49,11 +49,11 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
     pub(in crate::actors) handlers: Threads,
     pub(in crate::actors) budget: Budget,
-    /// Version up to which the store is complete, from which a watch may resume without a list.
+    /// resourceVersion up to which the store is complete, from which a watch may resume without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
-    /// Record of resources whose versions went back, because etcd was restored from a backup.
+    /// Resources whose resourceVersions went back, because etcd was restored from a backup.
     pub(in crate::actors) rewinds: Rewinds,
 }
 
@@ -106,8 +106,8 @@ impl Handler<Stop> for ReflectorActor {
     }
 }
 
-/// How long a watch must stay open before success is reported. A watch from an expired version also opens, and fails at
-/// once.
+/// How long a watch must stay open before success is reported. A watch from an expired resourceVersion also opens, and
+/// fails at once.
 const SUCCESS_DELAY: Duration = Duration::from_secs(1);
 
 /// Error: the fifo has ended, so the reflector must end too.
@@ -119,16 +119,16 @@ struct Driver {
     pending: Vec<Change>,
     /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(SampledChange, Span)>,
-    /// Objects that were skipped and not accepted, deleted or listed again since.
+    /// Objects that were skipped because they cannot be decoded, and not accepted, deleted or listed again since.
     skipped: SkippedObjects,
     /// List in progress and its number of pages.
     listing: Option<Listing>,
     list_began: Instant,
     /// Reason for the next list.
     relists_for: ListReason,
-    /// Whether success is yet to be reported, after the start or a failure.
+    /// Whether a success must still be reported, after the start or a failure.
     unproven: bool,
-    /// Version last reported to the fifo as complete.
+    /// resourceVersion last reported to the fifo as complete.
     progress: Option<ResourceVersion>,
     /// Notified when the cluster answers another informer after a failure.
     recovery_watcher: Watcher<()>,
@@ -453,7 +453,7 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Reports the version up to which everything has been passed on, if it has changed.
+    /// Reports the resourceVersion up to which everything has been passed on, if it has changed.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();

@@ -7,7 +7,8 @@ use crate::cache::{DeltaFifo, ListenerQueue, Uncompressed};
 use crate::discovery::DiscoveryIntervals;
 use informer_hub_reflector::ReflectorOptions;
 
-/// Mailbox limit of actors on the data path. Each edge has one message in flight, so it is never reached.
+/// Mailbox limit of actors on the data path. It is rarely reached, because most senders wait for the answer to each
+/// message.
 pub const MAILBOX: usize = 64;
 
 /// Unlimited mailbox, for actors that receive commands.

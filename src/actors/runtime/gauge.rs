@@ -28,9 +28,9 @@ impl Gauge for ProcessGauge {
 /// Settings of the memory governor.
 #[derive(Clone, Debug)]
 pub struct MemoryTuning {
-    /// Interval of the checks. Default 250 ms.
+    /// Interval at which memory use is compared with the limit. Default 250 ms.
     pub look: Duration,
-    /// How fast the governor acts.
+    /// Timing of the governor's decisions.
     pub pace: Pace,
     /// Source of the resident memory size.
     pub gauge: Arc<dyn Gauge>,

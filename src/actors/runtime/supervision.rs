@@ -128,7 +128,7 @@ impl Supervision {
 pub struct ChildExited {
     /// Index of the child in its supervisor's specs, or another number the supervisor has assigned.
     pub child: usize,
-    /// Generation of the child.
+    /// Generation of the child. The supervisor ignores the exit if a later generation has begun.
     pub generation: u64,
     /// Reason of the exit.
     pub status: ExitStatus,

@@ -1,7 +1,7 @@
 //! Durable subscribers: actors that receive events from a journal and resume after a restart.
 //!
-//! A durable subscriber is a sink whose receiver is an actor of this process. It receives events, because objects do
-//! not survive a restart: see [`Event::data`](informer_hub_sink::Event::data).
+//! A durable subscriber is a sink whose receiver is an actor of this process. It receives [`Event`]s instead of object
+//! handles, which do not survive a restart: see [`Event::data`](informer_hub_sink::Event::data).
 
 use std::fmt;
 use std::sync::Arc;

@@ -53,8 +53,8 @@ pub struct SinkParams {
     pub io: Threads,
     /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
-    /// Fence of deliveries. The sink then begins in standby, until a [`Reconcile`] finds the fence open. `None` always
-    /// sends.
+    /// Fence that permits deliveries only while this process is the leader. With a fence, the sink begins in standby,
+    /// until a [`Reconcile`] finds the fence open. With `None`, the sink always sends.
     pub fence: Option<Arc<SendFence>>,
 }
 
@@ -67,7 +67,7 @@ pub struct StorePlace {
     pub directory: PathBuf,
     /// Size limits.
     pub limits: StoreLimits,
-    /// When to sync.
+    /// When journal writes are synced to disk.
     pub fsync: Fsync,
 }
 
@@ -123,7 +123,7 @@ pub struct SinkActor {
     state: Recoverable<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
-    /// Number of the configuration; outcomes of attempts under earlier configurations are ignored.
+    /// Number of the current configuration. Outcomes of attempts under earlier configurations are ignored.
     generation: u64,
     _guard: ExitGuard,
 }
@@ -161,7 +161,7 @@ pub enum Reply<T> {
 }
 
 impl<T> Reply<T> {
-    /// Returns the answer if it is available, otherwise a later one.
+    /// Returns [`Self::Now`] if the answer is already available, otherwise [`Self::Later`].
     fn from(mut answer: oneshot::Receiver<T>) -> Self {
         answer.try_recv().map_or_else(|_| Self::Later(answer), Self::Now)
     }

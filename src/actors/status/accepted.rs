@@ -1,4 +1,4 @@
-//! Versions up to which a subscriber has accepted every change, for standby processes.
+//! resourceVersions up to which a subscriber has accepted every change, for standby processes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use informer_hub_sink::{SourceVersions, resource_key};
 
-/// Progress of the subscriptions of one reader.
+/// Progress of the subscriptions of one subscriber.
 ///
-/// Each informer is followed with one mark at a time: the last batch of its cache, and the version that this batch
-/// reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to the version.
+/// Each informer is followed with one mark at a time: the last batch of its cache, and the resourceVersion that this
+/// batch reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to that version.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
-    /// Progress by the address of the inbox, which the entry keeps alive.
+    /// Progress by the memory address of the inbox. The entry keeps the inbox alive.
     inboxes: HashMap<usize, Progress>,
     /// Resources with an informer whose progress is unknown, by cluster.
     unknown: BTreeMap<String, BTreeSet<String>>,
@@ -47,10 +47,10 @@ impl Progress {
 }
 
 impl AcceptedVersions {
-    /// Reads the progress and returns the accepted versions by cluster and resource. A resource with an informer whose
-    /// progress is unknown is left out. With several informers, the lowest version counts.
+    /// Checks for new acknowledgements and returns the accepted versions by cluster and resource. A resource with an
+    /// informer whose progress is unknown is left out. With several informers, the lowest version counts.
     ///
-    /// A change counts as accepted at the earliest two calls after it.
+    /// A change counts as accepted at the second call after it, at the earliest.
     pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
         let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
         let mut seen = HashMap::new();
@@ -88,7 +88,8 @@ impl AcceptedVersions {
         all_known
     }
 
-    /// Returns whether a resource has an informer whose progress was unknown at the last update, as at its start.
+    /// Returns whether a resource has an informer whose progress was unknown at the last update, e.g. because it just
+    /// started.
     #[must_use]
     pub fn is_unknown(&self, cluster: &str, resource: &str) -> bool {
         self.unknown.get(cluster).is_some_and(|resources| resources.contains(resource))

@@ -48,7 +48,8 @@ pub struct ListenerSeen<'a> {
     pub merged: u64,
     /// Notifications on which the subscriber failed.
     pub lost: u64,
-    /// Latency of changes to the subscriber, for all its informers together.
+    /// Time from the hub's reading of a change to the subscriber's acknowledgement, for all informers of the subscriber
+    /// together.
     pub lag: Option<&'a Arc<Histogram>>,
 }
 
@@ -104,7 +105,8 @@ impl ClusterSeen {
         self.view.connection.as_ref()?.traffic()
     }
 
-    /// Returns the resources of each pattern.
+    /// Returns, for each configured resource pattern (`[resources.<name>]`), the resources of the cluster that it
+    /// selects.
     #[must_use]
     pub fn patterns(&self) -> &[PatternStatus] {
         &self.view.patterns

@@ -22,7 +22,8 @@ use informer_hub_types::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HubStatus {
-    /// Whether every informer of every reachable cluster has synced.
+    /// Whether every informer of every reachable cluster has synced, or is in a state that waiting does not change,
+    /// such as forbidden.
     pub ready: bool,
     /// Memory status; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +72,7 @@ pub struct ClusterStatus {
     /// Discovery of resources that may appear or disappear; absent if no watched resource can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
-    /// Resources of each pattern.
+    /// For each configured resource pattern, the resources of the cluster that it selects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<PatternStatus>,
 }
@@ -99,7 +100,7 @@ pub struct DiscoveryStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DiscoveryState {
-    /// Not known yet.
+    /// Not known yet: the definitions or API services have not been listed yet.
     #[default]
     Starting,
     /// By watching definitions and API services.
@@ -113,7 +114,7 @@ pub enum DiscoveryState {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PatternStatus {
-    /// Name of the entry.
+    /// Name of the entry: `<name>` in `[resources.<name>]`.
     pub name: String,
     /// Pattern of the entry.
     pub pattern: String,
@@ -175,7 +176,7 @@ pub struct InformerStatus {
     pub objects: u64,
     /// Bytes of the objects in memory ([`object_memory`]).
     pub bytes: u64,
-    /// Version up to which changes were read.
+    /// Kubernetes resource version up to which changes were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// Seconds since the last event.
@@ -185,7 +186,7 @@ pub struct InformerStatus {
     pub events: u64,
     /// Lists begun.
     pub lists: u64,
-    /// Items of the list in progress.
+    /// Objects received so far by the list in progress.
     pub list_items: u64,
     /// Expected items of the list in progress, if the apiserver reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +202,8 @@ pub struct InformerStatus {
     pub restarts: u64,
     /// Changes queued for the store.
     pub queued: u64,
-    /// Memory step and use; absent if there was never a limit.
+    /// Memory step (how much of the objects is kept under the memory limit) and memory use; absent if there was never a
+    /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<InformerMemory>,
     /// Last error that is not resolved.
@@ -250,7 +252,8 @@ pub(in crate::actors) struct ClusterView {
 pub(in crate::actors) struct InformerView {
     /// Requested resource and scope.
     pub(in crate::actors) key: Arc<(ResourceRequest, Scope)>,
-    /// Resource of the informer; of the restored partition, until the request is resolved.
+    /// Resource of the informer. Until the request is resolved, the resource of the partition restored from disk;
+    /// `None` without one.
     pub(in crate::actors) gvr: Option<Gvr>,
     pub(in crate::actors) is_resolved: bool,
     pub(in crate::actors) health: Arc<InformerHealth>,
@@ -277,7 +280,8 @@ impl ClusterView {
         }
     }
 
-    /// Returns the connection error. If only informers have one, returns the first of these.
+    /// Returns the error of the connection. If it has none and the cluster is unreachable, returns the first error of
+    /// an informer.
     pub(in crate::actors) fn last_error(&self) -> Option<String> {
         let unreachable = self.state() == ClusterState::Unreachable;
         let unanswered = |informer: &&InformerView| informer.health.answers() == Some(false);
@@ -285,8 +289,8 @@ impl ClusterView {
         self.error.clone().or_else(|| informer_error().filter(|_| unreachable).map(|error| error.to_string()))
     }
 
-    /// Returns whether all informers have settled or the cluster is unreachable. An unreachable cluster must not delay
-    /// readiness.
+    /// Returns whether no informer has to be waited for: all have synced or cannot sync at present. An unreachable
+    /// cluster counts as ready, because it must not delay the hub's readiness.
     pub(in crate::actors) fn is_ready(&self) -> bool {
         self.is_unreachable() || self.informers.iter().all(InformerView::is_settled)
     }

@@ -14,14 +14,14 @@ use informer_hub_types::{
     ClusterLabels, ClusterName, ClusterSelector, InformerHealth, Phase, ResourceVersion, Scope, Watcher, clock,
 };
 
-/// How often a wait checks informers that will not signal (forbidden, absent).
+/// How often a wait checks informers that do not notify it, because they are forbidden or absent.
 const SYNC_POLL: Duration = Duration::from_millis(100);
 
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Added to the number of messages in flight when the hub begins to shut down, so that no wait mistakes the removal of
-/// clusters for their sync.
+/// Added to the number of unhandled messages when the hub begins to shut down. A wait for sync then cannot end because
+/// the clusters are removed.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
 /// Published views of all clusters, by name.
@@ -72,7 +72,8 @@ pub struct InformerSync {
     pub cluster: ClusterName,
     /// Whether the informer's first list is in the store.
     pub synced: bool,
-    /// Whether it has synced, or is in a state that waiting does not change (absent, forbidden, degraded, unreachable).
+    /// Whether the informer has synced, or is in a state that waiting does not change (absent, forbidden, degraded,
+    /// unreachable).
     pub settled: bool,
     /// State of list and watch.
     pub phase: Phase,
@@ -87,7 +88,7 @@ pub struct InformerSync {
 #[derive(Clone)]
 pub struct SyncView {
     views: Views,
-    /// Number of messages to clusters that are not reflected in the views yet.
+    /// Number of messages sent to clusters whose effect is not in the views yet.
     in_flight: Arc<AtomicUsize>,
     changed: Watcher<()>,
 }

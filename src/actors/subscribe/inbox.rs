@@ -26,7 +26,8 @@ pub(in crate::actors) struct ListenerHealth {
     pub merged: AtomicU64,
     /// Notifications on which the subscriber failed.
     pub lost: AtomicU64,
-    /// Sampled latency from the queue to the subscriber's answer, for all inboxes of the subscription.
+    /// Sampled time from the hub's reading of a change to the subscriber's acknowledgement, for all inboxes of the
+    /// subscription.
     pub lag: Option<Arc<Histogram>>,
 }
 
@@ -34,7 +35,7 @@ pub(in crate::actors) struct ListenerHealth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct InboxLease(u64);
 
-/// Position in a partition, which a subscriber reaches when it has acknowledged every batch up to `number`.
+/// Batch number in a partition. The subscriber reaches the mark when it has acknowledged every batch up to `number`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
@@ -67,7 +68,7 @@ struct State {
     unacknowledged: Vec<Notification>,
     /// Queue position of the first unacknowledged notification.
     unacknowledged_from: u64,
-    /// Whether the unacknowledged batch has replayed objects, which have no position.
+    /// Whether the unacknowledged batch contains initial objects, which have no queue position.
     has_replayed: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
@@ -101,8 +102,8 @@ impl Inbox {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Records the latency of an acknowledged sample. Merged notifications shift the queue positions, so the record may
-    /// come late, but at the latest when the queue is empty.
+    /// Records the latency of the sampled change once the subscriber has acknowledged it. Merged notifications shift
+    /// the queue positions, so this may happen late, but at the latest when the queue is empty.
     fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
@@ -114,7 +115,7 @@ impl Inbox {
         }
     }
 
-    /// Returns whether the inbox has joined this partition before, so that it continues with its pending notifications.
+    /// Returns whether the inbox has joined this partition before. It then continues with its pending notifications.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
@@ -137,7 +138,7 @@ impl Inbox {
         }
     }
 
-    /// Continues with a moved partition and keeps pending notifications.
+    /// Continues with the partition of a moved informer, and keeps the pending notifications.
     pub(in crate::actors) fn move_to(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {

@@ -21,8 +21,8 @@ pub struct RequestInformer {
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
-    /// Options for decoding and selection. Those of a configuration entry take precedence, else those of the first
-    /// user.
+    /// Options for decoding and selection. The options of a configuration entry take precedence, otherwise those of the
+    /// first user of the informer.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
@@ -33,8 +33,8 @@ pub struct RequestInformer {
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
 
-/// Requests an informer in each selected cluster, also in clusters that are added later. Informers are shared and their
-/// users counted. Answered when the clusters have received it, at the latest after
+/// Requests an informer in each selected cluster, also in clusters that are added later. Informers are shared by their
+/// users. Answered when the clusters have received the request, at the latest after
 /// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
@@ -54,7 +54,7 @@ pub struct InformerFor {
 }
 
 impl InformerFor {
-    /// Returns the views of the scopes.
+    /// Returns the distinct views (whole objects or metadata only) of the scopes.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
         let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
         views.dedup();
@@ -67,7 +67,7 @@ impl InformerFor {
 #[rtype(result = "()")]
 pub struct Release(pub User);
 
-/// Ends a subscription. Idempotent; answered when none of its deliveries is in flight.
+/// Ends a subscription. Idempotent; answered when its last delivery has ended.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Unsubscribe(pub SubscriptionId);

@@ -5,7 +5,7 @@ use informer_hub_types::{ApiResource, ResourcePattern, ResourceRef};
 /// Resource for which informers are requested.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ResourceRequest {
-    /// Name as written, resolved by each cluster.
+    /// Resource name as the user wrote it; each cluster resolves it to a resource.
     Written(ResourceRef),
     /// Resource that needs no lookup.
     Known(KnownResource),

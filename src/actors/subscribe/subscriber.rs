@@ -20,7 +20,7 @@ pub(in crate::actors) enum Delivered {
     /// The subscriber failed on this many notifications, which are lost; the others were handled. The text is the
     /// cause.
     Lost(usize, &'static str),
-    /// The subscriber has ended. It was sent this many notifications that it has not handled.
+    /// The subscriber has ended. The number is that of the sent notifications that it has not handled.
     Gone(usize),
 }
 

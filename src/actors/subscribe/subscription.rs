@@ -126,8 +126,8 @@ impl Subscribe {
 
     /// Marks the subscriber as durable: it acknowledges notifications only after it has stored them.
     ///
-    /// Under its name it resumes after a restart of the process, without initial objects. Checkpoints wait for its
-    /// acknowledgements. Has no effect without a state directory or a name.
+    /// A durable subscription resumes under its name after a restart of the process, without initial objects.
+    /// Checkpoints wait for its acknowledgements. Has no effect without a state directory or a name.
     #[must_use]
     pub fn durable(mut self) -> Self {
         self.durable = true;
@@ -153,7 +153,7 @@ pub struct Subscription {
     pub(in crate::actors) durable: bool,
     pub(in crate::actors) subscriber: Arc<dyn Deliver>,
     inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
-    /// Latency of changes to the subscriber, for all its informers.
+    /// Time from the hub's reading of a change to the subscriber's acknowledgement, for all informers.
     lag: Arc<Histogram>,
     registry: Recipient<Unsubscribe>,
 }
@@ -205,7 +205,7 @@ impl Subscription {
         move || inboxes.iter().map(|(_, inbox)| inbox.health.pending.load(Relaxed)).sum()
     }
 
-    /// Moves the inbox of an informer to its new origin.
+    /// Moves the inbox of an informer to the informer's new origin (cluster, resource and scope).
     pub(in crate::actors) fn move_inbox(&self, from: &Origin, to: &Arc<Origin>, partition: PartitionId) {
         let mut inboxes = self.inboxes.lock();
         let known = inboxes.iter().position(|(at, _)| **at == *from);
@@ -229,7 +229,8 @@ impl Subscription {
         self.inboxes.lock().retain(|(at, _)| **at != *origin);
     }
 
-    /// Removes all inboxes of a cluster. A durable subscription keeps those in `kept`, whose objects are kept too.
+    /// Removes all inboxes of a cluster. A durable subscription keeps the inboxes of the informers in `kept`, whose
+    /// objects the hub keeps too.
     pub(in crate::actors) fn forget_cluster(&self, cluster: &ClusterName, kept: &[Arc<Origin>]) {
         let stays = |at: &Arc<Origin>| at.cluster != *cluster || self.durable && kept.contains(at);
         self.inboxes.lock().retain(|(at, _)| stays(at));

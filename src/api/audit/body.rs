@@ -9,7 +9,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 use super::record::Record;
 
-/// Adds the request's audit ID to its response. The end of the body writes the audit event.
+/// Adds the request's audit ID to the response as a header. The audit event is written at the end of the body.
 pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     record.answered(&mut head);
@@ -25,7 +25,8 @@ pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> R
 struct AuditedBody {
     inner: Body,
     record: Option<Record>,
-    /// Remaining bytes; `None` if the length is unknown. The connection reads nothing after the last of them.
+    /// Body bytes that are still to be sent; `None` if the length is unknown. The connection does not poll the body
+    /// after the last byte.
     left: Option<u64>,
 }
 

@@ -42,7 +42,7 @@ impl Auditor {
         Self { log, policy, open: AtomicUsize::new(0), became_idle: Notify::new() }
     }
 
-    /// Begins the record of a request.
+    /// Begins the record of a request, from which its audit events are written.
     pub(in crate::api) fn begin<B>(
         self: &Arc<Self>,
         request: &Request<B>,
@@ -85,7 +85,7 @@ impl Auditor {
         }
     }
 
-    /// Notes that a record has written its last event.
+    /// Counts down the requests whose last audit event is not written yet.
     fn ended(&self) {
         if self.open.fetch_sub(1, SeqCst) == 1 {
             self.became_idle.notify_one();

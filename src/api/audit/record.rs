@@ -26,7 +26,7 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Maximum length of a namespace and of a name in an event, in characters.
 const MAX_NAME: usize = 253;
 
-/// Record of a request. Dropping it writes the last event.
+/// Data of one request for the audit log. Dropping it writes the request's last audit event.
 pub(in crate::api) struct Record {
     auditor: Arc<Auditor>,
     id: String,
@@ -104,7 +104,7 @@ impl Record {
         }
     }
 
-    /// Returns whether the method is `HEAD`, so that the response has no body.
+    /// Returns whether the request's method is `HEAD`. The response then has no body.
     pub(super) fn is_head(&self) -> bool {
         self.is_head
     }
@@ -163,8 +163,8 @@ impl Record {
         });
     }
 
-    /// Returns the objects for the event: those that the path names, else those that the handler has read, if they are of
-    /// one resource.
+    /// Returns the object reference for the audit event: the one in the path, else one for what the handler has read,
+    /// if that is of one resource.
     fn object(&self, read: &Read) -> Option<ObjectRef> {
         let [gvr] = &read.resources[..] else { return self.target.object.clone() };
         let of_path = self.target.object.clone();

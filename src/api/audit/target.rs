@@ -1,4 +1,4 @@
-//! Verb and objects of a request, by its method and path.
+//! Verb and object reference of a request for the audit log, derived from its method and path.
 
 use axum::http::{Method, Uri};
 
@@ -8,19 +8,19 @@ use informer_hub_kubeapi::{Options, ResourcePath, Target as PathTarget, parse_pa
 /// Maximum length of a verb, in characters; a client may invent methods.
 const MAX_VERB: usize = 32;
 
-/// Verb and objects of a request.
+/// Verb and object reference of a request, as the audit event names them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Target {
     pub(super) verb: String,
-    /// Objects, if the path names their resource.
+    /// Resource, namespace and name in the path; `None` if the path names no resource.
     pub(super) object: Option<ObjectRef>,
 }
 
 impl Target {
-    /// Returns the target of a request.
+    /// Returns verb and object reference of a request.
     ///
-    /// Below the Kubernetes roots, verbs are those of kube-apiserver. Paths of `/v1` that read objects have the verb with
-    /// which their reader's rights are checked. Other paths have the method.
+    /// Below the Kubernetes roots, verbs are those of kube-apiserver. A `/v1` path that reads objects has the verb for
+    /// which the reader's rights are checked. For other paths, the verb is the method.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
         if let Ok(Some((_, PathTarget::Resource(path)))) = parse_path(uri.path()) {
             let verb = verb_of(method, &path, uri.query().unwrap_or_default());

@@ -26,7 +26,7 @@ impl PreparedReaders {
     }
 }
 
-/// Known readers, as of the last read of their tokens.
+/// Known readers, with their tokens as last read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownReaders {
     /// Token of `hub.auth` that grants the right to change.
@@ -40,8 +40,8 @@ pub(super) struct KnownReaders {
 }
 
 impl KnownReaders {
-    /// Returns the readers of new settings. If issuer or reviewing clusters are unchanged, their cached keys and answers
-    /// are kept. `meter` counts token reviews.
+    /// Returns the known readers for new settings. If the OIDC issuer or the reviewing clusters are unchanged, its
+    /// cached keys or their cached answers are kept. `meter` counts token reviews.
     pub(super) fn replaced_by(
         &self,
         readers: &PreparedReaders,
@@ -70,7 +70,7 @@ impl KnownReaders {
         }
     }
 
-    /// Whether there is no way to authenticate, besides `hub.auth` and certificates.
+    /// Returns whether readers can authenticate only by `hub.auth` and certificates.
     pub(super) fn is_empty(&self) -> bool {
         self.directory.is_empty() && self.oidc.is_none() && self.settings.token_review.is_none()
     }

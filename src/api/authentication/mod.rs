@@ -37,12 +37,12 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Minimum length, in bytes, of a token that is looked for in other parts of its request. A shorter text may be a plain
-/// word.
+/// Minimum length, in bytes, of a request's token for which other parts of the request are searched. A shorter token
+/// may occur there as a plain word.
 const LEAST_TOKEN: usize = 8;
 
-/// Prefix of the headers that ask for an answer as another user. Such requests are denied, because an answer as the
-/// sender would mislead.
+/// Prefix of the headers that ask for an answer as another user. The hub denies such requests, because it would answer
+/// as the sender.
 const IMPERSONATE: &str = "impersonate-";
 
 /// Whether the caller has the right to look. Passed to the handler as a request extension.
@@ -121,7 +121,8 @@ impl Access {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Returns whether the readers were replaced since the last call, so that the caller watches their files.
+    /// Returns whether the readers were replaced since the last call. The caller then does not report their token files
+    /// as changed.
     pub(super) fn was_replaced(&self) -> bool {
         self.replaced.swap(false, Relaxed)
     }
@@ -171,8 +172,8 @@ impl Access {
         !closed && !is_configured && self.known.load().is_empty()
     }
 
-    /// Finds the reader who sent a request. `certificate` is that of the connection, if it has one. Waits for an issuer
-    /// or for clusters, with a deadline, if the token has to be verified by them.
+    /// Finds the reader that sent a request. `certificate` is the client certificate of the connection, if there is
+    /// one. If an issuer or clusters have to verify the token, waits for them with a deadline.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -199,8 +200,8 @@ impl Access {
         }
     }
 
-    /// Decides on a request of an identified reader. A request that needs no credential gets a reader that sees
-    /// nothing.
+    /// Decides whether a request of an identified reader is allowed. A request that needs no credential and has none
+    /// gets a reader that sees nothing.
     pub(super) fn authorize<B>(
         &self,
         request: &Request<B>,
@@ -248,7 +249,7 @@ impl fmt::Debug for Access {
     }
 }
 
-/// Returns whether a web page has sent a request; with `is_own_allowed`, a page of another origin than the hub's.
+/// Returns whether a web page sent the request. With `is_own_allowed`, pages of the hub's own origin do not count.
 fn is_of_page<B>(request: &Request<B>, is_own_allowed: bool) -> bool {
     let target = request.uri().authority().map(Authority::as_str);
     let host = target.or_else(|| request.headers().get(HOST).and_then(|host| host.to_str().ok()));

@@ -28,7 +28,7 @@ pub struct OidcSource {
     pub settings: OidcSettings,
     /// PEM file with the issuer's CA. An issuer counts as changed if this path or the settings differ.
     pub ca_file: Option<PathBuf>,
-    /// Fetches its documents.
+    /// Function that fetches the issuer's documents.
     pub fetch: Arc<dyn FetchDocument>,
 }
 

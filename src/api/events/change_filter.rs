@@ -23,11 +23,11 @@ pub(super) struct ChangeFilter {
     labels: LabelSelector,
     filter: Option<Filter>,
     events: Vec<EventType>,
-    /// Whether existing objects are sent first, and the objects of clusters that are added later.
+    /// Whether existing objects are sent before changes, and also the objects of clusters that are added later.
     pub(super) replay: bool,
     /// Whether updates include the paths that changed.
     pub(super) changed: bool,
-    /// Redaction of Secrets: as in sinks, their values are never sent.
+    /// Replaces the values of Secrets, which are never sent.
     redaction: Redaction,
 }
 
@@ -129,7 +129,8 @@ impl ChangeFilter {
         self.filter.as_ref().map_or(Ok(true), |filter| filter.passes(notification, &self.redaction))
     }
 
-    /// Returns the paths that an update changed; `None` for other notifications, or if a body is not in memory.
+    /// Returns the paths that an update changed; `None` for other notifications, or if the stored JSON of a state is
+    /// not in memory.
     pub(super) fn differences(&self, notification: &Notification) -> Option<Vec<Difference>> {
         let Notification::Updated { old, new, .. } = notification else { return None };
         let read = |object: &Object| -> Option<Value> {

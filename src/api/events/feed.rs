@@ -63,10 +63,10 @@ pub(super) enum Next {
 /// Next item of a feed.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// A present object.
+    /// An object that existed when the feed started.
     Present(Notification),
     Change(Arc<RecordedChange>),
-    /// All present objects have been returned.
+    /// All existing objects have been returned.
     Synced,
     Expired(Expired),
 }
@@ -80,7 +80,7 @@ pub(super) struct Feed {
     scope: HistoryScope,
     subscription: HistorySubscription,
     cursor: HistoryCursor,
-    /// Version of the last change that was returned to the stream.
+    /// Version in the window of recent changes up to which the stream has received the changes.
     version: u64,
     /// Existing objects that are still to be read; `None` once all are.
     replay: Option<Replay>,
@@ -150,7 +150,7 @@ impl Feed {
         self.history().resume(&self.scope, version).map_err(|_| Expired::TooOld)
     }
 
-    /// Starts with the present state.
+    /// Starts at the present state, with the existing objects if the request asks for them.
     fn start(&mut self, wanted: &ChangeFilter) {
         let snapshot = self.cache.published.load_full();
         self.version = snapshot.version();
@@ -263,7 +263,7 @@ impl Feed {
         self.labels.changed(&self.visibility, false, origins.filter(|origin| wanted.selects(origin)))
     }
 
-    /// Reads the next objects or changes. May find nothing that is wanted although there is more to read:
+    /// Reads the next objects or changes into `items`. It may add none although there are more to read;
     /// [`Self::is_current`] is then false.
     fn read(&mut self, wanted: &ChangeFilter) {
         if let Some(mut replay) = self.replay.take() {
@@ -282,7 +282,7 @@ impl Feed {
         }
     }
 
-    /// Returns whether everything has been read.
+    /// Returns whether all existing objects and changes have been read and returned.
     pub(super) fn is_current(&self) -> bool {
         self.items.is_empty() && self.replay.is_none() && self.history().newest() <= self.cursor.version()
     }

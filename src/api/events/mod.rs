@@ -44,7 +44,7 @@ use stream::{Gate, Stream};
 
 pub(super) const PATH: &str = "/v1/events";
 
-/// Maximum number of resources of one stream, because each has a part in the position.
+/// Maximum number of resources of one stream. The client's position grows with each resource.
 const MAX_RESOURCES: usize = 64;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -91,7 +91,7 @@ async fn handle(State(api): State<Arc<ReadApi>>, parts: Parts) -> Response {
     response
 }
 
-/// Begins a stream. `resource` becomes the name for metrics.
+/// Begins a stream. Sets `resource` to the resource label for metrics.
 async fn begin(api: &Arc<ReadApi>, parts: &Parts, resource: &mut String) -> Result<Response, Failure> {
     let form = accepted(parts, &[Form::Events, Form::Lines])?;
     let asked = EventsRequest::of(&parts.uri)?;

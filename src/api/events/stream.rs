@@ -1,4 +1,4 @@
-//! A running stream: takes turns, writes what its feeds have, and waits for changes.
+//! A running stream of events: takes turns in the fair queue, writes the events of its feeds, and waits for changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Bytes after which events are sent.
 const CHUNK: usize = 64 << 10;
 
-/// Maximum number of steps of feeds in one turn, even if none of them yields a wanted change.
+/// Maximum number of feed steps (items or empty reads) in one turn of the fair queue.
 const STEPS: usize = 512;
 
 /// Access of a stream to the fair queue of readers, in which it takes turns.
@@ -229,7 +229,7 @@ impl Writer {
         self.written += 1;
     }
 
-    /// Reports once that changes are left out.
+    /// Sends one warning that some changes are left out; later calls send nothing.
     fn warn(&mut self, error: &str, out: &mut Vec<u8>) {
         if !std::mem::replace(&mut self.has_warned, true) {
             let message = format!("some changes are left out, because the hub cannot filter or send them: {error}");

@@ -23,7 +23,7 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, View, is_buil
 /// How long a definition is kept before it is read again.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// Longest wait for a cluster's answer; without one, the columns are name and age.
+/// Longest wait for a cluster to answer with a definition. Without an answer, the table columns are name and age.
 const WAIT: Duration = Duration::from_secs(2);
 
 const MAX_KEPT: usize = 1024;
@@ -34,9 +34,9 @@ pub(super) struct Definition {
     pub(super) printer: Arc<Printer>,
     /// Kind of a list, such as `PodList`.
     pub(super) list_kind: String,
-    /// Whether it is a custom resource, whose items have `kind` and `apiVersion`.
+    /// Whether it is a custom resource. Each item of a list of custom resources has its `kind` and `apiVersion`.
     pub(super) is_custom: bool,
-    /// Paths of `selectableFields`.
+    /// Paths of the fields that a field selector may name, from `selectableFields` of the CustomResourceDefinition.
     pub(super) selectable: Arc<[String]>,
     /// Names for discovery.
     pub(super) served: Served,
@@ -127,7 +127,7 @@ impl Definitions {
     }
 }
 
-/// Returns whether Kubernetes itself defines the group, so that there is no CustomResourceDefinition.
+/// Returns whether Kubernetes itself defines the resource. There is no CustomResourceDefinition for it then.
 pub(super) fn is_of_kubernetes(group: &str, resource: &str) -> bool {
     !group.contains('.') || is_built_in(group, resource)
 }
@@ -136,7 +136,7 @@ fn name_of(gvr: &Gvr) -> String {
     format!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Returns the definition in a cluster from the hub's own cache of definitions.
+/// Returns the CustomResourceDefinition as JSON from the hub's own cache of definitions; `None` if it is not there.
 fn cached(fleet: &dyn Fleet, gvr: &Gvr, cluster: &ClusterName) -> Option<Bytes> {
     let is_definitions = |cache: &CacheInfo| {
         let gvr = &cache.resource.gvr;

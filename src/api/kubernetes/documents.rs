@@ -102,8 +102,8 @@ impl Documents {
         Ok(response(StatusCode::OK, accepted.content_type(), Body::from(body)))
     }
 
-    /// Answers with a document of the reachable cluster with the newest version. If no cluster answers, uses a kept
-    /// document.
+    /// Answers with a document of the reachable cluster with the newest Kubernetes version. If no cluster answers, uses
+    /// a cached document, even if it is outdated.
     async fn of_cluster(
         &self,
         fleet: &dyn Fleet,
@@ -148,8 +148,8 @@ impl Documents {
     }
 }
 
-/// Returns `/version` of the cluster with the newest Kubernetes. Fails if none is known: a made-up version would mislead
-/// clients.
+/// Returns `/version` of the cluster with the newest Kubernetes version. Fails if no version is known, because a
+/// made-up one would mislead clients.
 fn version(clusters: &[ClusterInfo]) -> Result<Vec<u8>, Status> {
     let newest = clusters.iter().filter_map(|cluster| cluster.version.as_deref()).max_by_key(|version| parts(version));
     let Some(git_version) = newest else {

@@ -9,12 +9,12 @@ use super::protobuf::ResourceWriter;
 use informer_hub_kubeapi::{Edit, Form, IncludeObject, Media, Printer, to_yaml};
 use informer_hub_types::{ClusterName, Origin, StoredObject};
 
-/// Names and versions of objects below a URL root.
+/// Names and resource versions that objects have below a URL root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Naming {
     /// As in the object's cluster.
     Cluster,
-    /// With fleet versions and the name of the cluster in an annotation and a label.
+    /// Resource versions of the fleet, and the name of the cluster in an annotation and a label of each object.
     Fleet,
     /// As `Fleet`, with names of the form `<cluster>:<name>`.
     Unique,
@@ -42,21 +42,21 @@ pub(super) struct Encoder {
     pub(super) form: Form,
     pub(super) naming: Naming,
     pub(super) include: IncludeObject,
-    /// Whether items of lists have no `kind` and `apiVersion`, as those of built-in types.
+    /// Whether list items omit `kind` and `apiVersion`, as kube-apiserver does for built-in types.
     pub(super) bare_items: bool,
     /// Columns; set if the form is a table.
     pub(super) printer: Option<Arc<Printer>>,
     /// Printers by cluster, for tables with cells that depend on all objects of the cluster.
     pub(super) printers: BTreeMap<ClusterName, Arc<Printer>>,
-    /// Set if the answer is protobuf.
+    /// Protobuf encoder; `None` if the answer is not protobuf.
     pub(super) protobuf: Option<ResourceWriter>,
     /// Time of the request or event, in seconds since 1970, from which ages in tables are computed.
     pub(super) now: i64,
 }
 
 impl Encoder {
-    /// Appends an object as JSON or as the row of a table. `version` replaces the object's version, e.g. because a deletion
-    /// is newer than the object's last state.
+    /// Appends an object as JSON or as the row of a table. `version` replaces the object's resourceVersion, e.g. in a
+    /// deletion event, which is newer than the object's last state.
     pub(super) fn write(
         &self,
         object: &StoredObject,
@@ -150,7 +150,7 @@ fn is_unchanged(edit: &Edit<'_>) -> bool {
     edit.version.is_none() && edit.cluster.is_none() && !edit.without_type
 }
 
-/// Returns the JSON of an object whose body is not in memory: metadata from its head only.
+/// Returns the metadata of an object as JSON, for an object whose stored JSON (body) is not in memory.
 pub(in crate::api) fn head_only(object: &StoredObject, origin: &Origin) -> Vec<u8> {
     let labels: serde_json::Map<_, _> =
         object.labels().iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();

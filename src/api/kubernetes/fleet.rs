@@ -19,7 +19,7 @@ pub struct ClusterInfo {
     pub labels: ClusterLabels,
     /// Version of its apiserver, such as `v1.36.3`, once it has answered.
     pub version: Option<String>,
-    /// Whether it answers.
+    /// Whether the cluster answers.
     pub is_reachable: bool,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Encoding {
     pub(super) media: Media,
     pub(super) form: Form,
     pub(super) cluster: ClusterName,
-    /// Version of the event; `None` if it is the object's version.
+    /// resourceVersion that the event shows; `None` for the object's own.
     pub(super) version: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ impl Frames {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Appends an event of the object in `json` as protobuf.
+    /// Appends an event as a protobuf frame. The object is in `self.json`.
     fn frame(&mut self, event: &str, cluster: Option<&ClusterName>, out: &mut Vec<u8>) {
         let Some(writer) = &mut self.encoder.protobuf else { return };
         if let Err(error) = writer.event(event, cluster, &self.json, out) {

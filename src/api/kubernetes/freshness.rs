@@ -16,10 +16,10 @@ const MAX_TEXT: usize = 1024;
 /// Text for clusters whose objects have lost their bodies under a memory limit.
 pub(in crate::api) const WITHOUT_BODIES: &str = "only names, versions, labels and index values, for lack of memory";
 
-/// Freshness of the clusters of an answer.
+/// Clusters of an answer whose data is outdated, missing or incomplete.
 #[derive(Clone, Debug, Default)]
 pub(in crate::api) struct Coverage {
-    /// Clusters whose objects may be outdated, each with the time since when, in RFC 3339 if known.
+    /// Clusters whose objects may be outdated, each with a text that says since when.
     stale: BTreeMap<ClusterName, String>,
     /// Clusters without objects in this answer, because their first list is not complete.
     missing: Vec<ClusterName>,
@@ -51,7 +51,7 @@ impl Coverage {
         }
     }
 
-    /// Adds a cluster whose objects may be outdated, with the time since when.
+    /// Adds a cluster whose objects may be outdated; `since` is a text that says since when.
     pub(in crate::api) fn stale(&mut self, cluster: &ClusterName, since: String) {
         self.stale.insert(cluster.clone(), since);
     }

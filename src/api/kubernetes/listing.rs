@@ -1,4 +1,4 @@
-//! Lists and single objects: reads a state in turns and writes it in chunks of bounded size.
+//! Lists and single objects: reads a state of the cache in turns and writes the answer in parts of bounded size.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
 use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, TypeMeta, begin_list};
 use informer_hub_types::ClusterName;
 
-/// Number of objects read before a chunk ends, even if none is selected.
+/// Number of objects after which a part of the answer ends, even if none of them is selected.
 const SCAN: usize = 512;
 
-/// Bytes after which a chunk ends.
+/// Bytes after which a part of the answer ends.
 const CHUNK: usize = 128 << 10;
 
-/// Maximum bytes of protobuf items that are kept, so that they are not encoded again.
+/// Maximum bytes of encoded protobuf items that are kept in memory. The items of larger lists are encoded twice.
 const MAX_KEPT: usize = 2 << 20;
 
 /// Fields of a list response other than `items`.
@@ -30,7 +30,7 @@ pub(super) struct Head {
     pub(super) resource_version: String,
     pub(super) continuation: Option<String>,
     pub(super) remaining: Option<usize>,
-    /// Freshness of clusters, at fleet roots.
+    /// Outdated and missing clusters; only in lists of several clusters.
     pub(super) freshness: Option<serde_json::Value>,
 }
 
@@ -53,7 +53,8 @@ impl Head {
         out
     }
 
-    /// Returns the members before and after the items in YAML, whose keys are sorted, and the key of the items.
+    /// Returns the YAML before the items, the key of the items, and the YAML after them. The split is needed because
+    /// keys are sorted.
     fn yaml(&self, encoder: &Encoder) -> (Vec<u8>, &'static str, Vec<u8>) {
         let metadata = self.metadata();
         if encoder.form == Form::Table {
@@ -68,7 +69,8 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
-    /// Returns the list without items as protobuf. It lacks the freshness, for which the message has no field.
+    /// Returns the list without items as JSON, to be converted to protobuf. It lacks the freshness, for which the
+    /// message has no field.
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = self.metadata();
         if let Some(metadata) = metadata.as_object_mut() {
@@ -97,7 +99,7 @@ impl Head {
 enum Layout {
     Json,
     Pretty(Indenter),
-    /// The members after the items.
+    /// YAML. Holds the text that follows the items.
     Yaml(Vec<u8>),
     Protobuf(Box<ProtobufList>),
 }
@@ -111,7 +113,7 @@ struct ProtobufList {
     unmeasured: Option<Items>,
     /// The list up to its first item.
     begin: Vec<u8>,
-    /// All items, if they are few.
+    /// Encoded bytes of all items; `None` if they exceed [`MAX_KEPT`].
     kept: Option<Vec<u8>>,
     /// Bytes of the items that are not written yet.
     left: usize,
@@ -128,13 +130,13 @@ impl Layout {
     }
 }
 
-/// A scan of the selected objects of a state.
+/// A scan of the selected objects of a state of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
     state: Arc<State>,
     selection: Arc<Selection>,
     is_unique: bool,
-    /// Cluster being read, and the key after which it continues; `None` at the end.
+    /// Cluster being read, and the position in it after which the scan continues; `None` at the end.
     at: Option<(ClusterName, Option<ListPosition>)>,
     buffer: Vec<ObjectWithOrigin>,
 }
@@ -250,7 +252,7 @@ impl Listing {
         Self { head: Some(head), items, encoder, layout, written: 0, notes, is_done: false, has_failed: false }
     }
 
-    /// Changes the encoding of a list of which nothing has been written, to one other than protobuf.
+    /// Changes the encoding to one other than protobuf, before anything has been written.
     pub(super) fn in_text(self, media: (Media, bool)) -> Self {
         Self { layout: Layout::of_text(media), ..self }
     }
@@ -292,7 +294,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Returns whether the list could not be written with the measured length, because an object became unreadable.
+    /// Returns whether an object has become unreadable while the list was written. Its length then differs from the
+    /// measured one.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -301,7 +304,7 @@ impl Listing {
         self.is_done
     }
 
-    /// Appends the next chunk to `out`.
+    /// Appends the next part of the body to `out`.
     pub(super) fn write(&mut self, out: &mut Vec<u8>) {
         if let Some(head) = self.head.take() {
             self.begin(&head, out);

@@ -21,7 +21,7 @@ const MAX_CLIENTS: usize = 32;
 /// Maximum length of the name of a client program; longer names are cut.
 const MAX_CLIENT_NAME: usize = 40;
 
-/// Requests, watches and bytes.
+/// Counters of requests, watches and sent bytes.
 #[derive(Debug)]
 pub(super) struct ReadMetrics {
     requests: Mutex<BTreeMap<(&'static str, String), u64>>,
@@ -51,11 +51,11 @@ pub struct ReadCounts {
     pub client_responses: Vec<(SmolStr, u16, u64)>,
     /// Open watches by client program.
     pub client_watchers: Vec<(SmolStr, u64)>,
-    /// Times to the head of the response, by verb.
+    /// Durations from the start of a request to the head of its response, by verb.
     pub durations: Vec<(&'static str, HistogramState)>,
     /// Times that requests waited for a turn in the fair queue.
     pub queued: HistogramState,
-    /// Lists and reads of one object in progress.
+    /// Number of lists and requests for single objects in progress.
     pub in_progress: usize,
     /// Open watches by resource.
     pub watchers: Vec<(String, u64)>,

@@ -73,13 +73,13 @@ pub(in crate::api) use respond::whole_response;
 pub(in crate::api) use scope::{is_visible, view_rank};
 use shared_frames::SharedFrames;
 
-/// Waits for a turn that are shorter are not counted as waits.
+/// Minimum wait for a turn in the fair queue that is counted in the metrics.
 const LEAST_WAIT: Duration = Duration::from_micros(10);
 
 /// Settings of the read API.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApiOptions {
-    /// Maximum number of lists and single objects in progress.
+    /// Maximum number of lists and requests for single objects in progress.
     pub requests: usize,
     /// Maximum number of open watches.
     pub watches: usize,
@@ -101,7 +101,8 @@ pub struct ReadApi {
     usage: Arc<ReaderUse>,
     /// Cancelled at shutdown, which ends watches.
     closing: CancellationToken,
-    /// The same moment on both clocks. Wall-clock times of changes derive from it, so that all readers get the same times.
+    /// One moment, as wall-clock time and on the monotonic clock. Times of changes are derived from it, so that all
+    /// readers get the same times.
     began: (jiff::Timestamp, Instant),
 }
 
@@ -167,7 +168,7 @@ impl ReadApi {
         request::handle(State(Arc::clone(self)), request.map(|()| Body::empty())).await
     }
 
-    /// Returns the values of its counters.
+    /// Returns the values of the read API's counters.
     #[must_use]
     pub fn counts(&self) -> ReadCounts {
         ReadCounts { in_progress: self.queue.in_progress(), ..self.metrics.counts() }
@@ -241,11 +242,11 @@ impl ReadApi {
         self.closing.cancelled().await;
     }
 
-    /// Prepares the encoder of protobuf; `None` if the answer has another encoding. That is so if the client does not accept
-    /// protobuf, or the resource has objects that protobuf cannot express.
+    /// Prepares the protobuf encoder; `None` if the answer has another encoding, because the client does not accept
+    /// protobuf or the resource has objects that protobuf cannot express.
     ///
     /// # Errors
-    /// [`Status`] of code 406 if the client accepts no other.
+    /// [`Status`] of code 406 if protobuf cannot be used and the client accepts nothing else.
     fn protobuf_of(&self, asked: &mut ReadRequest, scope: &scope::Scope) -> Result<Option<ResourceWriter>, Status> {
         if asked.accepted.media != Media::Protobuf {
             return Ok(None);
@@ -276,10 +277,10 @@ impl ReadApi {
         self.closing.cancel();
     }
 
-    /// Admits a request of a reader.
+    /// Admits a request of a reader, which counts as in progress until the admission is dropped.
     ///
     /// # Errors
-    /// [`Status`] of code 429 if it, or all readers, have too many in progress.
+    /// [`Status`] of code 429 if this reader, or all readers together, have too many requests in progress.
     pub(in crate::api) fn admit(&self, id: &ReaderId, reader: &Reader) -> Result<Admission, Status> {
         self.queue.admit(id, reader.limits()).map_err(|limit| {
             self.usage.refused(reader, limit);
@@ -310,7 +311,7 @@ impl fmt::Debug for ReadApi {
     }
 }
 
-/// Returns the routes of the roots.
+/// Returns the routes of the Kubernetes roots `/clusters` and `/unique`.
 pub(super) fn routes(api: Arc<ReadApi>) -> Router {
     let handler = any(request::handle);
     let paths = ["/clusters", "/clusters/", "/clusters/{*rest}", "/unique", "/unique/", "/unique/{*rest}"];

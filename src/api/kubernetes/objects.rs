@@ -22,21 +22,21 @@ pub(super) struct ListPosition {
     pub(super) key: ObjectKey,
 }
 
-/// Conditions that all selected objects meet; objects that do not meet them are skipped unread.
+/// Conditions of a selection that can be tested before an object is decoded. Objects that do not meet them are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates<'a> {
     /// Namespace of all selected objects, if they have one.
     pub(super) namespace: Option<&'a str>,
     /// Bits that each selected object has in its label filter, a Bloom filter.
     pub(super) needs: &'a LabelNeeds,
-    /// A field whose value all selected objects have, in the form of an index.
+    /// A field path and the value, as an index stores it, that all selected objects have there.
     pub(super) field: Option<(&'a FieldPath, &'a str)>,
 }
 
 /// Objects of a partition by key, each with whether it may be selected.
 type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
 
-/// State that a list is read from.
+/// State of the cache that a list is read from: the newest snapshot, or an earlier state.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     snapshot: Arc<Snapshot>,
@@ -46,7 +46,7 @@ pub(super) struct State {
     /// All clusters of `partitions` and `undone`.
     clusters: BTreeSet<ClusterName>,
     visibility: Visibility,
-    /// Ranges of the visible objects by cluster; all objects of a cluster without an entry are visible.
+    /// Key ranges of the visible objects, by cluster. All objects of a cluster without an entry are visible.
     ranges: BTreeMap<ClusterName, KeyRanges>,
 }
 
@@ -63,8 +63,8 @@ impl State {
         state
     }
 
-    /// Returns the state before `changes`, given the present state. `changes` are all changes from that state to the
-    /// present one, in order.
+    /// Returns the state before `changes`, which are all changes since that state, in order. `snapshot` is the present
+    /// state.
     pub(super) fn before(scope: &Scope, snapshot: Arc<Snapshot>, changes: &[Arc<RecordedChange>]) -> Self {
         let mut state = Self::present(scope, snapshot);
         for change in changes {
@@ -109,7 +109,7 @@ impl State {
         self.ranges = ranges;
     }
 
-    /// Returns the ranges of the visible objects of a cluster; `None` if all are.
+    /// Returns the key ranges of the visible objects of a cluster; `None` if all objects are visible.
     fn ranges_in(&self, cluster: &ClusterName, visible: &Visible) -> Option<KeyRanges> {
         let mut found = BTreeSet::new();
         for (_, partition) in self.partitions(cluster) {
@@ -138,7 +138,8 @@ impl State {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
 
-    /// Returns whether an object is visible. Ranges decide, unless an earlier state had other labels.
+    /// Returns whether the reader may see an object whose key is in the visible ranges. The rights are checked again
+    /// only for earlier states, in which the cluster may have had other labels.
     fn sees(&self, (object, origin): &ObjectWithOrigin) -> bool {
         let namespace = object.key().namespace();
         self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)
@@ -153,7 +154,7 @@ impl State {
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
-    /// Appends the next visible objects of a cluster after a key: those that `wanted` may select. Returns the key to
+    /// Appends the next visible objects of a cluster after the key `after` that `wanted` may select. Returns the key to
     /// continue after; `None` at the end.
     pub(super) fn objects<'s>(
         &'s self,
@@ -188,8 +189,8 @@ impl State {
         None
     }
 
-    /// Appends the next objects of a cluster after a key, at most `left`, visible or not: those that `wanted` may
-    /// select. Returns the key to continue after; `None` at the end.
+    /// Appends the next objects of a cluster after the key `after` that `wanted` may select. Reads at most `left`
+    /// objects, also those outside the visible ranges. Returns the key to continue after; `None` at the end.
     fn objects_within<'s>(
         &'s self,
         cluster: &ClusterName,
@@ -239,7 +240,7 @@ impl State {
         last
     }
 
-    /// Returns the objects of a partition after a key that may be selected.
+    /// Returns the objects of a partition after the key `after` that `wanted` may select.
     fn candidates<'s>(
         &'s self,
         id: PartitionId,

@@ -14,7 +14,7 @@ use informer_hub_types::{ApiResource, ClusterName, Gvr};
 /// Maximum size of an object, and of a list without its items. The stored JSON is limited too.
 pub(super) const MAX_OBJECT: usize = 64 << 20;
 
-/// Kind of objects of which only metadata is served.
+/// Type of the objects in answers that contain only metadata.
 const METADATA: TypeMeta<'_> = TypeMeta { api_version: "meta.k8s.io/v1", kind: "PartialObjectMetadata" };
 
 /// How long a resource of a cluster is served as JSON after an object could not be encoded.
@@ -25,7 +25,8 @@ const JSON_ONLY: Duration = Duration::from_secs(600);
 pub(super) struct JsonOnly(Mutex<BTreeMap<Gvr, BTreeMap<ClusterName, Instant>>>);
 
 impl JsonOnly {
-    /// Returns whether a resource is served as JSON only, because of one of the selected clusters.
+    /// Returns whether a resource is served as JSON because one of the selected clusters has an object that cannot be
+    /// encoded.
     pub(super) fn contains(&self, gvr: &Gvr, is_selected: impl Fn(&ClusterName) -> bool) -> bool {
         let (known, now) = (self.0.lock(), clock::now());
         let mut clusters = known.get(gvr).into_iter().flatten();
@@ -48,7 +49,8 @@ impl JsonOnly {
     }
 }
 
-/// Writer of the objects of a resource in one form, which reports objects that cannot be encoded.
+/// Protobuf writer of the objects of one resource. If an object cannot be encoded, the resource is served as JSON for
+/// ten minutes.
 #[derive(Clone, Debug)]
 pub(super) struct ResourceWriter {
     objects: ObjectWriter,
@@ -57,7 +59,7 @@ pub(super) struct ResourceWriter {
 }
 
 impl ResourceWriter {
-    /// Creates a writer; `None` if the form or the resource has no message.
+    /// Creates a writer; `None` if there is no protobuf message for the form or the resource.
     pub(super) fn new(form: Form, resource: &ApiResource, json_only: &Arc<JsonOnly>) -> Option<Self> {
         let api_version = resource.gvr.api_version();
         let kind = match form {
@@ -69,8 +71,8 @@ impl ResourceWriter {
         Some(Self { objects, gvr: resource.gvr.clone(), json_only: Arc::clone(json_only) })
     }
 
-    /// Encodes an object with the envelope of a single object. If it fails, the resource of `cluster` is served as JSON
-    /// for a while. Bookmarks have no cluster.
+    /// Encodes a single object with its envelope. If this fails, the resource is served as JSON for `cluster` for ten
+    /// minutes. `cluster` is `None` for bookmarks.
     ///
     /// # Errors
     /// As [`ObjectWriter::object`].

@@ -1,8 +1,8 @@
 //! Fair queue of readers: limits the requests in progress, and hands out turns of work one reader after the other.
 //!
-//! The model is API Priority and Fairness. A request is admitted or answered with 429 at once. An admitted request does
-//! its work in turns of some hundred microseconds, so that one reader with many large lists does not delay another. A
-//! turn is not held while the client reads, so slow readers hold nothing.
+//! The model is API Priority and Fairness. A request is admitted, or refused with 429 at once. An admitted request does
+//! its work in turns of some hundred microseconds, so that one reader with many large lists does not delay another. No
+//! turn is taken while the client reads the answer, so slow clients delay no other request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ struct State {
     /// Requests, watches and scans in progress by reader.
     readers: BTreeMap<(Kind, ReaderId), usize>,
     turns: usize,
-    /// Waiting turns by reader, and the order in which readers get the next ones.
+    /// Waiting requests by reader. `order` has the readers in the order in which they get the next turns.
     waiting: BTreeMap<ReaderId, VecDeque<oneshot::Sender<()>>>,
     order: VecDeque<ReaderId>,
 }
@@ -80,8 +80,8 @@ impl FairQueue {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// Admits a request, unless too many are in progress: in all, or of this reader, which may have its own limit and at
-    /// most half of all.
+    /// Admits a request, unless too many are in progress, in all or of this reader. The limit of a reader is half of
+    /// all requests, or its own limit if that is lower.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -141,7 +141,8 @@ impl FairQueue {
         all
     }
 
-    /// Waits for a turn. Readers take turns one after the other; within a reader, the first to wait is first.
+    /// Waits for a turn. Readers take turns one after the other; requests of one reader in the order in which they
+    /// began to wait.
     ///
     /// # Cancel safety
     /// Cancel safe: a turn granted to a dropped future passes to the next.
@@ -190,7 +191,7 @@ impl FairQueue {
     }
 }
 
-/// A wait for a turn. Passes the turn on if it was granted after the wait was given up.
+/// A wait for a turn. If it is dropped after the turn was granted, passes the turn on.
 struct Waiting<'q> {
     queue: &'q FairQueue,
     granted: Option<oneshot::Receiver<()>>,

@@ -26,12 +26,12 @@ use informer_hub_types::{LabelNeeds, clock};
 /// Minimum length of an answer that is compressed, in bytes, as in kube-apiserver.
 const GZIP_FROM: usize = 128 << 10;
 
-/// Rows of a page that kubectl requests by default, and below, the number of rows that the hub sends instead.
+/// Page size that kubectl requests by default. The hub then sends up to [`LONG_PAGE`] rows.
 const KUBECTL_PAGE: usize = 500;
 const LONG_PAGE: usize = 10_000;
 
-/// Maximum number of changes that are undone to answer from an earlier state. A partition that joined or left counts as
-/// one change per object.
+/// Maximum number of changes that are undone to answer from an earlier state. If a partition was added or removed, each
+/// of its objects counts as one change.
 const MAX_UNDONE: usize = 100_000;
 
 /// Maximum number of repeated access reviews for one answer, if namespaces keep appearing.
@@ -143,7 +143,7 @@ fn page_limit(asked: &ReadRequest) -> Option<usize> {
     Some(if is_default_of_kubectl { LONG_PAGE } else { limit })
 }
 
-/// Makes a table of storage classes mark the default class of each cluster.
+/// For a table of storage classes, makes the encoder mark the default class of each cluster.
 fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     let gvr = &scope.cache.resource.gvr;
     let is_marked = gvr.group == "storage.k8s.io" && gvr.resource == "storageclasses";
@@ -161,7 +161,7 @@ fn mark_defaults(scope: &Scope, state: &Arc<State>, encoder: &mut Encoder) {
     }
 }
 
-/// Refuses a form that does not fit the answer.
+/// Returns an error of code 406 if the client asked for the form `unfit`, which this answer cannot have.
 fn check_form(asked: &ReadRequest, unfit: Form, problem: &str) -> Result<(), Status> {
     if asked.accepted.form == unfit {
         return Err(Status::new(406, Reason::NotAcceptable, format!("you requested {problem}")));
@@ -201,7 +201,7 @@ pub(super) fn encoder_of(scope: &Scope, definition: &Definition, asked: &ReadReq
     }
 }
 
-/// Returns the state that a request asks for, and the position of a continued list.
+/// Returns the state of the cache that a request asks for, and the position after which a continued list goes on.
 async fn state_of(scope: &Scope, asked: &ReadRequest, is_get: bool) -> Result<(At, Option<ListPosition>), Status> {
     match list_at(&asked.options, is_get)? {
         ListAt::Present => Ok((present(scope, scope.snapshot())?, None)),
@@ -241,7 +241,7 @@ async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<A
     Ok(At { state: State::before(scope, snapshot, &changes), version, coverage })
 }
 
-/// Returns the only object of a request.
+/// Returns the only object that a request selects.
 async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &ReadRequest) -> Result<ObjectWithOrigin, Status> {
     let mut found = Vec::new();
     loop {
@@ -300,7 +300,7 @@ fn remaining(state: &State, selection: &Selection, page: &[ObjectWithOrigin], as
     all.map(|all| all.saturating_sub(page.len()))
 }
 
-/// Returns the fingerprint of the list of a request, for its continue tokens.
+/// Returns the fingerprint of the request's list. Continue tokens contain it, and are valid only for the same list.
 fn fingerprint(asked: &ReadRequest) -> u64 {
     Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
 }
@@ -388,18 +388,19 @@ struct Rest {
     first: Option<Vec<u8>>,
     gzip: Option<Gzip>,
     reader: ReaderId,
-    /// Held until the client has taken the whole list.
+    /// Admission of the request, dropped when the client has taken the whole list.
     #[expect(dead_code, reason = "ends with the list")]
     admission: Admission,
 }
 
-/// Error of a protobuf list whose length differs from the announced one, because a body could not be read any more.
+/// Error of a protobuf list whose items do not have the announced length, because an object could not be read any more.
 #[derive(Debug, thiserror::Error)]
 #[error("an object of the list cannot be read any more")]
 struct ListChanged;
 
 impl Rest {
-    /// Returns the next chunk, or an error that ends the connection: the client must not take a part for the whole.
+    /// Returns the next part of the list, or an error that ends the connection, so that the client does not take an
+    /// incomplete list for the whole.
     async fn next(&mut self) -> Option<Result<Bytes, ListChanged>> {
         loop {
             let chunk = match self.first.take() {

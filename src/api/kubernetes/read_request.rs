@@ -43,7 +43,7 @@ pub(super) struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Returns the verb, as authorization knows it.
+    /// Returns the verb for which the reader's rights are checked.
     pub(super) fn access_verb(&self) -> Verb {
         match (self.is_watch(), &self.path.name) {
             (true, _) => Verb::Watch,
@@ -70,8 +70,8 @@ impl ReadRequest {
     }
 }
 
-/// Negotiates the form and parses options, in kube-apiserver's order. It offers all forms; the answer refuses one that
-/// does not fit.
+/// Parses a request: first the `Accept` header, then the options, as kube-apiserver does. All forms are accepted here;
+/// the answer refuses a form that it cannot have.
 pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<ReadRequest, Status> {
     const OFFERED: &[Form] = &[Form::Table, Form::Metadata, Form::MetadataList];
     let accept = accept_of(parts);
@@ -120,7 +120,7 @@ pub(super) fn user_agent(parts: &Parts) -> Option<&str> {
     parts.headers.get(USER_AGENT).and_then(|value| value.to_str().ok())
 }
 
-/// Returns the trace that the reader continues, if its `traceparent` is valid and sampled.
+/// Returns the trace that the client has started, if its header `traceparent` is valid and sampled.
 pub(super) fn trace_parent_of(parts: &Parts) -> Option<TraceParent> {
     parts.headers.get("traceparent")?.to_str().ok()?.parse().ok()
 }

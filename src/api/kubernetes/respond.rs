@@ -21,7 +21,7 @@ use informer_hub_kubeapi::{Media, Status};
 /// Bytes of a complete answer that are handed to the connection at once.
 const PART: usize = 16 << 10;
 
-/// Returns a status as the response.
+/// Returns a Kubernetes `Status` as an HTTP response.
 pub(super) fn failure_response(status: &Status, media: Media, is_pretty: bool) -> Response {
     let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let in_text = || {
@@ -58,7 +58,8 @@ pub(super) fn response(code: StatusCode, content_type: &str, body: Body) -> Resp
     response
 }
 
-/// Returns a complete answer. A long one holds the admission of its request until the client has taken it.
+/// Returns an answer that is complete in memory. If it is long, the admission of its request is kept until the client
+/// has taken it.
 pub(in crate::api) fn whole_response(content_type: &str, body: Bytes, admission: Admission) -> Response {
     if body.len() <= PART {
         return response(StatusCode::OK, content_type, Body::from(body));
@@ -74,7 +75,7 @@ pub(super) fn stream_response(content_type: &str, body: Body) -> Response {
     response
 }
 
-/// Body that is handed out in small parts, because a connection buffers the whole part that it was given.
+/// Body that is handed out in parts of [`PART`] bytes. Otherwise the connection would buffer all of it at once.
 struct Whole {
     rest: Bytes,
     #[expect(dead_code, reason = "ends with the body")]

@@ -1,5 +1,5 @@
-//! The cache and the clusters that a request addresses, and whether its reader may address them: else 404 or 403.
-//! [`crate::api::rights`] decides which objects are visible there.
+//! The cache and the clusters that a request addresses. If its reader may not address them, the answer is 404 or 403.
+//! [`crate::api::rights`] decides which objects of these clusters are visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) enum Clusters {
 }
 
 impl Clusters {
-    /// Returns clusters and naming of a root.
+    /// Returns the clusters that a root selects, and the naming of objects below it.
     pub(super) fn of(root: &Root) -> (Self, Naming) {
         match root {
             Root::Cluster(name) => (Self::One(name.clone()), Naming::Cluster),
@@ -113,8 +113,8 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Refuses an access that is not allowed at all, as kube-apiserver does. At fleet roots the visible objects of all
-    /// clusters are served.
+    /// Refuses a request of which the reader may see nothing, as kube-apiserver does. At fleet roots, a reader needs to
+    /// see only some objects; the answer has the visible objects of all clusters.
     ///
     /// # Errors
     /// [`Status`] of code 403.
@@ -184,8 +184,8 @@ impl Scope {
         })
     }
 
-    /// Returns the clusters and namespaces to review for a request. At a root of one cluster, all namespaces must be allowed
-    /// at once, as in kube-apiserver.
+    /// Returns the clusters and namespaces to review for a request. At a root of one cluster, a request without a
+    /// namespace needs the right to all namespaces, as in kube-apiserver.
     fn places(&self, snapshot: &Snapshot, namespace: Option<&SmolStr>) -> Vec<Place> {
         let has_namespaces = self.naming.is_fleet() && self.cache.resource.namespaced && namespace.is_none();
         let mut found: BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)> = BTreeMap::new();
@@ -210,7 +210,7 @@ impl Scope {
         found.into_iter().map(place).collect()
     }
 
-    /// Returns the labels of a cluster that has the resource, or will once it answers.
+    /// Returns the labels of a cluster that has the resource, or is expected to have it once it answers.
     fn labels_of(&self, cluster: &ClusterName) -> Option<ClusterLabels> {
         let snapshot = self.cache.published.load();
         let mut origins = snapshot.partitions().map(|(_, partition)| partition.origin());
@@ -224,7 +224,7 @@ impl Scope {
         snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
     }
 
-    /// Returns whether a cluster that has the resource is among the selected ones.
+    /// Returns whether a cluster is selected by the root and, at fleet roots, has the resource.
     pub(super) fn covers(&self, cluster: &ClusterName) -> bool {
         match &self.clusters {
             Clusters::One(name) => name == cluster,
@@ -240,12 +240,12 @@ impl Scope {
         self.clusters.include(origin) && is_visible(&self.visibility, origin)
     }
 
-    /// Returns whether a partition of these clusters has synced.
+    /// Returns whether any visible partition of the selected clusters has synced.
     pub(super) fn has_synced(&self, snapshot: &Snapshot) -> bool {
         self.partitions(snapshot).next().is_some()
     }
 
-    /// Returns the synced partitions of these clusters.
+    /// Returns the synced and visible partitions of the selected clusters.
     pub(super) fn partitions<'s>(
         &'s self,
         snapshot: &'s Snapshot,
@@ -254,7 +254,7 @@ impl Scope {
         snapshot.partitions().filter(is_included)
     }
 
-    /// Returns the freshness of the clusters in a snapshot.
+    /// Returns which of the selected clusters are outdated, missing or incomplete in a snapshot.
     pub(super) fn coverage(&self, snapshot: &Snapshot) -> Coverage {
         let mut coverage = Coverage::default();
         for (_, partition) in snapshot.partitions().filter(|(_, it)| self.include(it.origin())) {
@@ -278,7 +278,7 @@ impl Scope {
         coverage
     }
 
-    /// Returns the changes of these clusters.
+    /// Returns the filter for the changes of the selected clusters in the window of recent changes.
     pub(super) fn changes(&self) -> HistoryScope {
         match &self.clusters {
             Clusters::One(cluster) => HistoryScope::Cluster(cluster.clone()),
@@ -296,7 +296,8 @@ impl Scope {
         }
     }
 
-    /// Stores the clusters' labels in `seen`. Returns whether their change makes other namespaces of a cluster visible.
+    /// Stores the clusters' labels in `seen`. Returns whether new labels of a cluster make other namespaces visible to
+    /// the reader.
     pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
@@ -318,8 +319,8 @@ pub(in crate::api) fn is_visible(visibility: &Visibility, origin: &Origin) -> bo
     }
 }
 
-/// Returns whether the clusters have the resource, or will once they answer. Always true for a selection of clusters,
-/// which may have it later.
+/// Returns whether the selected clusters have the resource, or may have it later. A single cluster has it if it has a
+/// partition, or is expected to have the resource once it answers.
 fn has_any(cache: &CacheInfo, clusters: &Clusters) -> bool {
     let snapshot = cache.published.load();
     match clusters {
@@ -345,7 +346,7 @@ pub(super) fn is_listed(cache: &CacheInfo, clusters: &Clusters, visibility: &Vis
     }
 }
 
-/// Returns the order in which views of a resource are preferred.
+/// Returns the rank of a view: a cache whose view has a lower rank is preferred.
 pub(in crate::api) fn view_rank(view: &View) -> u8 {
     match view {
         View::Whole => 0,

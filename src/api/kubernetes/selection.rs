@@ -18,7 +18,7 @@ pub(super) struct Selection {
     name: Option<SmolStr>,
     labels: LabelSelector,
     needs: LabelNeeds,
-    /// Whether objects have a label that names their cluster.
+    /// Whether objects are selected as if they had a label with the name of their cluster.
     is_fleet: bool,
     terms: Vec<Term>,
     extractor: Extractor,
@@ -51,7 +51,7 @@ pub(super) struct SelectionRequest<'a> {
     pub(super) name: Option<&'a SmolStr>,
     pub(super) labels: &'a LabelSelector,
     pub(super) fields: &'a FieldSelector,
-    /// Whether the root covers several clusters, so that `metadata.cluster` is a field.
+    /// Whether the root covers several clusters. Field selectors may then name `metadata.cluster`.
     pub(super) is_fleet: bool,
     /// `selectableFields` of a custom resource.
     pub(super) selectable: &'a [String],
@@ -97,7 +97,7 @@ impl Selection {
         self.namespace.is_none() && self.name.is_none() && !self.has_selectors()
     }
 
-    /// Returns whether it has conditions on labels or fields.
+    /// Returns whether the selection has conditions on labels or fields.
     pub(super) fn has_selectors(&self) -> bool {
         !self.labels.is_empty() || !self.terms.is_empty()
     }
@@ -114,7 +114,7 @@ impl Selection {
         self.namespace().is_some_and(|wanted| wanted != namespace)
     }
 
-    /// Returns conditions that all selected objects meet, to skip other objects unread.
+    /// Returns conditions that all selected objects meet, so that other objects can be skipped before they are decoded.
     pub(super) fn candidates(&self) -> Candidates<'_> {
         let field = self.terms.iter().find_map(|term| match term.source {
             Source::Paths(first, 1, default) if term.is_equal && term.value != default => {
@@ -125,7 +125,8 @@ impl Selection {
         Candidates { namespace: self.namespace(), needs: &self.needs, field }
     }
 
-    /// Returns the key of the only object of a cluster that can be selected, if the selection has its name and scope.
+    /// Returns the key of the only object per cluster that can be selected. `None` unless the selection names an object
+    /// and, for namespaced resources, its namespace.
     pub(super) fn key(&self, namespaced: bool, cluster_prefix: Option<&ClusterName>) -> Option<ObjectKey> {
         let name = self.name.as_deref().or_else(|| self.equal(|source| matches!(source, Source::Name)))?;
         let name = match cluster_prefix {
@@ -139,8 +140,8 @@ impl Selection {
         self.terms.iter().find(|term| term.is_equal && is_of(&term.source)).map(|term| term.value.as_str())
     }
 
-    /// Returns whether an object is selected. An object whose body is not in memory has no fields beyond its head.
-    /// `is_unique` if names include the cluster.
+    /// Returns whether an object is selected. An object whose stored JSON (body) is not in memory has the default
+    /// values of all fields but name, namespace and cluster. `is_unique` is set if names include the cluster.
     pub(super) fn matches(&self, object: &StoredObject, cluster: &ClusterName, is_unique: bool) -> bool {
         let key = object.key();
         if self.namespace.as_ref().is_some_and(|wanted| key.namespace() != Some(wanted.as_str())) {
@@ -192,8 +193,8 @@ impl Selection {
     }
 }
 
-/// Returns the bits that each selected object has in its label filter, a Bloom filter. At fleet roots, the cluster's
-/// label is not in the filter.
+/// Returns the bits that each selected object has in its label filter, a Bloom filter. At fleet roots, the label with
+/// the cluster is not in the filter.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())
@@ -216,7 +217,7 @@ fn is_index_form(value: &str) -> bool {
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns the field if an index with this path is declared, so that objects can be selected by it.
+/// Returns a field that the resource has an index of. Objects can then be selected by it.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

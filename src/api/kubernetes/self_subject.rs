@@ -53,7 +53,7 @@ const OPEN_PATHS: [&str; 12] = [
 
 const VERBS: [&str; 3] = ["get", "list", "watch"];
 
-/// A review of the sender.
+/// Kind of a review that asks about its own sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SelfReview {
     Access,

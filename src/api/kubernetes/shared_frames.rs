@@ -14,13 +14,14 @@ use parking_lot::Mutex;
 use super::frames::Encoding;
 use informer_hub_types::StoredObject;
 
-/// Bytes of all events kept. A chunk of a watch is 64 KiB, so this is a few chunks of several resources.
+/// Maximum total bytes of the kept events. A watch sends up to 64 KiB at once, so this is a few such chunks for several
+/// resources.
 const BYTES: usize = 4 << 20;
 
 /// Address of the object in memory, and the encoding of its event.
 type Key = (usize, Encoding);
 
-/// An encoded event. It keeps the object, so that no other one gets its address.
+/// An encoded event. It keeps the object in memory, so that no other object can have the same address.
 struct Event {
     bytes: Bytes,
     #[expect(dead_code, reason = "keeps the address")]
@@ -40,7 +41,7 @@ struct Events {
 pub(super) struct SharedFrames(Arc<Mutex<Events>>);
 
 impl SharedFrames {
-    /// Appends the event of an object to `out`. `encode` is called if its bytes are not kept.
+    /// Appends the event of an object to `out`. Calls `encode` if the encoded bytes are not kept here.
     pub(super) fn append(
         &self,
         object: &Arc<StoredObject>,
@@ -65,7 +66,7 @@ impl SharedFrames {
         self.0.lock().keep(key, event);
     }
 
-    /// Returns whether there are at least two watches. One of the references belongs to the API itself.
+    /// Returns whether there are at least two watches. Besides theirs, the API itself holds one reference.
     fn has_several_users(&self) -> bool {
         Arc::strong_count(&self.0) > 2
     }

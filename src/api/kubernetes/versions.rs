@@ -1,4 +1,4 @@
-//! Resource versions at a root: the version of a state, and waiting until the hub has reached a version.
+//! Resource versions below a URL root: the version of a state, and waiting until the hub has reached a version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,18 @@ use informer_hub_types::clock;
 /// How long a request waits for a version that the hub has not reached yet, as kube-apiserver does.
 const WAIT: Duration = Duration::from_secs(3);
 
-/// Interval at which a waiting request looks for bookmarks of the clusters, which change no object.
+/// Interval at which a waiting request checks the version again. Bookmarks of clusters raise it without changing an
+/// object.
 const POLL: Duration = Duration::from_millis(50);
 
 impl Scope {
-    /// Returns the version of a state: the fleet's, or at a cluster root the cluster's own. `None` if the cluster has
-    /// no synced partition or its versions are no integers.
+    /// Returns the resource version of a state: that of the fleet, or at a root of one cluster that of the cluster.
+    /// `None` if the cluster has no synced partition or its versions are not integers.
     pub(super) fn version(&self, snapshot: &Snapshot) -> Option<u64> {
         if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
     }
 
-    /// Returns the version of a state.
+    /// Returns the resource version of a state; fails if there is none.
     ///
     /// # Errors
     /// [`Status`] of code 503 if the cluster's versions cannot be ordered.
@@ -40,8 +41,9 @@ impl Scope {
         }
     }
 
-    /// Returns the version up to which a state has all changes. At a cluster root it may be less than [`Self::version`]:
-    /// a hub that was killed begins with a version that it has made up, above those of its readers.
+    /// Returns the version up to which a state has all changes. At a root of one cluster it may be less than
+    /// [`Self::version`]: after the hub was killed, its next process shows a made-up version that is higher than any
+    /// that readers have seen.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_complete(cluster),

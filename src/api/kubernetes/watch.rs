@@ -31,14 +31,15 @@ const CHUNK: usize = 64 << 10;
 /// Changes read at once.
 const BATCH: usize = 256;
 
-/// Beginning and end of a watch.
+/// Options of a watch that decide how it begins and ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchOptions {
     /// Whether the client accepts bookmarks.
     pub(super) bookmarks: bool,
     /// Version of the bookmark after the initial state (`sendInitialEvents`); `None` if none is wanted.
     pub(super) end_bookmark: Option<u64>,
-    /// Version that the client has reached, but the hub has not: changes that the client knows are left out.
+    /// Version of the cluster that the client has reached, but the hub has not. Changes up to it are left out. `None`
+    /// if the client is not ahead.
     pub(super) skipped: Option<u64>,
     /// End of the watch.
     pub(super) until: Instant,
@@ -61,13 +62,13 @@ pub(super) struct Watch {
     /// Scan of the initial state; `None` once it is written.
     initial: Option<Scan>,
     options: WatchOptions,
-    /// Whether the client may still be ahead of the hub, at `options.skipped`.
+    /// Whether the client may still be ahead of the hub, with a newer version (`options.skipped`).
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
     labels: SeenLabels,
     next_bookmark: Instant,
-    /// Changes read and not written yet, in reverse.
+    /// Changes that were read and are not written yet, newest first.
     pending: Vec<Arc<RecordedChange>>,
     /// Whether the watch ends once everything is written, because the hub shuts down.
     is_ending: bool,
@@ -76,7 +77,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins a watch at a position. `initial` is the state at that position, if it is to be written first.
+    /// Begins a watch at the position `cursor`. `initial` reads the state at that position, if it is written first.
     pub(super) fn new(
         scope: Scope,
         selection: Arc<Selection>,
@@ -252,8 +253,8 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns an error for a client that was ahead of the hub, if a list has led the hub past the client's version.
-    /// Such a list cannot show the deletion of objects that the client has seen and the hub has not.
+    /// Returns an error if the client was ahead of the hub, and a new list has then taken the hub past the client's
+    /// version. Such a list does not show that objects were deleted which the client has seen and the hub has not.
     fn skipped_by_list(&mut self) -> Option<Status> {
         let Clusters::One(cluster) = &self.scope.clusters else { return None };
         let skipped = self.options.skipped.filter(|_| self.is_ahead)?;
@@ -267,8 +268,8 @@ impl Watch {
         }
     }
 
-    /// Returns whether the only cluster is gone from a running hub. Its objects still exist there, so they are not
-    /// reported as deleted.
+    /// Returns whether the hub no longer watches the resource in the only cluster of this watch. The objects still
+    /// exist in the cluster, so they are not reported as deleted.
     fn is_removed(&self) -> bool {
         matches!(self.scope.clusters, Clusters::One(_))
             && !self.history.is_closed()
@@ -331,10 +332,11 @@ impl Watch {
         }
     }
 
-    /// Returns whether a client that has reached the version `skipped` of the cluster has seen a change.
+    /// Returns whether a client that has reached the cluster's version `skipped` already knows a change.
     ///
-    /// The objects' own versions decide, because the hub gives some changes versions that the cluster has not. A deletion
-    /// that a list found is repeated, unless the next change shows an object that the client has.
+    /// The objects' own versions decide, because the hub gives some changes versions that do not exist in the cluster.
+    /// A deletion that the hub found by a list is sent, unless the next change of the same object adds one that the
+    /// client knows.
     fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
         let own = |change: &RecordedChange| change.object.resource_version().as_number();
         let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);

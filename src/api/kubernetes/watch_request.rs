@@ -30,7 +30,7 @@ use informer_hub_kubeapi::{Status, WatchFrom, watch_from};
 use informer_hub_types::clock;
 use informer_hub_types::rng;
 
-/// Shortest time of a watch without `timeoutSeconds`; the longest is twice as much, as in kube-apiserver.
+/// Minimum duration of a watch without `timeoutSeconds`. It is random, up to twice as long, as in kube-apiserver.
 const LEAST_TIME: Duration = Duration::from_secs(1800);
 
 /// Longest time of a watch.
@@ -120,7 +120,8 @@ fn refused(status: &Status, asked: &ReadRequest) -> Response {
     response(StatusCode::OK, asked.accepted.stream_content_type(), Body::from(event))
 }
 
-/// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes.
+/// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes; `None`
+/// unless the client is ahead of the hub.
 fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
     let (history, snapshot) = (&scope.cache.history, scope.snapshot());
     match &scope.clusters {

@@ -20,7 +20,7 @@ pub(super) const MOST: usize = 1000;
 /// Maximum number of levels of a tree.
 const LEVELS: usize = 16;
 
-/// Maximum number of owners in one query.
+/// Maximum number of owners whose children one query searches for.
 const OWNERS: usize = 100;
 
 /// Maximum number of concurrent queries.

@@ -27,8 +27,8 @@ use surroundings::AnswerParts;
 /// Path of a namespaced object.
 pub(super) const PATH: &str = "/v1/objects/{cluster}/{resource}/{namespace}/{name}";
 
-/// Path of a cluster-scoped object, as declared and as routed. The routed one has `{namespace}` in place of `{name}`,
-/// because axum requires equal names at equal places of all paths.
+/// Path of a cluster-scoped object: first as declared in the OpenAPI document, then as given to axum. axum requires the
+/// same name at the same place of all paths, so the second has `{namespace}` instead of `{name}`.
 const CLUSTER_SCOPED: [&str; 2] =
     ["/v1/objects/{cluster}/{resource}/{name}", "/v1/objects/{cluster}/{resource}/{namespace}"];
 
@@ -112,7 +112,8 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, place: [&str; 4]) -> Response
     response
 }
 
-/// Returns the answer about the object at `place`. Sets `name_of_resource`, the metric label of its resource.
+/// Returns the answer about the object at `place`: cluster, resource, namespace and name. Sets `name_of_resource` to
+/// the resource label for metrics.
 async fn find(
     api: &Arc<ReadApi>,
     parts: &Parts,

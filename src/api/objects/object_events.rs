@@ -49,8 +49,8 @@ pub(super) async fn events_about(
     Ok(Some(events))
 }
 
-/// Returns the query for the Events about an object. Events of cluster-scoped objects are in the namespace `default`,
-/// so only names and kinds select them.
+/// Returns the query for the Events about an object. Events about cluster-scoped objects are in the namespace
+/// `default`, so the query has no namespace for them.
 fn query_of(object: &Object, about: &str) -> Query {
     let field = |name: &str, value: &str| {
         let path: Option<FieldPath> = format!("{about}.{name}").parse().ok();

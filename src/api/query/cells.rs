@@ -42,7 +42,7 @@ impl Items {
         }
     }
 
-    /// Returns the number of items that are written one by one.
+    /// Returns the number of items; a count is one item.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Objects(objects) => objects.len(),
@@ -107,7 +107,7 @@ impl Items {
     }
 }
 
-/// Writes cluster and object. An object whose body is not in memory has its metadata only.
+/// Writes cluster and object. Of an object whose stored JSON (body) is not in memory, only metadata is written.
 fn write_object(object: &Object, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"cluster\":");
     append(out, object.cluster().as_str());
@@ -119,7 +119,7 @@ fn write_object(object: &Object, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Returns the values of a column as one: `null`, the only value, or an array.
+/// Returns the values of one cell as a single JSON value: `null` if there are none, the only value, or an array.
 fn joined(values: &Values) -> Value {
     match values.as_slice() {
         [] => Value::Null,

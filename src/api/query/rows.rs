@@ -21,10 +21,10 @@ use crate::api::v1::{Failure, Form, Sight, accepted};
 use informer_hub_query::Output;
 use informer_hub_screen::{Column, Layout, csv_record};
 
-/// Bytes after which a chunk ends.
+/// Number of bytes after which a chunk of the answer ends.
 const CHUNK: usize = 128 << 10;
 
-/// Maximum number of items whose cells decide the widths of a text table.
+/// Maximum number of items from which the column widths of a text table are computed.
 const MEASURED: usize = 1_000;
 
 /// Header with the continue token, for forms such as CSV that have no place for it in the body.
@@ -89,7 +89,7 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Writes an answer piece by piece.
+/// Writes the body of an answer chunk by chunk.
 #[derive(Debug)]
 struct Writer {
     form: Form,
@@ -103,7 +103,8 @@ struct Writer {
 }
 
 impl Writer {
-    /// Creates a writer. `members` is a JSON object with the members before the items; other forms ignore it.
+    /// Creates a writer. `members` is a JSON object with the members that precede the items. Only JSON answers contain
+    /// it.
     fn new(form: Form, items: Items, output: &Output, mut members: Vec<u8>) -> Self {
         let titles = Items::titles(output);
         let mut layout = None;
@@ -174,7 +175,7 @@ struct Rest {
     writer: Writer,
     reader: ReaderId,
     notes: Notes,
-    /// Held until the client has taken the whole answer.
+    /// Admission of the request, dropped when the client has taken the whole answer.
     #[expect(dead_code, reason = "ends with the answer")]
     admission: Admission,
 }

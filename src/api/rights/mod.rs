@@ -20,13 +20,13 @@ pub(in crate::api) use review::{Extent, Place, Reviewer};
 pub(in crate::api) use seen_labels::SeenLabels;
 pub(in crate::api) use stream_check::RightsCheck;
 
-/// Returns a reader with the rights that it has now; `None` if it is not known any more.
+/// Function that returns a reader with its current rights; `None` if the reader is no longer known.
 pub type CurrentReader = Arc<dyn Fn(&Reader) -> Option<Reader> + Send + Sync>;
 
 /// Decides what readers may see.
 #[derive(Clone, Default)]
 pub(in crate::api) struct Rights {
-    /// Whether readers without rules see Secrets.
+    /// Whether readers that may see everything also see Secrets.
     serve_secrets: bool,
     current: Option<CurrentReader>,
     reviews: Option<Arc<ReviewCache>>,
@@ -62,7 +62,7 @@ impl Rights {
         self.visibility(reader, resource).may_see_some()
     }
 
-    /// Returns a periodic check of a reader's rights, which starts now, for an open stream.
+    /// Returns a check of a reader's rights that an open stream repeats every ten seconds.
     pub(in crate::api) fn check(&self, reader: &Reader) -> RightsCheck {
         RightsCheck::new(reader.clone(), self.current.clone())
     }

@@ -32,7 +32,8 @@ pub(in crate::api) struct Place {
 pub(in crate::api) enum Extent {
     /// One namespace.
     Namespace(SmolStr),
-    /// All namespaces. If the cluster does not allow that, each of these is reviewed.
+    /// All namespaces of the cluster. If the reader may not read all of them at once, each listed namespace is
+    /// reviewed.
     All(Vec<SmolStr>),
 }
 
@@ -105,8 +106,8 @@ impl Rights {
         answers
     }
 
-    /// Returns what clusters have allowed a reader lately, by resource; nothing if clusters are not asked about this
-    /// reader.
+    /// Returns the accesses of a reader that clusters have recently allowed, by resource. Empty if clusters are not
+    /// asked about this reader.
     pub(super) fn allowed_lately(&self, reader: &Reader) -> BTreeMap<Gvr, Reviewed> {
         match &self.reviews {
             Some(reviews) if reader.grants().reviews => reviews.allowed(&User::from(reader)),
@@ -114,7 +115,8 @@ impl Rights {
         }
     }
 
-    /// Returns the number of the present turn of reviews, which is the same for all watches.
+    /// Returns the number of the present turn, the period of [`TURN`] in which a part of the denied accesses is
+    /// reviewed again. All watches have the same turn.
     fn turn(&self) -> u64 {
         self.reviews.as_ref().map_or(0, |reviews| reviews.age().as_secs() / TURN.as_secs())
     }
@@ -147,9 +149,9 @@ pub(in crate::api) struct Reviewer {
     reader: Reader,
     verb: Verb,
     resource: ApiResource,
-    /// Consecutive checks with an unanswered review.
+    /// Consecutive checks in which a review of an allowed access was not answered.
     failures: u32,
-    /// First turn that has not been reviewed.
+    /// First turn whose part of the denied accesses has not been reviewed again.
     turn: u64,
 }
 
@@ -163,7 +165,7 @@ impl Rights {
 }
 
 impl Reviewer {
-    /// Returns a periodic check of the reader's rights, which starts now.
+    /// Returns a periodic check whether the reader still has its rights.
     pub(in crate::api) fn check(&self) -> RightsCheck {
         self.rights.check(&self.reader)
     }
@@ -209,7 +211,7 @@ impl Reviewer {
     }
 }
 
-/// Returns whether a namespace is reviewed in one of these turns.
+/// Returns whether a denied namespace is to be reviewed again in one of these turns.
 fn has_turn(cluster: &ClusterName, namespace: &str, turns: &RangeInclusive<u64>) -> bool {
     let mut hasher = DefaultHasher::new();
     (cluster.as_str(), namespace).hash(&mut hasher);

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ClusterName, Origin};
 
-/// Labels with which the clusters of a stream were last seen.
+/// Informers of a stream with the cluster labels that they had when the stream last looked.
 ///
 /// A cluster that joins or leaves a stream adds or deletes its objects by itself. If new labels only make other
-/// namespaces of a cluster visible, no object changes, so the caller must act.
+/// namespaces of a cluster visible, no object changes, so the caller has to act.
 #[derive(Debug, Default)]
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 
 impl SeenLabels {
-    /// Notes the informers of the present state. Returns whether a reader sees other namespaces of a cluster than when
-    /// they were last noted. `is_only` is set if the stream has one cluster, which never joins or leaves.
+    /// Stores the informers of the present state. Returns whether new labels of a cluster show the reader other
+    /// namespaces of it than at the last call. `is_only` is set if the stream has a single cluster, which never joins
+    /// or leaves.
     pub(in crate::api) fn changed<'o>(
         &mut self,
         visibility: &Visibility,

@@ -8,16 +8,17 @@ use super::{Rights, names_cluster};
 use informer_hub_access::{Reader, Visibility, Visible};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
-/// Members of a cluster that every reader of the cluster sees.
+/// JSON members of a cluster's status that every reader of the cluster sees.
 const OF_CLUSTER: [&str; 5] = ["name", "labels", "state", "version", "informers"];
 
-/// Members of an informer that a reader of some of its objects sees. The others count all objects.
+/// JSON members of an informer's status that a reader sees who may read only some of its objects. The other members
+/// count all objects.
 const OF_INFORMER: [&str; 6] = ["resource", "scope", "view", "state", "synced", "freshness"];
 
 impl Rights {
-    /// Returns the status for a reader. Without rights to everything, it has the visible clusters and, of them, the
-    /// informers of resources that are visible. `resources` are those of the caches. Asks no cluster. If clusters
-    /// decide about the reader, the status has what they allowed recently.
+    /// Returns the part of the status that a reader may see: everything, or the visible clusters with the informers of
+    /// visible resources. `resources` are the resources of the caches. Sends no access review: if clusters decide what
+    /// the reader may see, their recent answers are used.
     pub(in crate::api) fn status(&self, reader: &Reader, mut status: Value, resources: &[ApiResource]) -> Value {
         if reader.sees_everything() {
             return status;
@@ -46,7 +47,8 @@ impl Rights {
     }
 }
 
-/// Returns the status of a cluster; `None` if the reader may not see it. `visible` has the resources of the caches.
+/// Returns the visible part of a cluster's status; `None` if the reader may not see the cluster. `visible` has what the
+/// reader may see of each cached resource.
 fn cluster_status(
     mut cluster: Map<String, Value>,
     visible: &BTreeMap<String, Visibility>,

@@ -9,13 +9,15 @@ use smol_str::SmolStr;
 use super::ReaderUse;
 use informer_hub_types::clock::{self, Instant};
 
-/// Size of a burst: the bytes that take this time at the reader's rate may be sent at once.
+/// Size of a burst. The bytes that the reader's rate allows in this time may be sent at once.
 const BURST: Duration = Duration::from_secs(2);
 
-/// If the next part would be delayed longer than this, requests are refused. Until then they share the bandwidth.
+/// Maximum delay of the next part of an answer. If it would be longer, new requests of the reader are refused; until
+/// then its requests share the bandwidth.
 const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// Token bucket of one reader. Sent bytes are stored as the time that they take at the reader's rate.
+/// Token bucket that limits the bytes per second of one reader. It stores sent bytes as the time that they take at this
+/// rate.
 #[derive(Debug, Default)]
 pub(super) struct Bucket(Mutex<State>);
 
@@ -52,7 +54,7 @@ impl Bucket {
         full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now)).saturating_sub(BURST)
     }
 
-    /// Returns whether the bucket is full, so that a whole burst could be sent without delay.
+    /// Returns whether the bucket is full. A whole burst could then be sent without delay.
     pub(super) fn is_full(&self) -> bool {
         self.0.lock().full_at.is_none_or(|at| at <= clock::now())
     }
@@ -71,7 +73,7 @@ impl Bandwidth {
         Self { bucket, usage, label }
     }
 
-    /// Admits a request, unless the reader is so far behind that it would wait for long.
+    /// Admits a request, unless the next part of an answer to the reader would be delayed longer than [`MAX_DELAY`].
     ///
     /// # Errors
     /// The seconds after which to try again.
@@ -88,7 +90,7 @@ impl Bandwidth {
         self.bucket.take(bytes)
     }
 
-    /// Counts a part of an answer.
+    /// Adds a part of an answer, and its delay, to the reader's counters.
     pub(super) fn sent(&self, bytes: usize, delayed: Duration) {
         self.usage.sent(&self.label, bytes, delayed);
     }

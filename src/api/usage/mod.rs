@@ -26,13 +26,13 @@ const MAX_LABELS: usize = 1024;
 /// Label of all readers beyond [`MAX_LABELS`].
 const OTHER: &str = "informer-hub:other";
 
-/// Number of buckets above which full ones are removed, since a full bucket holds no information.
+/// Number of token buckets above which full buckets are removed. A full bucket is the same as a new one.
 const MAX_BUCKETS: usize = 1024;
 
 /// Limit that has refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Limit {
-    /// `limits.requests` of the reader, or its share of `max_requests`.
+    /// `limits.requests` of the reader, or half of the hub's `max_requests`.
     Requests,
     /// `limits.watches` of the reader.
     Watches,
@@ -122,7 +122,8 @@ impl ReaderUse {
     }
 }
 
-/// Returns the label of a reader: the name of its table or of its credential of `hub.auth`, or one for all other users.
+/// Returns the label of a reader in metrics: the name of its table or of its credential in `hub.auth`; all other users
+/// share one label.
 fn label_of(reader: &Reader) -> SmolStr {
     match reader.origin() {
         ReaderOrigin::Table(name) => name.clone(),

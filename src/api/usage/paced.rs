@@ -27,8 +27,8 @@ impl Delayed {
     }
 }
 
-/// Wraps a body so that it uses up its reader's bandwidth. The parts of a stream are delayed. Any other body is sent at
-/// once, and delays later answers to the reader instead.
+/// Wraps a body so that its bytes count against the bandwidth of its reader. The parts of a stream are delayed. Any
+/// other body is sent at once, and later answers to the reader are delayed for it.
 pub(in crate::api) fn paced(body: Body, bandwidth: Bandwidth, is_stream: bool) -> (Body, Delayed) {
     let delayed = Delayed::default();
     let paced = PacedBody { inner: body, bandwidth, is_stream, delayed: delayed.clone(), held: None };

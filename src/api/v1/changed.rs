@@ -15,7 +15,7 @@ pub(in crate::api) fn changed_members(differences: &[Difference]) -> impl Iterat
     [("changed", Value::Array(shown))].into_iter().chain(more)
 }
 
-/// Returns a difference as JSON. A value that is not set is absent.
+/// Returns a difference as JSON: `path`, `old` and `new`. Without an old or new value, that member is absent.
 fn shown(difference: &Difference) -> Value {
     let mut members = json!({ "path": difference.path });
     for (name, value) in [("old", &difference.old), ("new", &difference.new)] {

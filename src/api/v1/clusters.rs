@@ -5,7 +5,7 @@ use super::sight::Sight;
 use crate::api::kubernetes::Fleet;
 use informer_hub_types::{ClusterLabels, ClusterName, InvalidSelector, LabelSelector, nearest_name, shortened};
 
-/// Selected clusters.
+/// Clusters that a request selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::api) enum ClusterChoice {
     All,
@@ -38,7 +38,7 @@ impl ClusterChoice {
     /// Refuses the name of a cluster that the hub does not have or the reader may not see.
     ///
     /// # Errors
-    /// [`Failure`] of code 404 with the nearest name of a cluster that rules let the reader see.
+    /// [`Failure`] of code 404. It suggests the most similar name among the clusters that the reader may see by rules.
     pub(in crate::api) fn check(&self, fleet: &dyn Fleet, sight: &Sight) -> Result<(), Failure> {
         let Self::One(name) = self else { return Ok(()) };
         let known = fleet.clusters();

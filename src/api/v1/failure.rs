@@ -32,10 +32,10 @@ struct Body {
     /// Byte offset in the query's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
-    /// Tokens that are valid at the position.
+    /// Query tokens that are valid at the position.
     #[serde(skip_serializing_if = "Option::is_none")]
     expected: Option<&'static str>,
-    /// Token at the position.
+    /// Query token found at the position.
     #[serde(skip_serializing_if = "Option::is_none")]
     found: Option<String>,
     /// A known word or name that is spelled nearly the same.

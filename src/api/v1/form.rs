@@ -42,8 +42,9 @@ impl Form {
     }
 }
 
-/// Returns the first offered form that a client accepts, by the order of its header; weights other than 0 are ignored.
-/// `*/*`, and a range whose type is that of the first form, select the first form.
+/// Returns the offered form that a client accepts and names first in its `Accept` headers; weights other than 0 are
+/// ignored. `*/*`, a range such as `application/*` that covers the first offered form, and a missing header select the
+/// first offered form.
 ///
 /// # Errors
 /// [`Failure`] of code 406 if the header names none of them.

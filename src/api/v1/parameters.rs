@@ -13,7 +13,7 @@ use informer_hub_types::nearest_name;
 /// Maximum length of an unknown name in an error, in characters.
 const MAX_SHOWN: usize = 64;
 
-/// Names and values of a request's parameters, in its order.
+/// Names and values of a request's parameters, in the order of its URL.
 #[derive(Debug)]
 pub(in crate::api) struct Parameters(Vec<(String, String)>);
 
@@ -107,7 +107,7 @@ fn start(value: &str) -> String {
     value.chars().take(MAX_SHOWN).collect()
 }
 
-/// Returns the text of an error's first cause, without the layers around it.
+/// Returns the text of an error's innermost cause.
 fn root_cause(error: &dyn std::error::Error) -> String {
     std::iter::successors(Some(error), |error| error.source()).last().unwrap_or(error).to_string()
 }

@@ -35,7 +35,8 @@ pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInf
     caches
 }
 
-/// Returns the caches that the reader may see, by group. Caches with more complete objects come first.
+/// Returns the caches that the reader may see, ordered by group. Within a group, caches with more complete objects come
+/// first.
 fn visible(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = fleet.caches();
     caches.retain(|cache| sight.resource(&cache.resource));

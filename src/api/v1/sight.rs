@@ -12,7 +12,7 @@ use crate::cache::Query;
 use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, Origin};
 
-/// Rights of the reader of one request. Paths below `/v1` that read objects ask only this type for rights.
+/// Clusters and objects that the reader of one request may see. Paths below `/v1` that read objects check rights only by this type.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Sight {
     reader: Reader,
@@ -24,12 +24,12 @@ pub(in crate::api) struct Sight {
 type Places = BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)>;
 
 impl Sight {
-    /// Returns the view of the reader of a request.
+    /// Returns the rights of the reader of a request.
     pub(in crate::api) fn of(api: &ReadApi, parts: &Parts) -> Self {
         Self { reader: reader_of(parts), rights: api.rights().clone(), notes: Notes::of(parts) }
     }
 
-    /// Returns whether no cluster and no namespace is hidden.
+    /// Returns whether the reader may see everything.
     pub(in crate::api) fn is_everything(&self) -> bool {
         self.reader.sees_everything()
     }
@@ -54,8 +54,8 @@ impl Sight {
         names_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the reader may see objects of a namespace, even if it has none. Sends an access review if the
-    /// reader's rights come from the cluster.
+    /// Returns whether the reader may see objects of a namespace, whether or not it has any. Sends an access review if
+    /// the reader's rights come from the cluster.
     pub(in crate::api) async fn sees(
         &self,
         verb: Verb,
@@ -88,8 +88,8 @@ impl Sight {
         });
     }
 
-    /// Returns what the reader may see of a cache in the clusters that `is_wanted` accepts, in these namespaces or in
-    /// all. Sends access reviews if the reader's rights come from the clusters.
+    /// Returns what the reader may see of a cache in the clusters that `is_wanted` accepts. `namespaces` are those to
+    /// review; empty for all. Sends access reviews if the reader's rights come from the clusters.
     pub(in crate::api) async fn visibility(
         &self,
         verb: Verb,

@@ -11,7 +11,8 @@ use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// Lowest version up to which an informer's store is complete; `None` if no version is a number.
+    /// Lowest resource version up to which the store of any of the informers is complete. Informers whose version is
+    /// not a number are left out; `None` if that applies to all.
     stored: Option<u64>,
     objects: u64,
     events: u64,
@@ -22,7 +23,8 @@ pub(super) struct InformerSum {
     restarts: u64,
     queued_changes: u64,
     pub(super) queued_bytes: u64,
-    /// Bytes of the objects, their share of the limit, and the strictest memory step; `None` if no limit was ever set.
+    /// Sums over all informers: bytes of their objects, and bytes of their shares of the memory limit. Then the
+    /// strictest memory step of any informer, as a number. `None` if no limit was ever set.
     memory: Option<(u64, u64, u8)>,
 }
 

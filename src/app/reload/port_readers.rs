@@ -1,4 +1,4 @@
-//! Readers of the HTTP port, which follow the configuration.
+//! Readers (users with read access) of the HTTP port, which follow the configuration.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time over which changes are collected: several new clusters usually arrive one after the other.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Minimum delay before a dead registry is restarted; up to the same again is added at random.
+/// Minimum delay before a dead registry is restarted. A random time of up to the same length is added.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Deadline of the shutdown of the registry.

@@ -290,7 +290,8 @@ impl Entry {
     }
 }
 
-/// Returns the report of a source as saved before the restart. The access to its clusters is not known yet.
+/// Returns the report of a source as saved before the restart: names and labels of its clusters. Their addresses and
+/// credentials are not saved; they stay unknown until the source reports.
 fn remembered_report(config: &ClusterSourceConfig, remembered: &[SourcedCluster]) -> SourceReport {
     let own = remembered.iter().filter(|cluster| cluster.source == config.name);
     let found = own.map(|one| {

@@ -13,8 +13,8 @@ pub(crate) type Arranged = (Draft, Option<u64>);
 pub(crate) struct Conditions {
     /// Version of the list that the batch completes; `None` if it completes none.
     pub(crate) list: Option<u64>,
-    /// Greatest version that readers may have without a change of that version. A change at or below it gets no
-    /// version, because such readers would miss it.
+    /// Greatest version that a reader may have although no change has it, for example that of a list. A change at or
+    /// below it gets no version, because such a reader would miss the change.
     pub(crate) base: u64,
     /// Versions that earlier changes already have. `None` if unknown: then deletions that the hub did not observe get
     /// no version.
@@ -50,10 +50,11 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     })
 }
 
-/// Assigns the greatest possible unused version to each deletion that the hub did not observe. It is above the version
-/// of the object, at most that of the list, and below that of an object that took the key. Deletions with the greatest
-/// limit are first, so that each gets a version if enough exist. Only the batch that completes a list assigns versions,
-/// because later changes of the list could have them. Versions above that of the list are left to later watch events.
+/// Assigns an unused version to each deletion that the hub did not observe: the greatest one above the version of the
+/// object, at most that of the list, and below that of an object that took the key. Deletions that need the greatest
+/// versions are first, so that each gets a version if enough exist. Only the batch that completes a list assigns
+/// versions, because later changes of the list could have them. Versions above that of the list are left to later watch
+/// events.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();

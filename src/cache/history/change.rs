@@ -35,7 +35,7 @@ pub struct RecordedChange {
     pub object: Arc<StoredObject>,
     /// Previous state in the store. For a deletion it may be the same as `object`. `None` if the object is new.
     pub old: Option<Arc<StoredObject>>,
-    /// Version of this change in the cluster. `None` if no reader can resume from it.
+    /// Resource version of this change in its cluster. `None` if no reader can resume from this change.
     pub cluster_version: Option<u64>,
     /// Time of the change.
     pub at: Instant,
@@ -61,7 +61,8 @@ pub(crate) struct PartitionChange {
     pub(crate) last: u64,
     pub(crate) partition: PartitionId,
     pub(crate) kind: PartitionChangeKind,
-    /// Informer of the partition after the change; of a partition that left, before it.
+    /// Informer of the partition. Of a partition that joined or was relabelled, the state after the change; of a
+    /// partition that left, the state before it.
     pub(crate) origin: Arc<Origin>,
     pub(crate) objects: Objects,
     pub(crate) at: Instant,

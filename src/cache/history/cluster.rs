@@ -40,7 +40,8 @@ pub enum LocateError {
 pub(crate) struct Floor {
     /// Versions up to this one have expired, except for `exact`.
     pub(crate) below: u64,
-    /// Version from which a reader resumes before the first kept change; `None` if there is none.
+    /// The one version not above `below` that has not expired: a reader that has it continues with the first kept
+    /// change. `None` if there is none.
     pub(crate) exact: Option<u64>,
 }
 
@@ -70,7 +71,7 @@ impl Floor {
     /// Floor if no version is known: no reader can resume.
     pub(crate) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
-    /// Returns the floor of a window that starts at this version, or at an unknown one.
+    /// Returns the floor of a window whose initial state has this version; `None` means that the version is unknown.
     pub(crate) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
@@ -184,8 +185,8 @@ impl ClusterWindow {
         sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
     }
 
-    /// Returns the fleet version from which a reader with this resource version continues. `base` is the greatest
-    /// version that readers may have without a change of that version.
+    /// Returns the fleet version after which a reader with this resource version of the cluster continues. `base` is
+    /// the greatest version that a reader may have although no change has it, for example that of a list.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });

@@ -13,7 +13,7 @@ pub(crate) struct Draft {
     pub(crate) object: Arc<StoredObject>,
     pub(crate) old: Option<Arc<StoredObject>>,
     pub(crate) version: DraftVersion,
-    /// Whether the state before the deletion may not have been observed.
+    /// Whether the hub may have missed the last state before the deletion. `object` may then be an older state.
     pub(crate) is_tombstone: bool,
 }
 

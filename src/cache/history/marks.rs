@@ -1,4 +1,5 @@
-//! Resource versions up to which a snapshot is complete, and which readers of a cluster may have.
+//! Resource versions per partition and cluster: up to which one a snapshot is complete, and which ones readers may
+//! have.
 
 use super::cluster::Floor;
 
@@ -7,23 +8,24 @@ use super::cluster::Floor;
 pub(crate) struct Marks {
     /// Version up to which the visible state is complete. Stays while a list is published in parts.
     pub(crate) complete: Option<u64>,
-    /// Greatest version that readers may have although the partition may not be complete up to it.
+    /// Greatest version that was given to readers although the partition may not be complete up to it.
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a change.
     pub(crate) newest: Option<u64>,
     /// Fleet version and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Cluster version from which the cluster's own versions are used again; `None` unless versions are made up now.
+    /// Resource version of the cluster at which the hub stops making up versions and uses the cluster's own again.
+    /// `None` if no versions are made up now.
     pub(crate) until: Option<u64>,
 }
 
 /// Resource versions saved with a cluster's state, so that its readers can resume after a restart of the hub.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClusterVersions {
-    /// Version of a list of the saved state. `None` if it is unknown.
+    /// Version that a list of the saved state has in answers to readers. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest version that readers may have. `None` if it is unknown. If the hub made up `list`, the greatest one
-    /// that the cluster assigned.
+    /// Greatest version that readers may have. If the hub made up `list`, the greatest version that they may have from
+    /// the cluster itself. `None` if it is unknown.
     pub greatest: Option<u64>,
 }
 
@@ -44,7 +46,8 @@ impl Marks {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
 
-    /// Returns whether the versions must still be made up because of this partition.
+    /// Returns whether the hub must still make up versions for the cluster, because this partition is not complete up
+    /// to `until`.
     pub(crate) fn is_behind(&self) -> bool {
         self.until.is_some() && self.complete < self.until
     }
@@ -73,8 +76,8 @@ impl ClusterMarks {
         joined.fold(None, with).unwrap_or_default()
     }
 
-    /// Returns the greatest version that readers may have without a change of that version. Each later change has a
-    /// greater one.
+    /// Returns the greatest version that a reader may have although no change has it, for example that of a list. Each
+    /// later change has a greater one.
     pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
@@ -91,7 +94,7 @@ impl ClusterMarks {
         self.base().max(self.newest)
     }
 
-    /// Returns a version that is greater than each one that readers may have.
+    /// Returns a version that is greater than all versions that readers may have.
     pub(crate) fn fresh(&self) -> Option<u64> {
         self.greatest().map(|greatest| greatest.saturating_add(1))
     }

@@ -171,8 +171,8 @@ impl HistoryReader {
         })
     }
 
-    /// Returns the position at which a reader of several clusters that has this fleet version continues. The version
-    /// may also be the one that the restored state had in an earlier process.
+    /// Returns the position at which a reader of several clusters continues after the change with this fleet version.
+    /// The version may also be the saved one of the state that was restored from disk.
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after it have been dropped.
@@ -189,7 +189,7 @@ impl HistoryReader {
     }
 
     /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
-    /// version that readers may have without a change of that version.
+    /// version that a reader may have although no change has it, for example that of a list.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -228,7 +228,8 @@ impl HistoryReader {
         self.0.is_closed.load(SeqCst)
     }
 
-    /// Records steps, which readers see after [`Self::publish`]. Returns the cells to pass to it.
+    /// Records steps (changes, and points at which readers start anew), which readers see after [`Self::publish`].
+    /// Returns the cells to pass to that method.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
@@ -342,7 +343,7 @@ enum Gathered {
     Partition(Arc<PartitionChange>),
 }
 
-/// State of a reader while it visits entries under the lock.
+/// State of one [`HistoryReader::read`] while it visits entries under the lock of the window.
 struct Visit<'r> {
     scope: &'r HistoryScope,
     cursor: &'r mut HistoryCursor,
@@ -373,7 +374,8 @@ impl Visit<'_> {
     }
 }
 
-/// Appends one change for each object of a partition that joined, left or was relabelled, until `changes` has `full`.
+/// Appends one change for each object of a partition that joined, left or was relabelled, until `changes` has `full`
+/// entries.
 fn expand(
     change: &PartitionChange,
     scope: &HistoryScope,

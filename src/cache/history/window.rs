@@ -41,8 +41,8 @@ const OVERHEAD: usize = 224;
 /// Divisor of the byte limit while memory is short.
 const TIGHT_SHARE: usize = 8;
 
-/// Divisor of the byte limit: a change of a whole partition counts at most this part, so that it stays readable even if
-/// it is large.
+/// Divisor of the byte limit for a change of a whole partition: at most this part of the limit is counted for it, so
+/// that even a large partition does not push its own change out of the window.
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(crate) enum Step {
     Skip { from: u64, to: u64, at: u64 },
 }
 
-/// Recorded steps that are not published yet.
+/// Recorded steps that are not published yet, each with the name of its cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(pub(crate) Vec<(ClusterName, Step)>);
 
@@ -87,7 +87,7 @@ struct Slot {
     at: u64,
 }
 
-/// Recent changes of all clusters of a cache.
+/// Window of recent changes: those of all clusters of a cache, oldest first.
 #[derive(Debug)]
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
@@ -96,7 +96,8 @@ pub(crate) struct Window {
     oldest: u64,
     /// Fleet version of the last change.
     head: u64,
-    /// Version that the restored state had in an earlier process, and its fleet version in this one.
+    /// Saved version that the restored state had in an earlier process, and the fleet version of the same state in this
+    /// process.
     saved: Option<(SavedVersion, u64)>,
     limits: HistoryLimits,
     is_tight: bool,
@@ -137,7 +138,8 @@ impl Window {
         if self.is_tight { self.limits.bytes / TIGHT_SHARE } else { self.limits.bytes }
     }
 
-    /// Applies a step of a cluster. Returns the cell that its readers wait for.
+    /// Applies a step (a change, or a point at which readers start anew) to a cluster. Returns the cell that wakes the
+    /// cluster's readers.
     pub(crate) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
         let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
         let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));

@@ -55,10 +55,10 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     /// Paths that may be misspelt: of the condition, if no read object has them; of the order or columns, if no
     /// matching object has them.
     pub unmatched: Vec<FieldPath>,
-    /// Number of objects with damaged or non-JSON bodies. They match only if their heads decide.
+    /// Number of objects with damaged or non-JSON bodies. They match only if their metadata decides the condition.
     pub unreadable: u64,
     /// Number of objects whose bodies were needed but are not kept under the hub's memory limit. They match only if
-    /// their heads decide. `coverage` has their clusters.
+    /// their metadata decides the condition. `coverage` has their clusters.
     pub unkept: u64,
     /// Position of the last result, if a limit left out further ones.
     pub(super) end: Option<Position>,

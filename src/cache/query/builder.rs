@@ -229,7 +229,8 @@ impl Query {
         self
     }
 
-    /// Answers as a cache would that has only what a reader may see. Continue tokens are the reader's own.
+    /// Restricts the query to what a reader may see, as if the cache had nothing else. Continue tokens are valid for
+    /// this reader only.
     #[must_use]
     #[doc(hidden)]
     pub fn visible_to(mut self, reader: &str, visibility: Visibility) -> Self {

@@ -135,7 +135,7 @@ pub(super) struct Gathered {
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
     pub(super) tally: Tally,
     pub(super) items: usize,
-    /// Number of leading pieces that are complete without a gap, and their number of hits.
+    /// Number of leading pieces whose results have all arrived; `settled_hits` is the number of their hits.
     settled: usize,
     settled_hits: usize,
 }

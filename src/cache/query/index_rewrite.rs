@@ -10,10 +10,10 @@ use crate::snapshot::Snapshot;
 use informer_hub_query::{Expr, Literal, Test};
 use informer_hub_types::FieldPath;
 
-/// Replaces comparisons of a field by lookups in an index of its path, if all selected informers have one.
+/// Replaces comparisons of a field by lookups in an index of the field's path, if all selected informers have one.
 ///
-/// An index has strings as they are, and numbers and booleans as written. If a compared text can only be a string, the
-/// index decides. Otherwise candidates from the index are examined.
+/// The index values are strings as they are, and numbers and booleans as written. If a compared text can only be a
+/// string, the index lookup alone decides. Otherwise each object that the lookup finds is examined too.
 pub(super) fn with_indices<'q>(expr: &'q Expr, snapshot: &Snapshot, view: &View<'_>) -> Cow<'q, Expr> {
     let all_of = |parts: &'q [Expr]| {
         let parts: Vec<_> = parts.iter().map(|part| with_indices(part, snapshot, view)).collect();
@@ -57,7 +57,8 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
     }
 }
 
-/// Returns the text by which an index has a value; `None` for numbers, which have several such texts.
+/// Returns the index value that equals a literal. `None` for numbers and quantities, which can be written in several
+/// ways.
 fn index_form(literal: &Literal) -> Option<SmolStr> {
     match literal {
         Literal::Bool(value) => Some(value.to_smolstr()),

@@ -40,13 +40,13 @@ pub(super) struct Job<'s> {
     pub(super) condition: Condition<'s>,
     pub(super) view: View<'s>,
     way: Arc<AccessPath>,
-    /// `None` if every candidate matches.
+    /// Tests candidates against the condition; `None` if every candidate matches.
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
     pub(super) columns: Option<Columns>,
-    /// Position where the answer continues.
+    /// Position after which the answer continues; `None` if the answer starts at the beginning.
     pub(super) start: Option<Start>,
-    /// Sort keys of the object at that position.
+    /// Sort keys of the object at `start`; `None` without a start or without sort columns.
     pub(super) sorted_start: Option<Box<[SortKey]>>,
     /// Number of hits to keep: the limit plus one, which shows whether there are more. `None` keeps all.
     pub(super) keep: Option<usize>,
@@ -137,7 +137,8 @@ impl<'s> Job<'s> {
         Ok(())
     }
 
-    /// Returns the informer with the newest state of an object.
+    /// Returns the position, in the view, of the informer with the newest state of the object at `position`. `None` if
+    /// no selected informer of that cluster has the object.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
         self.view.answering().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);
@@ -171,7 +172,8 @@ impl<'s> Job<'s> {
         self.way.candidates
     }
 
-    /// Returns whether the query should run on its own threads.
+    /// Returns whether the query has too many candidates for the caller's thread: more than 1,000, or more than 50 if
+    /// bodies are read.
     pub(super) fn is_long(&self) -> bool {
         let reads = self.reads() || self.plan().examined == ExaminedParts::Bodies;
         self.way.candidates > if reads { SHORT_READ } else { SHORT }

@@ -8,7 +8,7 @@ use informer_hub_types::{LabelSelector, Labels};
 /// one query of one snapshot. The table has a fixed size and replaces entries on collision, so the cost of a lookup is
 /// constant.
 pub(super) struct LabelMemo {
-    /// Allocated on first use.
+    /// Table of results, empty until the first lookup.
     entries: Vec<Entry>,
 }
 

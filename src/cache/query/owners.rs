@@ -80,7 +80,8 @@ impl OwnerRef {
 /// The owners of an object, nearest first.
 #[derive(Debug)]
 pub struct OwnerChain {
-    /// Each is the controller of the one before it, or its first owner if it has no controller.
+    /// Each owner is the controller of the object before it (the first: of the given object), or that object's first
+    /// owner if it has no controller.
     pub owners: Vec<Object>,
     /// Why the chain ends before its root; `None` if it is complete.
     pub broken: Option<OwnerChainError>,
@@ -95,12 +96,12 @@ pub enum OwnerChainError {
     /// The cache has no such object: it was deleted, or is not known yet.
     #[error("{} {} {:?} does not exist", .0.api_version, .0.kind, .0.name)]
     Missing(OwnerRef),
-    /// Another object has the owner's name.
+    /// The owner was replaced: the object that has its name now has another UID.
     #[error("{} {} {:?} was replaced by an object with UID {found}", reference.api_version, reference.kind, reference.name)]
     Replaced {
         /// The reference to the owner.
         reference: OwnerRef,
-        /// UID of the object with its name.
+        /// UID of the object that has the owner's name now.
         found: Uid,
     },
     /// The object owns itself indirectly.
@@ -117,8 +118,8 @@ pub enum OwnerChainError {
     Unreadable,
 }
 
-/// Follows the owners of an object up to the root. An owner is in the cluster and the namespace of the object, or
-/// cluster-scoped. `snapshots` has all resources that may contain one.
+/// Follows the owners of an object up to the root. Each owner is in the cluster of the object, and in its namespace or
+/// cluster-scoped. `snapshots` are those of all resources whose objects may be owners.
 #[must_use]
 pub fn owner_chain(object: &Object, snapshots: &[Arc<Snapshot>]) -> OwnerChain {
     let mut chain = OwnerChain { owners: Vec::new(), broken: None };

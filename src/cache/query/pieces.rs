@@ -36,9 +36,9 @@ enum Span {
 pub(super) struct Cursor {
     number: usize,
     member: usize,
-    /// Index of the current range.
+    /// Index of the current key range of the informer `member`.
     range: usize,
-    /// First key of the range's next piece.
+    /// First key of the next piece in that range; `None` at the start of the range.
     from: Option<ObjectKey>,
 }
 

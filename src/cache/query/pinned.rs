@@ -115,7 +115,7 @@ impl PinnedSnapshots {
         self.entries.iter().map(|entry| entry.since).min()
     }
 
-    /// Returns whether no snapshot is pinned, so that replaced bodies need not be recorded.
+    /// Returns whether no snapshot is pinned. If so, replaced bodies need not be reported to [`Self::note_replaced`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -30,7 +30,7 @@ pub(super) enum Lookup {
 pub(super) enum Access {
     /// All objects.
     Scan,
-    /// All objects whose keys have one of these prefixes, in order. None is a prefix of another.
+    /// All objects whose keys have one of these prefixes, in order. No prefix begins with another one.
     Ranges(Vec<ObjectKey>),
     /// Lookups; duplicate objects count once.
     Lookups(Vec<Lookup>),

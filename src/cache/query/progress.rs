@@ -73,10 +73,10 @@ impl Progress {
         let _ = self.end.compare_exchange(RUNNING, end, Relaxed, Relaxed);
     }
 
-    /// Returns the error that ended the work early, if any.
+    /// Checks whether the work ran to its end, or until enough results were found.
     ///
     /// # Errors
-    /// The error.
+    /// [`QueryError::TooMuch`], [`QueryError::Cancelled`] or [`QueryError::Deadline`] if it ended earlier.
     pub(super) fn ended(&self, within: Duration, candidates: usize) -> Result<(), QueryError> {
         if let Some(failure) = self.failure.lock().clone() {
             return Err(failure);

@@ -162,8 +162,9 @@ impl Snapshot {
         Job::new(self, query, &VisibleParts::new(self, query), None)?.answer(&Progress::default())
     }
 
-    /// Answers a query on this thread if it is short work that needs nothing of the cache: `None` if it is long, its
-    /// answer is incomplete, it continues an answer, or it asks for owners without an index of them.
+    /// Answers a query on this thread if it is short and needs nothing of the cache actor. `None` if it is long, if a
+    /// limit may cut its answer, if it continues an earlier answer, or if it tests owners and the snapshot has no index
+    /// of owners.
     ///
     /// # Errors
     /// As [`Self::answer`].

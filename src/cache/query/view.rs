@@ -128,7 +128,7 @@ impl<'s> View<'s> {
         self.answering().map(|(_, member)| member.len()).sum()
     }
 
-    /// Restricts the visible ranges to those of an access path.
+    /// Restricts the key ranges that the reader may see to keys with one of the prefixes in `to`.
     pub(super) fn restrict(&mut self, to: &[ObjectKey]) {
         for ranges in self.members.iter_mut().filter_map(|member| member.ranges.as_mut()) {
             *ranges = intersection(ranges, to).into();

@@ -53,7 +53,8 @@ pub(super) struct Worker<'j, 's> {
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// Finds which paths of the condition objects have. `None` once an object had each.
+    /// Extracts the paths of the condition from bodies, to find paths that no object has. `None` if there are none, or
+    /// once each path was found in some object.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }

@@ -1,4 +1,5 @@
-//! Differences between two trees with a common ancestor. Shared nodes are skipped.
+//! Differences between two trees with a common ancestor, for example a tree and its changed clone. Shared nodes are
+//! skipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use super::{Inner, Leaf, Node, Tree};
 /// An entry: its leaf and position.
 pub(crate) type Entry<'t, L> = (&'t L, usize);
 
-/// An entry that is in one tree or in both. Entries in both may differ in their contents.
+/// An entry found by comparing two trees: only in the left one, only in the right one, or in both. Entries in both have
+/// the same key, but their contents may differ.
 pub(crate) enum Difference<'t, L> {
     Left(Entry<'t, L>),
     Right(Entry<'t, L>),
@@ -28,7 +30,7 @@ impl<L: Leaf> Node<L> {
 }
 
 impl<L: Leaf> Tree<L> {
-    /// Returns whether both are the same tree, not written since one was cloned from the other.
+    /// Returns whether both trees share their root node, as after a clone without a later write, or are both empty.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.root, &other.root) {
             (Some(one), Some(other)) => one.is(other),
@@ -37,7 +39,8 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Returns the entries that may differ, in order. `compare` orders two entries.
+    /// Returns the entries that may differ between this tree and `right`, in order. `compare` orders two entries by
+    /// key.
     pub(crate) fn differences<'t, C>(&'t self, right: &'t Self, compare: C) -> Differences<'t, L, C>
     where
         C: Fn(Entry<'t, L>, Entry<'t, L>) -> Ordering,

@@ -9,7 +9,7 @@ pub(crate) type Run<'t, L> = (&'t L, std::ops::Range<usize>);
 
 /// Iterator over leaves.
 pub(crate) struct Runs<'t, L: Leaf> {
-    /// Path to the next leaf: nodes with the index of the child.
+    /// Path from the root to the leaf in `next`: each inner node with the index of the child that the path takes.
     pub(super) above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     pub(super) next: Option<(&'t L, usize)>,
     /// Leaf and position where the iteration ends; `None` for the end of the tree.

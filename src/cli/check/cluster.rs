@@ -32,14 +32,15 @@ pub(super) const NAME_ITS_CA: &str =
 /// Compression factor of object bodies, measured with pods (docs/memory.md).
 const COMPRESSION_FACTOR: u64 = 16;
 
-/// Effect of a missing right to create reviews, for the finding.
+/// Consequence of a missing right to create access or token reviews, as part of the problem text.
 const NO_READERS: &str = "readers whose rights depend on it see nothing of the cluster";
 
 /// Maximum number of groups of a user in the report.
 const MAX_GROUPS: usize = 50;
 
-/// Checks one cluster and fills its report. If the future is dropped, the report has what was found so far. `reviews` are
-/// those that the hub creates for its readers. `lease` is the Lease of its replicas, if it is in this cluster.
+/// Checks one cluster and fills its report. If the future is dropped, the report has what was found so far. `reviews`
+/// are the review resources (access and token reviews) that the hub creates in the cluster for its readers. `lease` is
+/// the Lease of the hub's replicas, if it is in this cluster.
 pub(super) async fn check(
     cluster: &ClusterConfig,
     (resources, reviews, lease): (&[&ResourceConfig], &[ApiResource], Option<&LeaseConfig>),
@@ -101,7 +102,7 @@ pub(super) async fn check(
     }
 }
 
-/// Checks the right to create reviews, by which the hub authorizes its readers.
+/// Checks the right to create the review resources by which the hub authorizes its readers.
 async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut ClusterReport, rights: &str) {
     for review in reviews {
         let verdict = source::check_access(client, "create", review, None).await;
@@ -110,7 +111,7 @@ async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut Cl
     }
 }
 
-/// Adds a finding with this problem if a right is missing, or a warning if that cannot be checked.
+/// Adds a finding: `problem` as an error if the right is missing, or a warning if the right cannot be checked.
 fn note_right(
     verdict: Result<source::AccessVerdict, SourceError>,
     right: &str,
@@ -141,7 +142,7 @@ async fn check_lease(client: &Client, lease: &LeaseConfig, report: &mut ClusterR
     }
 }
 
-/// Replaces each pattern by the resources that it matches in the cluster.
+/// Replaces each pattern entry of `[resources]` by one entry for each resource that it matches in the cluster.
 async fn expand(
     client: &Client,
     resources: &[&ResourceConfig],
@@ -194,7 +195,7 @@ async fn expand(
     found
 }
 
-/// Checks the right to watch for added and removed resources.
+/// Checks the right to watch CRDs and API services, by which the hub notices added and removed resources.
 async fn check_discovery_watches(client: &Client, report: &mut ClusterReport, rights: &str) {
     for resource in [discovery::definitions(), discovery::services()] {
         if let Ok(verdict) = source::check_access(client, "watch", &resource, None).await

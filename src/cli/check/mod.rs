@@ -131,7 +131,7 @@ impl Args {
         Ok(report)
     }
 
-    /// Leaves out clusters with `agent = true`, which only a check inside the cluster can reach.
+    /// Leaves out clusters with `agent = true`: only an agent inside such a cluster reaches it. Fails if one was named.
     fn reachable<'c>(&self, chosen: Vec<&'c ClusterConfig>) -> anyhow::Result<Vec<&'c ClusterConfig>> {
         let is_of_agent = |cluster: &&ClusterConfig| cluster.access == ClusterAccess::Agent;
         let named = chosen.iter().find(|cluster| !self.clusters.is_empty() && is_of_agent(cluster));
@@ -141,7 +141,7 @@ impl Args {
         Ok(chosen.into_iter().filter(|cluster| !is_of_agent(cluster)).collect())
     }
 
-    /// Checks the cluster of the hub's pod if it holds the Lease, but is not watched.
+    /// Checks the cluster in which the hub's pod runs, if its Lease is there and the hub does not watch the cluster.
     async fn check_own_cluster(&self, config: &Config) -> Option<ClusterReport> {
         let ha = config.ha.as_ref().filter(|_| self.clusters.is_empty())?;
         let is_watched = config.clusters.iter().any(|cluster| ha.is_lease_in(cluster));
@@ -153,7 +153,7 @@ impl Args {
         Some(check_cluster(&app::own_cluster(), None, &without_resources, &self.config, self.timeout.0).await)
     }
 
-    /// Checks all cluster sources. Returns the clusters of the tables and those that the sources have now.
+    /// Checks all cluster sources. Returns the clusters of the `[clusters]` tables and those that the sources have now.
     async fn check_sources(&self, config: &Config, report: &mut Report) -> Roster {
         let checks = config.sources.iter().map(|source| check_source(source, &self.config, self.timeout.0));
         let answers: Vec<_> = futures::stream::iter(checks).buffered(MAX_CONCURRENT).collect().await;
@@ -194,7 +194,8 @@ async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Durati
     (found, report)
 }
 
-/// Adds findings for entries that select no cluster, or conflict in one. With cluster sources, this is unknown at loading.
+/// Adds findings for entries of `[resources]` and `[sinks]` that select no cluster, and for entries of `[resources]`
+/// that conflict in one. With cluster sources, neither is known when the configuration is loaded.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
     let sinks = config.sinks.iter().filter(|it| it.partition.is_none_or(SinkPartition::is_first));

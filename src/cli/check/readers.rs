@@ -1,4 +1,4 @@
-//! Check of readers: rules that match nothing, readers without rights, and the issuer.
+//! Check of the configured readers: rules that match nothing, readers without rights, and the OIDC issuer.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use informer_hub_config::{
 };
 use informer_hub_types::{ClusterSelector, Exclusion, Groups, ResourceRef, Selected, built_in};
 
-/// Returns the findings about the tables of readers. `clusters` are those of the configuration and of its sources.
+/// Returns the findings about the `[readers]` tables. `clusters` are those of the configuration and of the cluster
+/// sources.
 pub(super) fn findings(config: &Config, clusters: &[ClusterConfig]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for reader in &config.readers {
@@ -50,12 +51,14 @@ pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Returns whether reviews in clusters also decide the rights of a reader; never if it has a configured token.
+/// Returns whether access reviews in clusters also decide the rights of a reader. They never do for a reader with a
+/// configured token.
 fn is_reviewed(config: &Config, reader: &ReaderConfig) -> bool {
     config.hub.service.authorization.kubernetes.is_some() && !matches!(reader.identity, ReaderIdentity::Token(_))
 }
 
-/// Returns key, problem and advice for each part of a rule that matches nothing.
+/// Returns key, problem and advice for each part (clusters, resources, namespaces) of a reader's rule that matches
+/// nothing.
 fn problems(
     rule: &RuleConfig,
     config: &Config,
@@ -127,7 +130,7 @@ fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
     }
 }
 
-/// Checks that the issuer publishes usable keys.
+/// Checks that the OIDC issuer publishes keys with which the hub can verify tokens.
 pub(super) async fn issuer(config: &Config, timeout: Duration) -> Option<Finding> {
     let oidc = config.oidc.as_ref()?;
     let problem = match tokio::time::timeout(timeout, app::check_issuer(oidc)).await {

@@ -24,7 +24,7 @@ pub(in crate::cli) enum Level {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) level: Level,
-    /// Configuration key with the problem.
+    /// Configuration key that the problem is about, such as `clusters.prod-eu`.
     pub(super) about: String,
     pub(super) problem: String,
     pub(super) advice: String,
@@ -112,10 +112,11 @@ pub(super) struct ClusterReport {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceReport {
     pub(super) name: String,
-    /// Name of the entry, with the resource if that has another name, as for patterns.
+    /// Name of the entry. The resource follows if its name differs, as with patterns.
     #[serde(skip)]
     pub(super) shown: String,
-    /// Full name in the cluster. Unset if the cluster has no such resource or did not answer.
+    /// Plural, version and group of the resource in the cluster. Unset if the cluster has no such resource or did not
+    /// answer.
     pub(super) resource: Option<String>,
     pub(super) streaming: Option<bool>,
     pub(super) scopes: Vec<ScopeReport>,

@@ -1,4 +1,4 @@
-//! Address of a hub and the places of its credentials, for the configuration of other programs.
+//! Address of a hub and the files of its credentials, for the configuration of other programs such as kubectl.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::{HubArgs, header, place, read};
 use crate::cli::Misuse;
 use informer_hub_config::Secret;
 
-/// Address of a hub, and the places of its credentials.
+/// Address of a hub, and where the credentials for it are stored.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Access {
     pub(in crate::cli) url: Url,
@@ -24,7 +24,7 @@ pub(in crate::cli) struct Access {
 #[derive(Clone)]
 pub(in crate::cli) struct Token {
     pub(in crate::cli) text: String,
-    /// Absolute path; `Err` has the place of a token that is not in a file.
+    /// Absolute path of the token's file. `Err` names the environment variable if the token is not in a file.
     pub(in crate::cli) file: Result<PathBuf, String>,
 }
 

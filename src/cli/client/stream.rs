@@ -11,18 +11,19 @@ use super::{Client, DEADLINE, TOKEN, Unanswered, shown};
 use informer_hub_apiclient::{Refusal, warning_text};
 use informer_hub_types::rng;
 
-/// Timeout of a whole answer: practically none, because it may be a watch. Each part of it has its own timeout.
+/// Timeout of a whole answer: practically none, because the answer may be a watch. Each received chunk has its own
+/// timeout.
 const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Longest silence within an answer that is not a watch.
+/// Longest time without data within an answer that is not a watch.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Number of repetitions of a request that the hub asks to repeat.
+/// Number of times that a request is sent again if the hub asks for it.
 const REPEATS: u32 = 4;
-/// Longest wait before a repetition.
+/// Longest wait before a request is sent again, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Longest body of an error.
+/// Number of bytes of an error's body after which no more is read.
 const LONGEST_ERROR: usize = 1 << 20;
 
-/// Tokens that a hub may accept.
+/// Kinds of tokens that a hub may accept, as part of an error text.
 const KINDS: &str = "a token of [hub.auth] or [readers] in the hub's configuration; if it has [oidc] or token reviews, a token \
                      that kubectl uses works too";
 
@@ -37,18 +38,18 @@ pub(in crate::cli) struct Request<'r> {
     pub(in crate::cli) accept: &'static str,
     /// Body of a `POST`; `None` for a `GET`.
     pub(in crate::cli) body: Option<Value>,
-    /// Position after which a stream of events continues.
+    /// Event ID (`Last-Event-ID`) after which a stream of events continues.
     pub(in crate::cli) last_event: Option<&'r str>,
 }
 
-/// The head of a successful answer, and its body as it arrives.
+/// A successful answer: its headers are received, its body is read as it arrives.
 #[derive(Debug)]
 pub(in crate::cli) struct Answer<'c> {
     client: &'c Client,
     response: reqwest::Response,
 }
 
-/// The hub has answered with an error.
+/// Error with which the hub has refused a request.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub(in crate::cli) struct Refused {
@@ -57,10 +58,10 @@ pub(in crate::cli) struct Refused {
 }
 
 impl Client {
-    /// Sends a request and returns its answer. Repeats it if the hub is busy or starting and says when to try again.
+    /// Sends a request and returns its answer. Sends it again if the hub answers 429 or 503 with a time to wait.
     ///
     /// # Errors
-    /// [`Unanswered`], or [`Refused`] if the answer is not a success. The text has advice.
+    /// [`Unanswered`], or [`Refused`] if the status is not a success. The error text contains advice.
     pub(in crate::cli) async fn open(&self, request: &Request<'_>) -> anyhow::Result<Answer<'_>> {
         let mut repeats = 0;
         loop {

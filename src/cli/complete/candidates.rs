@@ -35,7 +35,8 @@ pub(super) async fn candidates(completed: &CompletedWord) -> anyhow::Result<Vec<
     }
 }
 
-/// Returns the plural names of resources, with the group if several groups have the same plural.
+/// Returns the plural names of resources, each with its API group if several groups have the same plural, and then the
+/// categories.
 fn plurals(known: &Resources) -> Vec<String> {
     let mut groups: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for resource in known.all() {
@@ -64,7 +65,7 @@ fn of_clusters(clusters: &Value, kind: Kind) -> Vec<String> {
     names(clusters).into_iter().chain(labels).collect()
 }
 
-/// Queries the hub for names or namespaces of objects. The query reads no bodies, so it is fast.
+/// Queries the hub for names or namespaces of objects. The query reads no JSON of objects, so it is fast.
 async fn of_objects(client: &Client, completed: &CompletedWord, known: &Resources) -> anyhow::Result<Vec<String>> {
     let word = completed.resource.as_deref().and_then(|words| words.split(',').next());
     let named = word.and_then(|word| known.find(word).ok()?.first().copied());

@@ -1,16 +1,16 @@
-//! The word to complete: its kind, from the words before it, and the hub that has the candidates.
+//! The word that the shell completes: the kind of its candidates, derived from the words before it, and the hub to ask.
 
 use clap::{ArgMatches, Command, FromArgMatches};
 
 use crate::cli::client::HubArgs;
 
-/// A word to complete.
+/// The word that the shell completes, and what the words before it select.
 #[derive(Debug)]
 pub(super) struct CompletedWord {
     pub(super) kind: Kind,
     /// The word so far.
     pub(super) word: String,
-    /// The beginning of the word that is not completed: `pods,` or `pod/`.
+    /// Beginning of the word that stays as it is, such as `pods,` or `pod/`.
     pub(super) prefix: String,
     /// Namespace that the words before select.
     pub(super) namespace: Option<String>,
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 }
 
 impl CompletedWord {
-    /// Returns the kind of the word after `before`; `None` if the hub has no candidates for it.
+    /// Returns what to complete after the words `before`; `None` if the hub has no candidates for it.
     pub(super) fn of(command: Command, before: &[String], word: &str) -> Option<Self> {
         let (before, word) = joined(before, word);
         let command = command.ignore_errors(true);
@@ -77,7 +77,7 @@ impl CompletedWord {
         Some(completed)
     }
 
-    /// Completes a resource, or after a resource the name of an object.
+    /// Sets what to complete in `get` and `tree`: a resource, or the name of an object if a resource precedes it.
     fn object(&mut self) {
         if let Some((resource, _)) = self.word.split_once('/') {
             (self.kind, self.resource) = (Kind::Names, Some(resource.to_owned()));
@@ -96,7 +96,7 @@ impl CompletedWord {
     }
 }
 
-/// Joins words that bash has split at `=`.
+/// Joins words that bash has split at `=`. Returns the words before the last one, and the last one.
 fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -112,12 +112,13 @@ fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     (words, word)
 }
 
-/// Whether `=` after a word belongs to it: not after options, whose value is a word of its own.
+/// Returns whether a `=` after the word `last` is part of that word. It is not after an option, whose value is a
+/// separate word.
 fn words_can_join(last: &str) -> bool {
     !last.starts_with('-')
 }
 
-/// Returns the long name of the option that a word is, if it takes a value.
+/// Returns the long name of the option in `word`, if that option takes a value.
 fn option(command: &Command, word: &str) -> Option<String> {
     let is_it = |arg: &&clap::Arg| match word.strip_prefix("--") {
         Some(long) => arg.get_long() == Some(long),

@@ -1,7 +1,7 @@
 //! `informer-hub complete`: candidates for the completion of a shell, from the running hub.
 //!
-//! Hidden: the scripts of `completions` call it. It is quick and silent: without an answer in time there are no candidates,
-//! and the script falls back to its own.
+//! Hidden from the help: only the scripts of `completions` call it. It prints no errors. If the hub does not answer in
+//! time there are no candidates, and the script uses its own.
 
 mod candidates;
 mod completed_word;

@@ -30,7 +30,7 @@ pub(super) fn resources() -> [ApiResource; 3] {
     ]
 }
 
-/// Times of the latest versions of a cluster.
+/// Times at which the latest resource versions of a cluster were assigned, to measure the age of changes.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     first: u64,
@@ -38,7 +38,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Returns the age of `version`; `None` if its time is not stored.
+    /// Returns how long ago the resource version `version` was assigned; `None` if its time is not stored.
     pub(super) fn age_of(&self, version: u64) -> Option<Duration> {
         let at = self.at.get(usize::try_from(version.checked_sub(self.first)?).ok()?)?;
         Some(at.elapsed())
@@ -67,7 +67,8 @@ pub(super) struct Member {
     churn: Churn,
     /// Whether the cluster goes down during the demo.
     goes_down: bool,
-    /// Number of faults when the hub's copy was last fresh.
+    /// Number of injected faults up to the last time at which the hub's copy was fresh. If there are more now, a watch
+    /// has expired since.
     past_faults: usize,
 }
 
@@ -85,7 +86,7 @@ impl Member {
         text.to_owned()
     }
 
-    /// Records whether the hub's copy of the cluster is fresh.
+    /// Remembers the present number of faults if the hub's copy of the cluster is fresh.
     pub(super) fn note(&mut self, state: &str) {
         if state == FRESH {
             self.past_faults = self.cluster.fault_log().len();

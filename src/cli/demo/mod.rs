@@ -35,16 +35,16 @@ const CHURN_INTERVAL: Duration = Duration::from_millis(20);
 const SERVE_INTERVAL: Duration = Duration::from_millis(500);
 /// Interval between two drawings on a terminal.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// Interval between two lines without a terminal.
+/// Interval between two progress lines if standard output is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long cache and receiver may take to catch up at the end.
+/// Maximum time that the hub's cache and the receiver may take to become equal to the clusters after the last fault.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between two comparisons at the end.
+/// Interval between two comparisons of the copies after the last fault.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Deadline of the shutdown of the hub.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Width of lines without a terminal, in columns.
+/// Width of progress lines in columns if standard output is not a terminal.
 const COLUMNS: usize = 80;
 /// Status text after the faults have ended.
 const HEALED: &str = "the faults are over, waiting until all copies are equal";
@@ -158,7 +158,7 @@ async fn serve(stage: &mut Stage) -> anyhow::Result<()> {
     }
 }
 
-/// Ends all faults and waits until all copies are equal, at most [`SETTLE_TIMEOUT`].
+/// Ends all faults, waits until the copies equal the clusters, for at most [`SETTLE_TIMEOUT`], and returns the summary.
 async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow::Result<summary::Summary> {
     let waiting = if interrupted { INTERRUPTED } else { HEALED };
     stage.heal().await;

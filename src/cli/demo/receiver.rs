@@ -30,7 +30,7 @@ const TOLERANCE: u64 = 300;
 /// Highest bucket of the histogram, in milliseconds.
 const MAX_MILLIS: usize = 60_000;
 
-/// State of the receiver.
+/// State of the receiver: a replica of the objects, and counters.
 #[derive(Debug)]
 pub(super) struct Received {
     pub(super) replica: Replica,
@@ -65,7 +65,7 @@ impl Histogram {
         }
     }
 
-    /// Returns the time within which `percent` of all changes arrived; `None` before the first.
+    /// Returns the milliseconds within which `percent` of all events arrived; `None` before the first event.
     pub(super) fn percentile(&self, percent: u64) -> Option<u64> {
         let target = (self.total * percent).div_ceil(100).max(1);
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The port of the demo, and the time after its end in which clients read the clusters.
+//! HTTP port of the demo, through which clients can read the clusters after the end of all faults.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 708
 /// Opens the port. Without a given address, another port is used if the default is taken.
 ///
 /// # Errors
-/// If the address is taken, or can be reached from other machines: the demo needs no credentials.
+/// If the given address is taken, or if other machines can reach it: the demo has no authentication.
 pub(super) async fn bind(given: Option<SocketAddr>) -> anyhow::Result<TcpListener> {
     let address = given.unwrap_or(DEFAULT);
     ensure!(address.ip().is_loopback(), "--listen {address} is not on loopback, and the demo has no authentication");

@@ -20,7 +20,7 @@ use informer_hub_sim::GroundTruth;
 use informer_hub_sim::oracle::Oracle;
 use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Freshness, clock};
 
-/// Maximum number of shown differences for each cluster, and of shown violations.
+/// Maximum number of differences that are shown for each cluster, and of wrong events that are shown in all.
 const MAX_SHOWN: usize = 20;
 
 /// Clusters, hub, receiver and screen of the demo.
@@ -35,7 +35,7 @@ pub(super) struct Stage {
     seed: u64,
     duration: Duration,
     began: clock::Instant,
-    /// How long the clusters have changed and failed.
+    /// How long the clusters changed and failed. Zero until the faults have ended.
     ran: Duration,
 }
 
@@ -76,7 +76,8 @@ impl Stage {
         }
     }
 
-    /// Returns the kubeconfig for clients and the commands to try; `None` without a port. Dropping the file deletes it.
+    /// Returns the kubeconfig file for clients, and a text with commands to try; `None` without `--serve`. Dropping the
+    /// file deletes it.
     pub(super) fn invitation(&self) -> anyhow::Result<Option<(TempFile, String)>> {
         let Some(port) = &self.port else { return Ok(None) };
         let clusters: Vec<_> = self.fleet.members.iter().map(|member| member.name.clone()).collect();

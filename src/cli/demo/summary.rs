@@ -34,7 +34,7 @@ pub(super) struct Summary {
     violations: Vec<String>,
 }
 
-/// A cluster compared with its two copies.
+/// Result of comparing a cluster with its two copies: the hub's cache and the receiver's replica.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClusterSummary {
@@ -56,7 +56,7 @@ pub(super) struct ClusterSummary {
     pub(super) state: String,
 }
 
-/// Sums over all clusters.
+/// Totals over all clusters: numbers of the simulation, the hub's sink and the receiver.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Totals {
@@ -82,13 +82,14 @@ pub(super) struct Totals {
     /// Malformed events or batches.
     pub(super) unreadable: u64,
     pub(super) violations: u64,
-    /// Time from a change to its arrival, outages included.
+    /// Median time from a change to the arrival of its event, outages included; `None` before the first event.
     pub(super) p50_millis: Option<u64>,
     pub(super) p99_millis: Option<u64>,
 }
 
 impl Summary {
-    /// Creates the summary. `times` are the duration of the changes and the time until all copies were equal.
+    /// Creates the summary. `times` are how long the clusters changed, and then how long the copies took to become
+    /// equal.
     pub(super) fn new(
         seed: u64,
         times: [Duration; 2],
@@ -125,7 +126,7 @@ impl Summary {
     }
 }
 
-/// Lists the problems that make the demo fail, with their numbers.
+/// Lists the kinds of problems that make the demo fail, each with its count.
 fn problems(clusters: &[ClusterSummary], totals: &Totals) -> Vec<String> {
     let differences: u64 = clusters.iter().map(|cluster| cluster.differences as u64).sum();
     let kinds = [

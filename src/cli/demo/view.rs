@@ -59,7 +59,7 @@ pub(super) struct Scene {
 #[derive(Debug)]
 pub(super) enum Screen {
     Silent,
-    /// One line for each state of the demo.
+    /// One printed line for each state of the demo, for outputs that are not a terminal.
     Lines,
     /// A table redrawn in place.
     Live(InPlace),
@@ -99,7 +99,7 @@ impl Screen {
         }
     }
 
-    /// Removes the table; after lines, prints a blank line.
+    /// Removes the progress table. With progress lines, prints a blank line instead.
     pub(super) fn clear(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Silent => Ok(()),
@@ -160,7 +160,7 @@ pub(super) fn table(scene: &Scene, width: usize, colours: bool) -> String {
     format!("{table}{more}\n\n{}", wrapped(&below, width, " "))
 }
 
-/// Returns the situation of a cluster, and the age of the copy of the hub if it is stale.
+/// Returns the situation of a cluster and, if the hub's copy is stale, its age.
 fn now(row: &Row) -> String {
     match row.state.as_str() {
         FRESH | SYNCING => row.situation.clone(),

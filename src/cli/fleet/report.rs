@@ -6,7 +6,7 @@ use super::sharing::Sharing;
 use super::view::FleetOverview;
 use crate::cli::fit::note;
 
-/// Fleet at one moment.
+/// Collectors, clusters, deliverers and sinks of a fleet at one moment.
 #[derive(Debug, Serialize)]
 pub(super) struct FleetReport {
     #[serde(flatten)]

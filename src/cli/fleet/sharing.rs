@@ -1,4 +1,4 @@
-//! Deliverers of a fleet, and the sinks that they share. Pure.
+//! Deliverers of a fleet, and which of them holds the lease of each sink. Computed without I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,11 +22,12 @@ struct DelivererView {
     name: String,
     /// Number of sinks whose lease the deliverer holds.
     sinks: usize,
-    /// Number of sinks whose lease the deliverer would take if it were free.
+    /// Number of sinks whose lease the deliverer would take if the lease were free.
     contends_for: usize,
-    /// Whether the deliverer renews its entry in the roster.
+    /// Whether the deliverer renews its entry in the roster, the fleet's list of processes in NATS.
     live: bool,
-    /// Seconds since its last renewal: the time of the NATS server compared with the clock of this machine.
+    /// Seconds since the deliverer last renewed its roster entry: from the NATS server's time of that write to the
+    /// clock of this machine.
     last_seen_seconds: u64,
 }
 
@@ -36,9 +37,9 @@ struct SinkView {
     /// Holder of the lease, even if the lease has expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliverer: Option<String>,
-    /// Whether the holder renews its entry in the roster.
+    /// Whether the holder of the lease renews its entry in the roster, the fleet's list of processes in NATS.
     live: bool,
-    /// Why the holder is unknown; `None` if it could be read.
+    /// Why the holder of the lease is unknown; `None` if the lease could be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -56,7 +57,8 @@ fn deliverers(roster: &[RosterEntry]) -> impl Iterator<Item = (&Deliverer, &Rost
 }
 
 impl Sharing {
-    /// Combines the roster and the holders of sinks. `live` are the keys of the entries that their processes renew.
+    /// Combines the roster and the holders of the sinks' leases. `live` has the keys of the roster entries that are
+    /// renewed.
     pub(super) fn new(
         roster: &[RosterEntry],
         live: &BTreeSet<String>,

@@ -17,9 +17,9 @@ use informer_hub_types::printable;
 
 /// Interval at which the fleet is observed.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time within which a live collector renews its roster entry: three of its intervals.
+/// Time within which a live collector renews its roster entry. Collectors renew three times as often.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time within which a live deliverer renews its roster entry: about three of its intervals.
+/// Time within which a live deliverer renews its roster entry. Deliverers renew about three times as often.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// Time within which a collector claims a cluster without an owner: the former owner's lease expires first, then the
 /// collector delays.
@@ -58,8 +58,9 @@ impl Fleet {
         Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live))
     }
 
-    /// Reads the roster until each entry with a `renewal` time was renewed, or that time is over. Returns the last entries,
-    /// and the keys of those renewed.
+    /// Reads the roster until each entry has been renewed, or until the time has passed that `renewal` returns for the
+    /// entry. Returns the last entries, and the keys of the renewed ones. Entries for which `renewal` returns `None`
+    /// are not waited for.
     async fn watch(
         &self,
         renewal: impl Fn(&RosterItem) -> Option<Duration>,
@@ -111,7 +112,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until a cluster has an owner, which shows which collectors contend for the cluster.
+    /// Waits until a cluster has an owner, at most for `limit`. Only collectors that contend for the same clusters as
+    /// the owner can take over the cluster.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
@@ -197,7 +199,8 @@ impl Deadline {
     }
 }
 
-/// Returns the time within which a live process renews an entry; `None` if no process renews it.
+/// Returns the time within which the process of a roster entry renews it if the process is live; `None` for entries
+/// that no process renews.
 fn renewal(item: &RosterItem) -> Option<Duration> {
     match item {
         RosterItem::Member(_) => Some(RENEWAL),

@@ -1,4 +1,4 @@
-//! State of a fleet, computed from its roster and its cluster owners. Pure.
+//! Collectors and clusters of a fleet, computed from its roster and its cluster owners. Performs no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use informer_hub_types::{Shard, clock, first_names, nearest_name};
 /// Maximum number of differing letters of a suggested name.
 const NEAR: usize = 3;
 
-/// Fleet at one moment.
+/// Collectors and clusters of a fleet at one moment.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FleetOverview {
@@ -30,13 +30,14 @@ pub(super) struct CollectorView {
     pub(super) clusters: usize,
     /// Sum of the weights of these clusters.
     pub(super) weight: u64,
-    /// Whether the collector renews its entry in the roster.
+    /// Whether the collector renews its entry in the roster, the fleet's list of processes in NATS.
     pub(super) live: bool,
     pub(super) draining: bool,
-    /// Hash of the names of the clusters that the collector contends for.
+    /// Hash of the names of the clusters that the collector would take over if they were free.
     #[serde(skip)]
     contends_for: u64,
-    /// Seconds since its last renewal: the time of the NATS server compared with the clock of this machine.
+    /// Seconds since the collector last renewed its roster entry: from the NATS server's time of that write to the
+    /// clock of this machine.
     pub(super) last_seen_seconds: u64,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct ClusterView {
     pub(super) moving_to: Option<String>,
 }
 
-/// Settings of the operator, and the move in progress.
+/// Drains and pins that the operator has set, and the move that a collector is making now.
 #[derive(Default)]
 struct Settings<'r> {
     drains: BTreeSet<&'r str>,
@@ -95,7 +96,7 @@ impl<'r> Settings<'r> {
 }
 
 impl FleetOverview {
-    /// Combines the roster and the owners. `live` are the keys of the entries that their processes renew.
+    /// Combines the roster and the owners of clusters. `live` has the keys of the roster entries that are renewed.
     pub(super) fn new(roster: &[RosterEntry], owners: &[Ownership], live: &BTreeSet<String>) -> Self {
         let settings = Settings::of(roster);
         let members = roster.iter().filter_map(|entry| match &entry.item {

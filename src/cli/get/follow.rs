@@ -1,7 +1,7 @@
 //! `get --watch`: prints the list, then every change.
 //!
-//! A watch that ends continues from its last version. If the hub no longer has the changes since then, the list is printed
-//! again.
+//! A watch that ends is opened again at its last resource version. If the hub no longer has the changes since then, the
+//! whole list is printed again.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +19,8 @@ const LONGEST: usize = 64 << 20;
 /// Prints list and changes until the process ends.
 ///
 /// # Errors
-/// If the first list fails, or the hub refuses a later request for another reason than being busy.
+/// If the first list fails, if a later request is answered with a 4xx status other than 410 and 429, or if the output
+/// has no reader any more.
 pub(super) async fn follow<S: Sink>(
     client: &Client,
     list: &List<'_>,
@@ -47,7 +48,7 @@ pub(super) async fn follow<S: Sink>(
     }
 }
 
-/// Prints the list, and returns its version.
+/// Prints the list, and returns its resource version, from which the watch starts.
 async fn begin<S: Sink>(
     client: &Client,
     list: &List<'_>,
@@ -64,7 +65,7 @@ async fn begin<S: Sink>(
 enum End {
     /// The connection was closed; the watch can continue.
     Closed,
-    /// The hub no longer has the changes since the watch's version.
+    /// The hub no longer has the changes since the watch's resource version (410), so a new list is needed.
     Expired,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Items<'a> {
     args: &'a Args,
     path: Option<&'a Template>,
     documents: Documents,
-    /// Template of one object, if a template prints a list object by object.
+    /// Template to apply to each object on its own; `None` if the output is not such a template.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
     /// Objects to print at the end, because the output depends on all of them.

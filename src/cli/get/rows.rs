@@ -20,16 +20,16 @@ pub(super) struct Rows<'a> {
     has_kinds: bool,
 }
 
-/// Columns of a table.
+/// Columns of a table: those that the hub sends, and a namespace column that this program inserts.
 #[derive(Debug)]
 struct Shape {
-    /// Indexes of the hub's columns that are shown.
+    /// Indexes, among the columns that the hub sends, of those that are shown.
     shown: Vec<usize>,
-    /// Index of the namespace among the shown columns.
+    /// Position of the inserted namespace column among the shown columns; `None` without that column.
     namespace_at: Option<usize>,
-    /// Index of the name among the hub's columns.
+    /// Index of the name among the columns that the hub sends.
     name_at: Option<usize>,
-    /// Index of the column to sort by.
+    /// Position, among the shown columns, of the one to sort by.
     sort_at: Option<usize>,
 }
 

@@ -6,7 +6,7 @@ use crate::cli::Misuse;
 use informer_hub_screen::{CellKey, Template};
 use informer_hub_types::nearest_name;
 
-/// Criterion of the order.
+/// Column or path by which `--sort-by` sorts.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum SortKey {
     /// Title of a column.
@@ -37,7 +37,8 @@ impl FromStr for SortKey {
 }
 
 impl SortKey {
-    /// Returns the index of the column with the title, in any case, with or without blanks; `None` for a path.
+    /// Returns the index of the title to sort by in `titles`; `None` if a path is sorted by. Ignores upper and lower
+    /// case, blanks, `-` and `_`.
     ///
     /// # Errors
     /// [`Misuse`] if there is no such column.

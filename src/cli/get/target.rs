@@ -12,7 +12,8 @@ pub(super) struct Target<'r> {
 }
 
 impl Target<'_> {
-    /// Returns the name for each list request; one `None`, for all objects, if no names are given.
+    /// Returns an item for each list request: the name to ask for, or a single `None`, for all objects, if no names are
+    /// given.
     pub(super) fn lookups(&self) -> impl Iterator<Item = Option<&str>> {
         let everything = self.names.is_empty().then_some(None);
         everything.into_iter().chain(self.names.iter().map(|name| Some(name.as_str())))
@@ -22,7 +23,7 @@ impl Target<'_> {
 /// Reads `RESOURCE[,RESOURCE…] [NAME…]` or `RESOURCE/NAME…`.
 ///
 /// # Errors
-/// [`Misuse`], or an unknown resource.
+/// [`Misuse`] for wrong words, or an error for a resource that the hub does not have.
 pub(super) fn targets<'r>(words: &[String], known: &'r Resources) -> anyhow::Result<Vec<Target<'r>>> {
     let mut targets: Vec<Target<'r>> = Vec::new();
     let mut add =

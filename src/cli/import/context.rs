@@ -23,7 +23,7 @@ pub(super) struct ContextSummary {
 }
 
 impl ContextSummary {
-    /// Examines a context and the files that it names. Runs no command.
+    /// Examines a context of a kubeconfig and the files that the context names. Runs no credential plugin.
     pub(super) fn of(kubeconfig: &Kubeconfig, named: &NamedContext, now: Timestamp) -> Self {
         let context = named.context.clone().unwrap_or_default();
         let cluster = kubeconfig.clusters.iter().find(|it| it.name == context.cluster);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 /// Maximum length of the name of a cluster.
 const MAX_LENGTH: usize = 63;
 
-/// Returns a unique valid name that is close to the name of the context: invalid characters become `-`.
+/// Returns a valid cluster name that is close to the name of the context: invalid characters become `-`. If the name is
+/// in `taken`, a number is appended. Adds the result to `taken`.
 pub(super) fn name_for(context: &str, taken: &mut BTreeSet<String>) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '-' };
     let text: String = context.chars().map(legal).collect();

@@ -1,4 +1,4 @@
-//! Contexts of the kubeconfig: their names and the roots that they address.
+//! Contexts of the printed kubeconfig: their names, and the URL path below the hub's address for each.
 
 use std::str::FromStr;
 
@@ -7,15 +7,15 @@ use informer_hub_types::{ClusterLabels, ClusterName, LabelSelector, check_name};
 
 /// Name of the context of all clusters.
 pub(super) const FLEET: &str = "fleet";
-/// Name of the context of all clusters in which every object has a unique name.
+/// Name of the context that addresses all clusters together and gives every object a name that is unique among them.
 const UNIQUE: &str = "fleet-unique";
-/// Prefix of the context of a cluster whose name another context has.
+/// Prefix for the context name of a cluster if another context already has the cluster's name.
 const OTHERWISE: &str = "cluster-";
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::cli) struct Context {
     pub(super) name: String,
-    /// Path segments below the address of the hub, not percent-encoded.
+    /// The two path segments that follow the address of the hub, such as `clusters` and `*`, not percent-encoded.
     pub(super) root: [String; 2],
 }
 
@@ -51,7 +51,8 @@ impl Selection {
         self.selector.matches(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Returns the selector as the hub's URL paths contain it, in a form that is not the name of a cluster.
+    /// Returns the selector as a segment of the hub's URL path. A selector that looks like a cluster name is repeated
+    /// after a comma, so that it is not taken for a name.
     fn segment(&self) -> String {
         let text = self.selector.to_string();
         if ClusterName::new(&text).is_ok() { format!("{text},{text}") } else { text }
@@ -64,7 +65,8 @@ impl Context {
     }
 }
 
-/// Returns the contexts of the fleet, of the selections, and of the clusters, sorted. Names are unique.
+/// Returns the contexts for all clusters, then for the selections, then for each cluster, sorted by name. No two
+/// contexts have the same name.
 pub(in crate::cli) fn contexts(clusters: &[ClusterName], selections: &[Selection]) -> anyhow::Result<Vec<Context>> {
     let mut all = vec![Context::new(FLEET, "clusters", "*"), Context::new(UNIQUE, "unique", "*")];
     for selection in selections {

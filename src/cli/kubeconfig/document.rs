@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use super::context::{Context, FLEET};
 use crate::cli::client::Access;
 
-/// Name of the user, and beginning of the names of clusters: merged kubeconfigs must not have an entry of the same name.
+/// Name of the user entry, and prefix of the names of cluster entries. When kubeconfigs are merged, no other file must
+/// have entries of these names.
 const OWN: &str = "informer-hub";
 
-/// Returns the kubeconfig. Its current context is the fleet.
+/// Returns the kubeconfig. Its current context is the one for all clusters.
 ///
 /// # Errors
 /// If the token is not in a file and is not to be embedded.

@@ -79,7 +79,7 @@ fn warn_of_empty_selections(selections: &[Selection], clusters: &BTreeMap<Cluste
     }
 }
 
-/// Warns that clients send no credentials to a plain HTTP address: client-go uses the user of a context only for https.
+/// Warns if the hub's address is plain HTTP: kubectl and other client-go programs then send no credentials.
 fn warn_of_plain_http(access: &Access) {
     if access.url.scheme() == "http" && (access.token.is_some() || access.certificate.is_some()) {
         note!(

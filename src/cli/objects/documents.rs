@@ -59,7 +59,7 @@ pub(in crate::cli) fn whole_list(items: &[Value]) -> Value {
     json!({ "apiVersion": "v1", "items": items, "kind": "List", "metadata": {} })
 }
 
-/// Indents the lines of a text that are not empty.
+/// Indents the non-empty lines of a text: the first line with `first`, the others with `others`.
 fn indented(text: &str, first: &str, others: &str) -> String {
     let line = |(at, line): (usize, &str)| {
         let indent = if at == 0 { first } else { others };

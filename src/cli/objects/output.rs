@@ -61,7 +61,7 @@ impl Output {
     }
 }
 
-/// Prints a template's text for a document, safe on a terminal.
+/// Applies a JSONPath template to a document and prints the result. On a terminal, control characters are replaced.
 ///
 /// # Errors
 /// As [`out`], and if a path selects too many values.

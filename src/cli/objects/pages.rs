@@ -80,7 +80,7 @@ pub(in crate::cli) struct Ended {
     pub(in crate::cli) is_cut: bool,
     /// Number of objects beyond the limit, if the hub knows it.
     pub(in crate::cli) remaining: Option<u64>,
-    /// Version of the list, from which a watch may start.
+    /// Resource version of the list, from which a watch may start.
     pub(in crate::cli) version: String,
 }
 
@@ -131,7 +131,8 @@ impl<'l> List<'l> {
     }
 }
 
-/// Explains the error of a list that cannot continue, because the hub no longer has its version.
+/// Replaces the error of a list that cannot continue (410, the hub no longer has the list's resource version) by one
+/// that explains it.
 fn explained(error: anyhow::Error, ended: &Ended) -> anyhow::Error {
     let is_gone = error.downcast_ref::<Refused>().is_some_and(|refused| refused.refusal.code == 410);
     if !is_gone || ended.count == 0 {

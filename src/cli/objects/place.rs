@@ -19,7 +19,7 @@ pub(in crate::cli) struct PlaceArgs {
 }
 
 impl PlaceArgs {
-    /// Returns the root of the Kubernetes API with these clusters.
+    /// Returns the two URL path segments under which the hub serves the Kubernetes API of the selected clusters.
     pub(in crate::cli) fn root(&self) -> [&str; 2] {
         ["clusters", &self.clusters]
     }
@@ -29,7 +29,8 @@ impl PlaceArgs {
         ClusterName::new(&self.clusters).is_ok()
     }
 
-    /// Describes the place: ` in namespace shop of tier=prod`; empty for everything.
+    /// Describes the selected clusters and namespace, such as ` in namespace shop of tier=prod`; empty if all are
+    /// selected.
     pub(in crate::cli) fn described(&self) -> String {
         let namespace = self.namespace.as_ref().map(|namespace| format!("namespace {namespace}"));
         let clusters = (self.clusters != "*").then(|| self.clusters.clone());

@@ -10,7 +10,7 @@ use informer_hub_types::{ClusterName, first_names, nearest_name};
 /// Maximum bytes of a discovery document.
 const LONGEST: usize = 32 << 20;
 
-/// Asks for the resources below a root.
+/// Requests the resources that the hub serves below `root`, the two path segments that select clusters.
 ///
 /// # Errors
 /// If the hub does not answer, has no such cluster, or does not serve objects.

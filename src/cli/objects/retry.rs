@@ -1,4 +1,4 @@
-//! Repetition of requests that should never end: watches.
+//! Retries of watches, which should never end.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use crate::cli::client::Refused;
 use crate::cli::print::ReaderGone;
 use informer_hub_types::{exponential_backoff, printable, rng};
 
-/// Wait before the first repetition, doubled for each further one.
+/// Wait before the first retry. It is doubled for each further one, and up to the same time is added at random.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait between two attempts.
+/// Longest wait between two attempts, before up to the same time is added at random.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Backoff of a watch.
@@ -18,8 +18,8 @@ pub(in crate::cli) struct Retry {
 }
 
 impl Retry {
-    /// Waits after a watch has ended normally, before it continues. The hub may end watches at once, for example while it
-    /// shuts down.
+    /// Waits before a watch is opened again that has ended without an error. Without this wait, a hub that ends each
+    /// watch at once, for example during its shutdown, would be asked in a loop.
     pub(in crate::cli) async fn ended(&mut self) {
         self.failures = 0;
         self.wait().await;

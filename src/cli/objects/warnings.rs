@@ -1,4 +1,4 @@
-//! Warnings of answers on standard error, each once.
+//! Warnings that the hub sends with its answers. Each is printed once, on standard error.
 
 use std::collections::BTreeSet;
 

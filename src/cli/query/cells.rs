@@ -18,14 +18,14 @@ pub(super) struct Cells<'a> {
     /// Prints objects as the Kubernetes API does.
     printer: Printer,
     is_namespaced: bool,
-    /// Titles of columns, and whether they are shown.
+    /// All columns of the answer; `shown` has the indexes of those that are printed.
     titles: Vec<Title>,
     shown: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Title {
-    /// Path as it is written in the query.
+    /// Name of the column for programs: its path as written in the query, or the lower-case title.
     field: String,
     column: Column,
 }
@@ -125,7 +125,8 @@ fn of_objects(printer: &Printer, is_namespaced: bool) -> Vec<Title> {
     place.map(|name| title(name, 0)).chain(own).collect()
 }
 
-/// Returns the titles of paths: their last parts, or the whole path if two have the same.
+/// Returns the columns for paths of a query. Each is titled by the last part of its path, or by the whole path if
+/// another column has the same last part.
 fn of_columns(paths: &[String]) -> Vec<Title> {
     let short: Vec<String> = paths.iter().map(|path| last_part(path).to_uppercase()).collect();
     let title = |(at, path): (usize, &String)| {

@@ -1,8 +1,8 @@
-//! UIDs in a query that no object of Kubernetes can have.
+//! Search for UIDs in a query that are not UUIDs, which no object of Kubernetes has.
 
 use informer_hub_query::{Expr, Question};
 
-/// Groups of hexadecimal digits in a UUID.
+/// Number of hexadecimal digits in each part of a UUID.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// Returns the first UID in the condition that is no UUID, for example because it is a name.

@@ -9,14 +9,15 @@ pub(super) struct NamedResource {
     pub(super) group: String,
     pub(super) plural: String,
     pub(super) namespaced: bool,
-    /// Whether the name is as written in the configuration, not looked up in a cluster.
+    /// Whether the names were taken from the configuration without a check against Kubernetes' own resources or a
+    /// cluster.
     pub(super) is_unchecked: bool,
 }
 
-/// Returns the name of a configured resource. A resource that is not built in needs a group: its name is taken as the
-/// plural, and it counts as namespaced if namespaces are configured.
+/// Returns the RBAC name of a configured resource. If the resource is not built into Kubernetes, its configured name is
+/// taken as the plural, and it counts as namespaced if namespaces are configured.
 ///
-/// Returns `None` for a name without a group that is not built into Kubernetes.
+/// Returns `None` if the resource is not built into Kubernetes and its configured name has no group.
 pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<NamedResource> {
     if let Some(found) = built_in(written) {
         let (group, plural) = (found.group.to_owned(), found.plural.to_owned());
@@ -26,7 +27,7 @@ pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<Named
     Some(NamedResource { group, plural, namespaced: has_namespaces, is_unchecked: true })
 }
 
-/// Returns whether the rights for a resource are unknown without asking a cluster.
+/// Returns whether a cluster must be asked before the rights for a resource are known.
 pub(super) fn needs_discovery(resource: &ResourceConfig) -> bool {
     match &resource.resource {
         Selected::One(written) => named(written, !resource.namespaces.is_empty()).is_none(),

@@ -48,7 +48,7 @@ impl Grantee {
 }
 
 impl Account {
-    /// Returns the name of the Secret for a token that does not expire.
+    /// Returns the name of the Secret that holds a token without expiry for this service account.
     pub(super) fn token_secret(&self) -> String {
         format!("{}-token", self.name)
     }
@@ -76,7 +76,7 @@ fn labels() -> Value {
 pub(super) struct Grants {
     everywhere: Rules,
     by_namespace: BTreeMap<String, Rules>,
-    /// Reviews to create: resources without namespaces.
+    /// Review resources (access and token reviews) that the hub creates; they have no namespace.
     created: Rules,
     /// Namespace and name of the Lease.
     lease: Option<(String, String)>,
@@ -97,13 +97,13 @@ impl Grants {
         }
     }
 
-    /// Adds a review that the hub creates.
+    /// Adds the right to create a review resource, such as SubjectAccessReviews.
     pub(super) fn add_review(&mut self, review: &ApiResource) {
         let gvr = &review.gvr;
         self.created.entry(gvr.group.to_string()).or_default().insert(gvr.resource.to_string());
     }
 
-    /// Adds the Lease that replicas create, read and renew.
+    /// Adds the rights to create, read and renew the Lease of the hub's replicas.
     pub(super) fn add_lease(&mut self, namespace: &str, name: &str) {
         self.lease = Some((namespace.to_owned(), name.to_owned()));
     }

@@ -197,7 +197,8 @@ impl Args {
         self.text(&heading, &notes, &grants)
     }
 
-    /// Renders the rights that a cluster of a source needs if every entry selects it.
+    /// Renders the rights that the hub needs in a cluster found by a cluster source, if every entry of `[resources]`
+    /// selects that cluster.
     async fn rights_of_sourced(&self, config: &Config) -> anyhow::Result<String> {
         let mut grants = Grants::default();
         let mut notes = vec![
@@ -311,7 +312,7 @@ impl Args {
     }
 }
 
-/// Adds the resources that discovery watches for added and removed resources.
+/// Adds the rights to watch CRDs and API services, by which the hub notices added and removed resources.
 fn add_discovery_resources(grants: &mut Grants) {
     for watched in [discovery::definitions(), discovery::services()] {
         let (group, plural) = (watched.gvr.group.to_string(), watched.gvr.resource.to_string());
@@ -319,7 +320,8 @@ fn add_discovery_resources(grants: &mut Grants) {
     }
 }
 
-/// Returns the names that RBAC rules need for the resources of an entry.
+/// Returns the names that RBAC rules need for an entry of `[resources]`. Looks them up in the cluster of `client`, if
+/// given.
 async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> anyhow::Result<Vec<NamedResource>> {
     let written = match &resource.resource {
         Selected::One(written) => written,
@@ -347,10 +349,11 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
     Ok(vec![NamedResource { group, plural, namespaced: found.namespaced, is_unchecked: false }])
 }
 
-/// Returns the names that RBAC rules need for the resources of a pattern.
+/// Returns the names that RBAC rules need for the resources that a pattern matches.
 ///
-/// For a pattern of one group, the whole group, without asking a cluster. For a pattern of many groups, each matching group
-/// of the cluster as a whole, but of groups built into Kubernetes only the matching resources.
+/// For a pattern of one API group and no `client`, returns the whole group. Otherwise asks the cluster and returns each
+/// matching group as a whole. Matching resources are returned one by one if they are built into Kubernetes, or if they
+/// are cluster-scoped and the entry has namespaces.
 async fn pattern_resources(
     resource: &ResourceConfig,
     pattern: &ResourcePattern,

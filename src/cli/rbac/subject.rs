@@ -121,9 +121,9 @@ pub(in crate::cli) struct Advice<'a> {
 pub(in crate::cli) enum RightsTarget<'a> {
     /// A cluster of a `[clusters]` table, and the resources watched there.
     Cluster(&'a str, &'a [&'a ResourceConfig]),
-    /// A cluster of a source.
+    /// A cluster found by a cluster source.
     Sourced,
-    /// The management cluster of a source.
+    /// The management cluster of the cluster source with this name.
     Source(&'a str),
 }
 

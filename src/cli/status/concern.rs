@@ -9,10 +9,10 @@ use super::why;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Concern(pub(super) u8);
 
-/// Value of a row without a problem.
+/// Severity of a row that has no problem.
 const WELL: Concern = Concern(9);
 
-/// Highest value that needs action by the operator.
+/// Highest number, which is the mildest severity, that still needs action by the operator.
 const BAD: Concern = Concern(3);
 
 impl Concern {

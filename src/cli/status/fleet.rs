@@ -8,7 +8,7 @@ use informer_hub_types::printable;
 /// Seconds after which a change that is not stored in the fleet's log is a problem.
 const BEHIND: f64 = 10.0;
 
-/// Returns the line about the process; `None` without a fleet.
+/// Returns the totals line about the process in its fleet; `None` if it is not part of a fleet.
 pub(super) fn total(status: &Value) -> Option<String> {
     let fleet = status.get("fleet").filter(|fleet| fleet.is_object())?;
     let (process, owned, clusters) = (text(fleet, "process"), number(fleet, "owned"), list(fleet, "clusters"));
@@ -26,13 +26,13 @@ pub(super) fn total(status: &Value) -> Option<String> {
     Some(format!("fleet      {} owns {owned} of {} clusters{free}", printable(process), clusters.len()))
 }
 
-/// Returns why the process is not connected; `None` if it is, or without a fleet.
+/// Returns why the process is not connected to NATS; `None` if it is connected or not part of a fleet.
 pub(super) fn not_connected(status: &Value) -> Option<String> {
     let fleet = &status["fleet"];
     (fleet["connected"] == false).then(|| line(fleet["lastError"].as_str().unwrap_or("NATS has not answered yet")))
 }
 
-/// Returns the problem that the log stores changes too late; `None` if it does not.
+/// Returns the problem that the fleet's log stores changes too late; `None` if it does not.
 pub(super) fn behind(status: &Value) -> Option<String> {
     let is_behind = status["fleet"]["oldestAppendSeconds"].as_f64().is_some_and(|seconds| seconds >= BEHIND);
     is_behind.then(|| format!("a change has waited for more than {BEHIND} s to be stored in the fleet's log"))

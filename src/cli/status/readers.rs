@@ -1,4 +1,4 @@
-//! Limits and present use of readers, in words.
+//! Limits of readers (users and programs that read from the hub), and how much of them is in use, as text.
 
 use serde_json::Value;
 

@@ -82,7 +82,7 @@ pub(super) fn rows(subject: Subject, status: &Value) -> Vec<Row> {
     }
 }
 
-/// Returns the resources of a cluster that are read as JSON although protobuf was requested, by reason.
+/// Groups the resources of a cluster that are read as JSON although protobuf was requested, by the reason for that.
 fn fallbacks(cluster: &Value) -> BTreeMap<String, Vec<&str>> {
     let mut found = BTreeMap::<_, Vec<_>>::new();
     for informer in list(cluster, "informers") {
@@ -368,7 +368,8 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
-/// Returns number and memory of the objects. A reader with rights to some namespaces of a resource sees no counts of it.
+/// Returns the number and the memory of the objects. For a resource that the reader may read only in some namespaces,
+/// the status has no counts.
 fn objects(informers: &[(&str, &Value)]) -> String {
     const RIGHTS: &str = "counts need the right to read all namespaces";
     let all = || informers.iter().map(|(_, informer)| *informer);
@@ -383,8 +384,8 @@ fn objects(informers: &[(&str, &Value)]) -> String {
     }
 }
 
-/// Returns the line with the role in the leader election, the sinks that a process of a fleet delivers, and the holder of
-/// the Lease if that is another replica.
+/// Returns the line about this replica of the hub: its role in the leader election, the sinks that it delivers, and the
+/// holder of the Lease if that is another replica. `None` without leader election.
 fn replica(ha: &Value) -> Option<String> {
     let role = ha["role"].as_str()?;
     let holder = ha["holder"].as_str().filter(|_| role != "leader");

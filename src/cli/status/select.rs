@@ -18,8 +18,8 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Strips the kinds that `-o name` prints (`cluster/prod-eu`). Names of resources keep them, because they contain a
-    /// cluster too.
+    /// Strips the kind from names as `-o name` prints them (`cluster/prod-eu`). Names of resources keep it, because
+    /// after the kind comes a cluster (`resource/prod-eu/pods`).
     pub(super) fn without_kinds(&self) -> Self {
         let strip =
             |names: &[String], kind: &str| names.iter().map(|name| without_kind(kind, name).to_owned()).collect();
@@ -87,7 +87,8 @@ fn joined(names: &[&str]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-/// Whether `name` denotes an informer of a cluster: as a resource, or as `-o name` prints it.
+/// Returns whether `name` denotes this informer: by its resource (`pods`), or with its cluster as `-o name` prints it
+/// (`resource/prod-eu/pods`).
 fn is_informer(cluster: &str, informer: &Value, name: &str) -> bool {
     let resource = text(informer, "resource");
     match name.strip_prefix("resource/").and_then(|name| name.split_once('/')) {
@@ -116,7 +117,7 @@ pub(super) fn informers(status: &Value) -> Vec<(&str, &Value)> {
     all
 }
 
-/// Returns the document for programs; its members are those of `/v1/status`.
+/// Returns the selected part of the status as a document for programs, with the members of `/v1/status`.
 pub(super) fn document(subject: Subject, status: &Value) -> Value {
     match subject {
         Subject::Status => status.clone(),
@@ -136,7 +137,7 @@ fn with_cluster(cluster: &str, informer: &Value) -> Value {
     informer
 }
 
-/// Returns kinds and names in the style of kubectl.
+/// Returns a line of kind and name (`cluster/prod-eu`) for each row, in the style of kubectl.
 pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
     let names = |member, kind| -> Vec<_> {
         list(status, member).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()

@@ -19,7 +19,7 @@ pub(super) fn cell(value: &Value, key: &str, shown: impl Fn(u64) -> String) -> S
     value[key].as_u64().map(shown).unwrap_or_default()
 }
 
-/// Returns the sum of a number over those informers that have it; `None` if all lack it.
+/// Returns the sum of the member `key` over the informers that have it; `None` if there are informers and none has it.
 pub(super) fn sum<'v>(informers: impl IntoIterator<Item = &'v Value>, key: &str) -> Option<u64> {
     let mut all = informers.into_iter().peekable();
     if all.peek().is_none() {
@@ -33,7 +33,7 @@ pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
     value[key].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Returns the first line that is not blank, printable.
+/// Returns the first line of a text that is not blank, with control characters replaced.
 pub(super) fn line(text: &str) -> String {
     let line = text.lines().map(str::trim_end).find(|line| !line.is_empty()).unwrap_or_default();
     printable(line)

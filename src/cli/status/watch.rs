@@ -22,7 +22,7 @@ use informer_hub_types::{clock, printable, printable_json};
 /// Timeout of a request, after which the hub counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until a signal ends the process or the output has no reader any more.
+/// Runs until a signal ends the process, or the program that reads the output ends.
 ///
 /// # Errors
 /// If the first request fails. Later failures are shown and retried.

@@ -1,4 +1,5 @@
-//! Reason for each problem in a status document. Never empty: without an error of the hub, the state is explained.
+//! Reason for each problem in a status document. If the hub reports no error for a problem, its state is explained
+//! instead.
 
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use crate::cli::print::grouped;
 /// Maximum number of shown mistakes of a refused configuration; further ones are only counted.
 const MAX_MISTAKES: usize = 10;
 
-/// Returns the last error of the hub; `None` if it is blank.
+/// Returns the first line of the member `lastError`; `None` if it is missing or blank.
 fn error(value: &Value) -> Option<String> {
     Some(line(text(value, "lastError"))).filter(|error| !error.is_empty())
 }
@@ -21,8 +22,8 @@ fn or<'t>(given: Option<String>, explanation: impl Into<std::borrow::Cow<'t, str
     given.unwrap_or_else(|| explanation.into().into_owned())
 }
 
-/// Lists the credentials that have expired or expire soon, worst first; empty if none. Shows when they expire, not the
-/// remaining time, because `--watch` prints every change.
+/// Lists the credentials that have expired or expire soon; empty if there are none. Shows the time of expiry, not the
+/// remaining time, because `--watch` prints every change of the text.
 pub(super) fn expiry(owner: &Value) -> String {
     let due = |one: &Value| {
         let (kind, place, expires) = (text(one, "kind").replace('-', " "), text(one, "place"), text(one, "expires"));
@@ -35,7 +36,8 @@ pub(super) fn expiry(owner: &Value) -> String {
     line(&list(owner, "credentials").iter().filter_map(due).collect::<Vec<_>>().join("; "))
 }
 
-/// Whether a cluster answers and forbids all informers: at least one is forbidden, and the others send no requests.
+/// Returns whether a connected cluster forbids its informers: at least one is forbidden, and the others are absent,
+/// stopped or paused.
 pub(super) fn is_forbidden(cluster: &Value) -> bool {
     let states = || list(cluster, "informers").iter().map(|informer| text(informer, "state"));
     text(cluster, "state") == "connected"
@@ -97,7 +99,8 @@ pub(super) fn of_informer(informer: &Value) -> String {
     or(error(informer), explanation)
 }
 
-/// Returns the number of stored dead letters. If the member is missing, the journal or the counter is used.
+/// Returns the number of a sink's stored dead letters. If the status has no such member, that of the journal or the
+/// counter of dead-lettered events is used.
 pub(super) fn letters(sink: &Value) -> u64 {
     let now = sink["deadLetters"].as_u64().or_else(|| sink["journal"]["deadLetters"].as_u64());
     now.unwrap_or_else(|| number(sink, "deadLettered"))
@@ -114,7 +117,7 @@ pub(super) fn is_retrying(sink: &Value) -> bool {
     }
 }
 
-/// Whether a sink has pending events and an error, but neither retries nor dead letters.
+/// Returns whether an active sink has pending events and an error, but neither retries nor dead letters.
 pub(super) fn is_stuck(sink: &Value) -> bool {
     sink["standby"] != true
         && error(sink).is_some()
@@ -150,7 +153,8 @@ pub(super) fn of_sink(sink: &Value) -> String {
     }
 }
 
-/// Returns the reason for the problem of a cluster source. `counts` has the numbers of its ignored objects, in words.
+/// Returns the reason for the problem of a cluster source. `counts` are texts such as `2 invalid`, with the numbers of
+/// objects that the hub ignores.
 pub(super) fn of_source(source: &Value, counts: &[String]) -> String {
     let problems = list(source, "problems").iter().map(|it| format!("{}: {}", text(it, "object"), text(it, "problem")));
     let conflicts = list(source, "conflicts").iter();
@@ -185,7 +189,8 @@ fn mistakes(configuration: &Value) -> Vec<String> {
     list(configuration, "mistakes").iter().map(one).collect()
 }
 
-/// Returns why a configuration is refused: the number of mistakes and the first one. `None` if it is not refused.
+/// Returns why a configuration is refused: its only mistake, or the number of mistakes and the first one. `None` if it
+/// is not refused.
 pub(super) fn of_configuration(configuration: &Value) -> Option<String> {
     configuration["lastError"].as_str()?;
     let mistakes = mistakes(configuration);

@@ -19,7 +19,7 @@ use informer_hub_kubeapi::CLUSTER_KEY;
 use informer_hub_screen::Column;
 use informer_hub_types::printable;
 
-/// Longest answer about an object.
+/// Maximum size in bytes of the hub's answer about an object.
 const LONGEST: usize = 256 << 20;
 /// Maximum number of objects of one name whose trees are printed.
 const MOST: usize = 20;
@@ -112,7 +112,7 @@ async fn run(args: &Args, client: &Client) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the places that have an object of this name.
+/// Returns the clusters and namespaces that have an object of this name. Fails if there are more than [`MOST`].
 async fn find(args: &Args, client: &Client, resource: &Resource, name: &str) -> anyhow::Result<Vec<ObjectPlace>> {
     let list = List {
         resource,

@@ -7,7 +7,7 @@ use informer_hub_types::printable;
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// Maximum width of the columns of clusters and of objects on a terminal.
+/// Maximum widths of the column of clusters and of the column of objects, on a terminal.
 const WIDEST: [usize; 2] = [20, 44];
 /// Minimum width for the description of a change; in less room it is omitted.
 const LEAST: usize = 12;
@@ -21,7 +21,7 @@ pub(super) struct ChangeLines {
     has_kinds: bool,
     /// Whether there is only one cluster, which needs no column.
     is_one_cluster: bool,
-    /// Widths of clusters and objects so far.
+    /// Present widths of the column of clusters and of the column of objects.
     widths: [usize; 2],
     /// Returns the width of the terminal and whether to use colours. Called for each line, because a window may be resized.
     terminal: fn() -> (Option<usize>, bool),

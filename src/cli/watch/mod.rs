@@ -17,7 +17,7 @@ use informer_hub_types::{first_names, printable, printable_json};
 
 /// Longest silence of the stream: the hub sends a heartbeat every 15 s.
 const SILENCE: Duration = Duration::from_secs(50);
-/// Longest event: two versions of an object.
+/// Maximum size of an event in bytes. It may have the old and the new state of an object.
 const LONGEST: usize = 64 << 20;
 
 /// Arguments of `watch`.
@@ -137,12 +137,12 @@ struct Watch<'a> {
     query: Vec<(&'static str, String)>,
     lines: ChangeLines,
     warnings: Warnings,
-    /// Position in the stream after the last printed change.
+    /// Position (event ID) in the stream after the last received event, with which the next connection continues.
     position: Option<String>,
 }
 
 impl Watch<'_> {
-    /// Prints the changes of one connection.
+    /// Prints the changes of one connection until it ends. Sets `has_begun` once the hub has accepted the request.
     async fn stream(&mut self, client: &Client, has_begun: &mut bool) -> anyhow::Result<()> {
         let position = self.position.clone();
         let mut query = self.query.clone();

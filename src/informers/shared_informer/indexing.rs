@@ -26,9 +26,9 @@ impl Inner {
 impl<K: 'static> SharedInformer<K> {
     /// Adds indices with computed values, at any time before the stop.
     ///
-    /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are complete;
-    /// until then queries do not find them. All informers that watch the same share the indices, until this informer is
-    /// stopped.
+    /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are
+    /// complete; until then queries do not find them. All informers that watch the same objects share the indices,
+    /// until this informer is stopped.
     ///
     /// # Errors
     /// If an index with one of the names exists (then none is added), if an index is removed before it is complete, or after

@@ -11,25 +11,27 @@ use informer_hub_types::{ClusterName, InformerHealth, ResourceVersion};
 pub(super) const POLL: Duration = Duration::from_millis(100);
 
 impl<K: 'static> SharedInformer<K> {
-    /// Returns the version up to which the store is complete for one cluster: client-go's
+    /// Returns the resource version up to which the store is complete for one cluster: client-go's
     /// `LastStoreSyncResourceVersion`.
     ///
     /// Every change up to this version is in the lister and in the indexer. [`Self::last_sync_resource_version`] is the
-    /// reflector's version, which is ahead of the store while changes are queued between them.
+    /// version up to which the watch has received changes. It is ahead while received changes wait to be stored.
     ///
     /// - `None` before the first list is stored, after the stop, for a cluster that is not watched, and if the server's
     ///   lists have no version.
     /// - During a later list the version stays unchanged until the list is stored as a whole.
     /// - After etcd was restored from a backup, the version goes back with the next list.
-    /// - Inside a handler the version covers the notification's object, with two exceptions. Objects of a list,
-    ///   including `initial` additions, precede the end of that list. With a backlog of more than 512 objects, an
-    ///   object can be ahead of the version, because changes of one object are applied together.
+    /// - Inside a handler, the notified object is included in the version, with two exceptions. Objects of a list,
+    ///   including `initial` additions, are notified before the version reaches that of the list. If more than 512
+    ///   objects wait to be stored, an object can be ahead of the version, because changes of one object are applied
+    ///   together.
     #[must_use]
     pub fn stored_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.health_in(cluster).filter(|_| !self.is_stopped())?.stored()
     }
 
-    /// Waits until the store has every change of one cluster up to `version`, as returned by a write.
+    /// Waits until the store has every change of one cluster up to the resource version `version`, which a write
+    /// returned.
     ///
     /// Versions compare as integers, as in client-go since 1.35. Versions of other resources, of other clusters, and
     /// from before a restore of etcd are not comparable.

@@ -1,4 +1,5 @@
-//! Claims: how the configuration wants saved partitions restored. An unclaimed partition stays on disk.
+//! Claims: which saved partitions the configuration needs, and how to restore them. An unclaimed partition stays on
+//! disk.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ pub struct Claim {
     pub indexes: Vec<DeclaredIndex>,
     /// Hash of the settings that objects are decoded with; zero if unknown.
     pub settings: u64,
-    /// Whether the request names no API version. If several versions are saved, only the newest copy is kept.
+    /// Whether the configured resource has no API version. If several API versions of it are saved, only the newest
+    /// copy is kept.
     pub any_version: bool,
 }
 

@@ -14,10 +14,10 @@
 //!               its cluster's list version and greatest version of readers, each plus one, or zero if unknown
 //! ```
 //!
-//! Record 9 describes the state of the commit record after it, and of no later one.
+//! Record 9 describes the state as of the commit record that follows it, and of no later one.
 //!
-//! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for heads, which are
-//! limited by [`MAX_HEADS`].
+//! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for the heads (objects
+//! without their JSON) of a record. Their decompressed size is limited by [`MAX_HEADS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use super::file_name::MAX_NUMBER;
 use crate::cache::ClusterVersions;
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
-/// Maximum decompressed size of the heads of one record, in bytes.
+/// Maximum decompressed size in bytes of the heads (objects without their JSON) of one record.
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
 /// Identity of a partition within the cache of one resource and view.
@@ -38,7 +38,8 @@ pub struct PartitionHeader {
     pub cluster: ClusterName,
     /// Scope of the informer.
     pub scope: Scope,
-    /// Hash of the settings that objects were decoded with. If it differs at the next start, indices are not restored.
+    /// Hash of the settings with which the objects were decoded. If those of the next start differ, indices are not
+    /// restored.
     pub settings: u64,
     /// Resource version up to which the objects are complete; `None` if they may be incomplete.
     pub version: Option<ResourceVersion>,
@@ -49,10 +50,10 @@ pub struct PartitionHeader {
     /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some
     /// days from this time.
     pub written: i64,
-    /// Names of the readers that have acknowledged every event of the partition.
+    /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
-    /// Minimum version of the next list; set if it is newer than `version`, or `version` is `None`. The informer had read
-    /// up to here, and its readers may know of deletions up to here.
+    /// Minimum resource version of the next list. Set if it is newer than `version`, or if `version` is `None`. The
+    /// informer had received changes up to this version, and readers may already have deletions up to it.
     pub floor: Option<ResourceVersion>,
     /// Whether the cluster had a CRD of the resource. If the CRD is gone at the next start, the objects are deleted.
     pub defined: bool,
@@ -65,7 +66,8 @@ impl PartitionHeader {
         (self.cluster.clone(), self.scope.clone())
     }
 
-    /// Marks the objects as possibly incomplete, because files are damaged. The next list must reach the present version.
+    /// Marks the objects as possibly incomplete, because files are damaged. The next list must be at least as new as
+    /// the saved resource version.
     pub(super) fn set_incomplete(&mut self) {
         let version = self.version.take();
         self.floor = self.floor.take().or(version);
@@ -76,7 +78,8 @@ impl PartitionHeader {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SavedFleet {
     pub(super) version: u64,
-    /// Hash of the clusters' labels, to detect changes during a downtime. Other builds may compute other hashes.
+    /// Hash of the clusters' labels, by which the next start detects changed labels. Other builds may compute other
+    /// hashes.
     pub(super) labels: u64,
     /// All synced partitions at the fleet version in `version`. Key: the number of the partition in the saved files.
     /// Value: the resource versions from which readers of its cluster can resume.
@@ -120,7 +123,7 @@ fn put_time(millis: i64, out: &mut Vec<u8>) {
     put_number(u64::try_from(millis).unwrap_or(0), out);
 }
 
-/// Writes a numeric version as twice its value. Any other version is the number 1, followed by its text.
+/// Writes a resource version. A numeric one is written as twice its value, any other as the number 1 and its text.
 pub(super) fn put_version(version: &ResourceVersion, out: &mut Vec<u8>) {
     if let Some(number) = version.as_number().filter(|number| *number < 1 << 63) {
         return put_number(number << 1, out);
@@ -218,7 +221,7 @@ pub(super) fn put_fleet(fleet: &SavedFleet, out: &mut Vec<u8>) {
 
 // === reading ===
 
-/// A decoder over the remaining bytes.
+/// Decoder of the fields of a record. Holds the bytes that are not read yet.
 pub(super) struct Bytes<'b>(pub(super) &'b [u8]);
 
 impl<'b> Bytes<'b> {
@@ -331,7 +334,7 @@ impl<'b> Bytes<'b> {
 }
 
 impl<'r> Record<'r> {
-    /// Decodes a record of a file of the given view; `None` if the bytes are malformed.
+    /// Decodes a record of a cache file; `None` if the bytes are malformed. Scopes in the record get the given view.
     pub(super) fn read(bytes: &'r [u8], view: &View) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         Some(match bytes.byte()? {

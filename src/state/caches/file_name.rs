@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use informer_hub_types::{Gvr, View};
 
-/// Upper bound of numbers of files and partitions; a larger one means damage. Adding one to it cannot overflow.
+/// Upper bound for the numbers of files, partitions and dictionaries. A larger number means damage. Adding one to the
+/// bound cannot overflow.
 pub(super) const MAX_NUMBER: u64 = 1 << 62;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FileName {
-    /// Complete contents at one time, with the number of the snapshot.
+    /// `snapshot-N`: complete contents at one time, with the number of the snapshot.
     Snapshot(u64),
-    /// Changes since a snapshot: the number of that snapshot, and the position among its files of changes.
+    /// `deltas-N-P`: changes since snapshot N. The second number counts the files of changes of that snapshot from 0.
     Deltas(u64, u64),
 }
 

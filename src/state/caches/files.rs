@@ -36,7 +36,7 @@ const ASSUMED_OBJECT: u64 = 1024;
 pub struct Commit {
     /// The partition.
     pub id: PartitionId,
-    /// Names of the readers that have acknowledged every event of the partition.
+    /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
 }
 
@@ -88,9 +88,11 @@ pub struct CacheFiles {
     kept: BTreeMap<PartitionKey, SavedOpenPartition>,
     /// Saved partitions without an informer, with their numbers in the files.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
-    /// Closed partitions that must stay on disk for now, such as moved ones whose new files are not written yet.
+    /// Closed partitions that must stay on disk for now, such as those moved to another API version that its files do
+    /// not have yet.
     moved: BTreeSet<PartitionKey>,
-    /// Fleet version whose state the files hold completely; `None` if they hold no complete state.
+    /// Fleet version (version over all clusters) whose complete state is in the files; `None` if they have no complete
+    /// state.
     fleet: Option<SavedFleet>,
     next_number: u64,
 }
@@ -153,7 +155,7 @@ impl CacheFiles {
         self.snapshot = None;
     }
 
-    /// Keeps partitions on disk that are closed here because they moved to another version of the resource.
+    /// Keeps partitions on disk that were closed in this cache because they moved to the cache of another API version.
     pub fn keep_moved(&mut self, moves: &Moves) {
         self.moved = moves.of(&self.resource.gvr, &self.view);
     }
@@ -186,14 +188,15 @@ impl CacheFiles {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Writes the changes of the partitions in `commits`, and drops closed partitions that need not be kept. On return
-    /// the state is durable. After an error, the files still have the previous state. Timestamps that hardly changed are
-    /// only written if `exactly` is set.
+    /// Saves the changes of the partitions in `commits`, and drops closed partitions that need not be kept. On return
+    /// the state is durable. After an error, the files still have the previous state. If `exactly` is set, a partition
+    /// is saved even if only its time `alive` has changed a little.
     ///
-    /// Costs in proportion to the changes. If the changes exceed half of the snapshot, all files are rewritten.
+    /// Costs in proportion to the changes. All files are rewritten if the changes exceed half of the snapshot, or if
+    /// the files are much larger than their live data.
     ///
     /// # Errors
-    /// If the disk fails. The next call retries with all changes until then.
+    /// If the disk fails. The next call tries again, with all changes since the last success.
     pub fn checkpoint(
         &mut self,
         snapshot: &Snapshot,

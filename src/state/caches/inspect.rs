@@ -39,21 +39,22 @@ pub struct PartitionReport {
     pub objects: usize,
     /// Number of objects of which only the metadata is cached.
     pub bare: usize,
-    /// Resource version from which a watch continues.
+    /// Resource version from which a watch continues; `None` if objects may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// Whether the first list was complete.
     pub synced: bool,
     /// When the partition was last known to be up to date.
     pub alive: Option<jiff::Timestamp>,
-    /// Names of the readers that have acknowledged every event of the partition.
+    /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: Vec<String>,
 }
 
-/// Reads every record of every resource below `root` and verifies checksums. With `decode`, also decodes every body.
+/// Reads all cache files below `root` and verifies the checksum of every record. With `decode`, also decodes the JSON
+/// of every object.
 ///
 /// # Errors
-/// If the directory itself cannot be read.
+/// If a directory cannot be listed.
 pub fn inspect(disk: &dyn Disk, root: &Path, decode: bool) -> io::Result<Vec<CacheReport>> {
     let report = |dir: &std::path::PathBuf| {
         let directory = dir.strip_prefix(root).unwrap_or(dir).display().to_string();

@@ -20,7 +20,7 @@ use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, Store
 pub(super) struct ReadPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
-    /// Objects of the partition; empty if the partition is not claimed.
+    /// Objects of the partition; empty if `claims` does not select the partition.
     pub(super) objects: Gathering,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Read {
     pub(super) resource: ApiResource,
     pub(super) view: View,
     pub(super) partitions: BTreeMap<PartitionKey, ReadPartition>,
-    /// Readable dictionaries by number.
+    /// Compression dictionaries that could be restored, with their numbers.
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose JSON is stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Fleet version of the state; `None` if the last checkpoint did not save a complete state.
     pub(super) fleet: Option<SavedFleet>,
@@ -55,13 +55,14 @@ pub(super) struct FilesRead {
     /// Number of decoded objects. With `object_bytes`, the bytes of their records, it gives the mean size of an object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of records of unclaimed partitions.
+    /// Bytes of the object records of partitions that `claims` does not select.
     pub(super) unwanted_bytes: u64,
     /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,
 }
 
-/// A change, applied when its commit record is read.
+/// A decoded change. Those in a snapshot are applied at once; those in a file of changes are applied when their commit
+/// record is read.
 enum Op {
     Partition(u64, PartitionHeader),
     Put(u64, Arc<StoredObject>),
@@ -71,7 +72,7 @@ enum Op {
 }
 
 struct Loader<'l> {
-    /// Decides by its header whether the objects of a partition are decoded.
+    /// Selects, by their headers, the partitions whose objects are decoded.
     claims: &'l dyn Fn(&ApiResource, &PartitionHeader) -> bool,
     reader: ObjectReader,
     kind: Option<(ApiResource, View)>,
@@ -85,8 +86,8 @@ struct Loader<'l> {
     syncs: bool,
 }
 
-/// Reads the files of a resource; `None` if there are no readable ones. With `syncs`, also makes them durable, so that
-/// a writer can continue with them.
+/// Reads the files of a resource; `None` if no snapshot is readable. `claims` selects the partitions whose objects are
+/// decoded. With `syncs`, also makes the files durable, so that a writer can continue them.
 ///
 /// # Errors
 /// If the disk fails.
@@ -180,8 +181,8 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// Reads a file record by record. After each record `each` gets the pending changes, and whether it was a commit
-    /// record.
+    /// Reads a file record by record and returns its length. After each record, calls `each` with the decoded changes
+    /// that are not applied yet, and with whether the record was a commit record.
     fn file(
         &mut self,
         disk: &dyn Disk,

@@ -1,14 +1,11 @@
-//! Partitions that moved to the cache, and so to the files, of another version of their resource.
-//!
-//! Each cache is written atomically, but caches are written one after the other. A partition is dropped from its old
-//! files only after it is in the new ones, so that one of the two is always complete.
+//! Partitions that moved to the cache of another API version of their resource, and therefore to other files.
 
 use std::collections::BTreeSet;
 
 use super::codec::PartitionKey;
 use informer_hub_types::{Gvr, Origin, View};
 
-/// Partitions that moved to the cache of another version and may not be in that cache's files yet.
+/// Partitions that moved to the cache of another API version and may not be in that cache's files yet.
 #[derive(Clone, Debug, Default)]
 pub struct Moves(Vec<Move>);
 
@@ -44,7 +41,8 @@ impl Moves {
         self.0.iter_mut().filter(mine).for_each(|it| it.is_done = true);
     }
 
-    /// Returns the partitions that must stay on disk although their cache no longer has them.
+    /// Returns the partitions that must stay in the files of this resource and view, although the cache no longer has
+    /// them.
     pub(super) fn of(&self, gvr: &Gvr, view: &View) -> BTreeSet<PartitionKey> {
         let mine = self.0.iter().filter(|it| it.from == *gvr && it.partition.1.view == *view);
         mine.map(|it| it.partition.clone()).collect()
@@ -56,7 +54,8 @@ impl Moves {
         !self.of(gvr, view).is_empty()
     }
 
-    /// Records that the files of the cache at `at` have a partition, which ends its moves to there.
+    /// Records that the files of the cache at `at` now have a partition. Moves of that partition to this cache are then
+    /// complete and forgotten.
     pub fn written(&mut self, at: &Origin) {
         let is_it = |it: &Move| {
             it.is_done && it.to == at.resource.gvr && it.partition == (at.cluster.clone(), at.scope.clone())

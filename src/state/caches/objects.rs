@@ -1,4 +1,5 @@
-//! Object records in cache files: the heads of several objects compressed together, and their bodies as stored in memory.
+//! Object records in cache files. A record has the heads of several objects (key, UID, version, labels, index values),
+//! compressed together, and their bodies (JSON) as stored in memory.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use informer_hub_types::{
     StoredObject, StoredObjectParts, Uid,
 };
 
-/// Form of a body in a record: absent, uncompressed, or from `PACKED` on, compressed with dictionary `form - PACKED`.
+/// Form in which a record stores an object's body (JSON). `UNKEPT`: no body. `PLAIN`: uncompressed. From `PACKED` on:
+/// compressed with the dictionary whose number is the form minus `PACKED`.
 const UNKEPT: u64 = 0;
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
@@ -20,7 +22,7 @@ const PACKED: u64 = 2;
 const RECORD_BYTES: usize = 32 * 1024;
 const RECORD_OBJECTS: usize = 256;
 
-/// Dictionaries in the files, by their number.
+/// Compression dictionaries in the files, by their number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dictionaries {
     known: Vec<(u64, Arc<Dictionary>)>,
@@ -42,7 +44,8 @@ impl Dictionaries {
         self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
     }
 
-    /// Returns the known dictionary with this number; `None` if there is none or its bytes differ from `bytes`.
+    /// Returns the dictionary with this number that is in memory. `None` if there is none, or if its bytes differ from
+    /// `bytes`.
     fn of(&self, id: u64, bytes: &[u8]) -> Option<Arc<Dictionary>> {
         let known = self.known.iter().find(|(known, _)| *known == id);
         known.filter(|(_, dictionary)| dictionary.bytes() == bytes).map(|(_, dictionary)| Arc::clone(dictionary))
@@ -72,7 +75,7 @@ pub(super) struct ObjectWriter<'w> {
 }
 
 impl<'w> ObjectWriter<'w> {
-    /// Creates a writer that compresses plain bodies with the dictionary `with`, if given.
+    /// Creates a writer. If `with` is given, uncompressed bodies (JSON) are compressed with that dictionary.
     pub(super) fn new(dictionaries: &'w mut Dictionaries, with: Option<&Arc<Dictionary>>) -> std::io::Result<Self> {
         let packer = with.filter(|it| it.size() > 0).map(|it| (Arc::clone(it), DiskPacker::new(it)));
         Ok(Self {
@@ -195,11 +198,11 @@ pub(super) struct ObjectReader {
     decompressor: Decompressor<'static>,
     heads: Vec<u8>,
     interner: Interner,
-    /// Decoded label sets by their encoded bytes.
+    /// Label sets that were decoded before, by their encoded bytes.
     labels: HashMap<Box<[u8]>, Labels>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose bodies (JSON) are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Whether a body was present but could not be restored.
+    /// Whether the record of any object had a body (JSON) that could not be restored.
     pub(super) lost: bool,
 }
 
@@ -298,7 +301,7 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Completes the restored bodies after the last record. Returns the dictionaries by number.
+    /// Completes the restored bodies (JSON) after the last record. Returns the dictionaries with their numbers.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()

@@ -14,13 +14,15 @@ use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
 
-/// Minimum change of `alive`, in ms, for which a header is written although nothing else in it changed.
+/// Minimum change of a header's time `alive`, in ms, for which the header is written although nothing else in it
+/// changed.
 const ALIVE_STEP: u64 = 60_000;
 
-/// Minimum change of `written`, in ms, for which a header is written although nothing else in it changed.
+/// Minimum change of a header's time `written`, in ms, for which the header is written although nothing else in it
+/// changed.
 const WRITTEN_STEP: u64 = 3_600_000;
 
-/// Maximum number of keys in one record.
+/// Maximum number of removed keys in one record.
 const MAX_KEYS: usize = 1000;
 
 /// Saved as the CRD's generation while some objects may follow an earlier schema. It matches no CRD, so that the next
@@ -136,14 +138,16 @@ pub(super) fn header_of(partition: &Partition, readers: &BTreeSet<String>, now: 
     }
 }
 
-/// Returns the minimum version of the next list; `None` if the partition is already complete up to it.
+/// Returns the minimum resource version of the next list: the newest received one. `None` if the partition is already
+/// complete up to it.
 pub(super) fn floor_of(partition: &Partition) -> Option<ResourceVersion> {
     let newest = partition.health().newest()?;
     let is_above = partition.resume_version().is_none_or(|version| newest.newer_than(version));
     is_above.then(|| ResourceVersion::clone(&newest))
 }
 
-/// Returns whether two headers differ only in timestamps that hardly changed.
+/// Returns whether two headers differ only in timestamps, and in those by less than a step. With `exactly`, any change
+/// of `alive` counts.
 pub(super) fn is_unchanged(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
     let near = |old: i64, new: i64, step: u64| new.abs_diff(old) < if exactly { 1 } else { step };
     let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };

@@ -24,9 +24,9 @@ pub struct LoadedCache {
     pub view: View,
     /// The store, with the claimed partitions.
     pub store: Store,
-    /// Compression state of the bodies, which continues with the dictionary of the files.
+    /// Compression state of the objects' JSON (bodies), which continues with the dictionary in the files.
     pub packing: Packing,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose JSON is stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
     /// Writer that continues the loaded files.
     pub files: CacheFiles,
@@ -43,7 +43,8 @@ pub struct Loaded {
     pub lost: Vec<(PathBuf, String)>,
 }
 
-/// Loads every resource with a claimed partition. Unclaimed partitions stay on disk.
+/// Loads the cache of every resource for which `claim` returns a claim on a saved partition. Other partitions stay on
+/// disk.
 ///
 /// Costs about 4 µs for an object with two index values, mostly for index insertion.
 ///
@@ -72,8 +73,8 @@ pub fn load(
     Ok(loaded)
 }
 
-/// Closes duplicates of partitions that moved between versions just before the process died. The more recent one is
-/// kept; the other is dropped from disk with the next checkpoint.
+/// Closes duplicates of partitions that were moving between API versions when the process died. The more recent copy is
+/// kept; the next checkpoint drops the other from disk.
 fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, PartitionId)]) {
     let mut best = BTreeMap::new();
     for &(at, id) in of_any_version {

@@ -8,7 +8,7 @@ use super::source_report::FoundCluster;
 use crate::ClusterConfig;
 use informer_hub_types::ClusterName;
 
-/// Origin of a cluster: the table or the cluster source that has its name.
+/// Origin of a cluster: the table or the cluster source that defines it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Holder {

@@ -1,8 +1,8 @@
 //! JSON Schema of the configuration file, for editors and generators.
 //!
-//! Bounds and defaults are shared with the reader. Tests verify that schema and reader have the same keys, and that the
-//! schema rejects every mistake of the reader's tests. Excluded are mistakes that no schema can detect: those that depend
-//! on other keys, on files, or on the order of durations.
+//! Bounds and defaults are shared with the parser. Tests verify that schema and parser have the same keys, and that the
+//! schema rejects every mistake of the parser's tests. Excluded are mistakes that no schema can detect: those that
+//! depend on other keys, on files, or on the order of durations.
 
 mod audit;
 mod examples;

@@ -1,4 +1,4 @@
-//! Building blocks of the schema, one per kind of value of the table reader (`table`).
+//! Building blocks of the schema, one for each kind of value that the parser of a table (`table`) reads.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

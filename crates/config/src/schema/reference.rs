@@ -186,7 +186,7 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
     }
 }
 
-/// Returns the types that have this key in the same form as the type `shape`.
+/// Returns the types (values of `type`) that have this key with the same schema as the type `shape`.
 fn owners<'a>(shapes: &[&'a Value], shape: &Value, key: &str) -> Vec<&'a str> {
     let form = |shape: &Value| {
         let node = shape["properties"].get(key)?.clone();

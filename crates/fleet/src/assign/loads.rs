@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::rendezvous::{name_hash, score};
 use super::{Balance, Collector, ShardLoad};
 
-/// Relative load of a collector that has exactly its share.
+/// Relative load of a collector whose load is exactly its fair share, which follows from its capacity.
 const SHARE: u64 = 1_000_000;
 
 /// Assignment with the loads that follow from it. Shards and collectors are indices.
@@ -14,10 +14,10 @@ pub(super) struct Loads<'a> {
     collectors: &'a [Collector],
     hashes: Vec<u64>,
     assigned: Vec<Option<usize>>,
-    /// Movable shards of each collector, by weight.
+    /// For each collector, its movable shards as pairs of weight and shard index.
     owned: Vec<BTreeSet<(u64, usize)>>,
     sums: Vec<u128>,
-    /// Collectors that are not draining, by relative load.
+    /// Collectors that are not draining, as pairs of relative load and collector index.
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
@@ -30,7 +30,7 @@ pub(super) struct Loads<'a> {
     gain: u64,
 }
 
-/// Returns the sum of numbers, each at least 1. The sum of no numbers is 1.
+/// Returns the sum of the numbers, in which a zero counts as one. Without numbers, it is 1.
 fn total(numbers: impl Iterator<Item = u64>) -> f64 {
     let sum = numbers.map(|number| u128::from(number.max(1))).sum::<u128>().max(1);
     #[expect(clippy::cast_precision_loss, reason = "loads are compared by parts in a million")]
@@ -92,8 +92,8 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with room and the highest score, preferably in the shard's zone. Without room
-    /// anywhere, to the least loaded.
+    /// Assigns a shard to the collector with the highest score, among those with room and preferably those in the
+    /// shard's zone. If no collector has room, assigns it to the least loaded one.
     pub(super) fn place(&mut self, shard: usize) {
         let (weight, hash) = (self.weight(shard), name_hash(&self.shards[shard].shard.to_string()));
         let mut best: Option<(bool, f64, usize)> = None;
@@ -142,8 +142,8 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns the best shard to move between two collectors: one that enters its zone, then the heaviest that fits both
-    /// loads.
+    /// Returns the best shard to move from one collector to another, and the receiver. The best is a shard that prefers
+    /// the receiver's zone, then the heaviest with which both loads stay within the targets.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;

@@ -34,7 +34,7 @@ pub struct ShardLoad {
     pub shard: Shard,
     /// Cost of watching the shard, from its numbers of objects and events. Zero counts as one.
     pub weight: u64,
-    /// Zone in which its collector should be; `None` for any.
+    /// Zone of the collectors that the shard prefers; `None` for any.
     pub zone: Option<String>,
     /// Name of the collector that the operator has chosen; `None` for any. Ignored if that collector is not alive or is
     /// draining.
@@ -46,11 +46,11 @@ pub struct ShardLoad {
 pub struct Collector {
     /// Name, unique in the fleet.
     pub name: String,
-    /// Its share of the load relative to other collectors: 2 gets twice as much as 1. Zero counts as one.
+    /// Capacity in relation to other collectors: 2 gets twice the load of 1. Zero counts as one.
     pub capacity: u64,
-    /// Its zone; `None` if it has none.
+    /// Zone of the collector; `None` if it has none.
     pub zone: Option<String>,
-    /// Whether its shards must move to other collectors.
+    /// Whether the collector is being drained: all its shards must move to other collectors.
     pub draining: bool,
 }
 
@@ -95,16 +95,16 @@ impl fmt::Display for MoveReason {
     }
 }
 
-/// Move of one shard.
+/// Planned move of one shard to another collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Shard to move.
     pub shard: Shard,
-    /// Present collector, if it is alive.
+    /// Present collector; `None` if no live collector has the shard.
     pub from: Option<String>,
     /// Next collector.
     pub to: String,
-    /// Reason.
+    /// Reason for the move.
     pub reason: MoveReason,
 }
 

@@ -11,7 +11,7 @@ pub(super) fn name_hash(name: &str) -> u64 {
     mix(hash)
 }
 
-/// Returns the score of a pair from the hashes of both names and the collector's capacity.
+/// Returns the score of a shard and a collector, from the hashes of their names and the collector's capacity.
 pub(super) fn score(shard: u64, collector: u64, capacity: u64) -> f64 {
     // 53 bits, so that the number is exact and lies within (0, 1).
     let bits = mix(shard ^ collector.rotate_left(32)) >> 11;

@@ -15,7 +15,8 @@ pub(super) struct BucketWatch {
     contents: &'static str,
     /// Last revision when the watch began.
     begin: u64,
-    /// Whether all entries that existed when the watch began were delivered, and whether [`BucketChange::Complete`] was.
+    /// First: whether all entries that existed when the watch began were delivered. Second: whether
+    /// [`BucketChange::Complete`] was delivered.
     complete: (bool, bool),
 }
 

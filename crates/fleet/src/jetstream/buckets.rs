@@ -19,7 +19,7 @@ pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
-    /// Buckets of the roster and the leases. Only their number of copies is changed here.
+    /// Names of the buckets of the roster and the leases. This type changes only their number of copies.
     others: [String; 2],
     replicas: usize,
 }

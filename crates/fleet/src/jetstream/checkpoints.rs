@@ -1,5 +1,5 @@
-//! Object store of checkpoints. A bucket names those of each partition: the newest, and below another key the [older
-//! ones](crate::kept).
+//! Object store of checkpoints. For each partition, an entry of a bucket names the newest checkpoint, and another entry
+//! the [older ones](crate::kept).
 //!
 //! An object is stored under a new name, then the bucket's entry is changed by compare-and-set: a late writer cannot replace
 //! a newer checkpoint, and a reader never sees half of one.
@@ -68,8 +68,8 @@ impl Checkpoints {
     }
 
     /// Stores a checkpoint that contains all entries up to `sequence`, and deletes older ones that are not
-    /// [kept](crate::kept). `writer` makes the object's name unique. Returns the name; `None` if another checkpoint is
-    /// as new.
+    /// [kept](crate::kept). `writer` makes the stored object's name unique. Returns this name; `None` if another
+    /// checkpoint is as new or newer.
     pub async fn save(
         &self,
         partition: &Partition,
@@ -147,7 +147,7 @@ impl Checkpoints {
         }
     }
 
-    /// Returns whether the object store has the contents of an object. An operator may have deleted them alone.
+    /// Returns whether the object store has the contents of an object. An operator may have deleted only the contents.
     async fn has_contents(&self, object: &str, id: &str) -> Result<bool, NatsError> {
         let (name, action) = (bucket(&self.subjects), || format!("look for the contents of {object}"));
         let stream = self.context.get_stream_no_info(object_stream(&name)).await;
@@ -191,7 +191,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns whether the object store lacks a checkpoint that the bucket names.
+    /// Returns whether the bucket names this checkpoint, but the object store does not have it.
     async fn is_lost(&self, checkpoint: &Kept<String>) -> Result<bool, NatsError> {
         match self.objects.info(&checkpoint.at).await {
             Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(true),
@@ -202,12 +202,14 @@ impl Checkpoints {
         }
     }
 
-    /// Deletes an object. Failures are ignored: they leave an object that no entry names.
+    /// Deletes an object from the object store. A failure is ignored: it only leaves an object that no bucket entry
+    /// names.
     async fn delete(&self, object: String) {
         let _ = self.objects.delete(object).await;
     }
 
-    /// Returns the entry of the newest checkpoint: its revision, and the checkpoint. Both are `None` without an entry.
+    /// Returns the revision of the bucket entry that names the newest checkpoint, and the checkpoint. Both are `None`
+    /// if there is no such entry.
     async fn newest(&self, partition: &Partition) -> Result<(Option<u64>, Option<Kept<String>>), NatsError> {
         let key = key_of(&self.subjects.of(partition));
         let Some(entry) = self.read(key, partition).await? else { return Ok((None, None)) };
@@ -216,7 +218,8 @@ impl Checkpoints {
         Ok((Some(entry.revision), places.into_iter().next()))
     }
 
-    /// Returns the entry of the older checkpoints: its revision, `None` without an entry, and the checkpoints.
+    /// Returns the revision of the bucket entry that names the older checkpoints, `None` if there is no such entry, and
+    /// these checkpoints.
     async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
         let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
             return Ok((None, Vec::new()));

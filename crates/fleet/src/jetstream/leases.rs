@@ -41,7 +41,7 @@ impl Leases {
         Ok(store.map(Self))
     }
 
-    /// Executes a request for the lease with the key `lease`.
+    /// Executes a leader election's request to read or write the lease with the key `lease`.
     pub async fn execute(&self, lease: &str, request: &Request) -> Result<Answer, NatsError> {
         match request {
             Request::Get => self.get(lease).await,

@@ -23,12 +23,14 @@ use crate::kept::Retained;
 use crate::log::{Answer, Log, Request, RequestId};
 use crate::partition::{Partition, Subjects};
 
-/// A stream with a lower first sequence is not of this program. As microseconds since 1970, it is in the year 2001.
+/// A stream with a lower first sequence was not created by this program. As microseconds since 1970, it is in the year
+/// 2001.
 ///
 /// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
 /// name, if that one stored at most a million messages per second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
-/// Time for which the server remembers message ids. They are not used, so it is the shortest that servers accept.
+/// Time for which the server remembers message ids. This program does not use them, so it is the shortest time that
+/// servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends without an answer. A writer's own limit is smaller.
 const IN_FLIGHT: usize = 4096;
@@ -36,11 +38,11 @@ const IN_FLIGHT: usize = 4096;
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedLimits {
-    /// Whether [`LogParams::replicas`] is applied.
+    /// Whether [`LogParams::replicas`] is applied to an existing stream.
     pub replicas: bool,
-    /// Whether [`LogParams::max_age`] is applied.
+    /// Whether [`LogParams::max_age`] is applied to an existing stream.
     pub max_age: bool,
-    /// Whether [`LogParams::max_bytes`] is applied.
+    /// Whether [`LogParams::max_bytes`] is applied to an existing stream.
     pub max_bytes: bool,
 }
 
@@ -70,7 +72,7 @@ pub struct JetStreamLog {
     runtime: Handle,
     sender: mpsc::Sender<(RequestId, Answer)>,
     receiver: mpsc::Receiver<(RequestId, Answer)>,
-    /// Answers that [`JetStreamLog::answered`] has received, and [`Log::receive`] not yet returned.
+    /// Answers that [`JetStreamLog::answered`] has received and [`Log::receive`] has not returned yet.
     received: VecDeque<(RequestId, Answer)>,
 }
 
@@ -141,7 +143,7 @@ impl JetStreamLog {
         Ok((after, self.tail(after, self.params.subjects.all()).await?))
     }
 
-    /// Returns which sequences and times the log retains.
+    /// Returns the first and last sequence of the log, and for how long it retains entries.
     pub async fn retained(&self) -> Result<Retained, NatsError> {
         let Info { state, config, .. } =
             self.stream.get_info().await.map_err(NatsError::request("read the state of the log"))?;
@@ -181,7 +183,7 @@ impl JetStreamLog {
         }
     }
 
-    /// Returns a future that executes one request, independent of [`Log`].
+    /// Returns a future that executes one request and returns its answer directly, not through [`Log::receive`].
     pub fn execute(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
         execute(self.context.clone(), self.stream.clone(), self.params.subjects.clone(), request)
     }
@@ -242,7 +244,8 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
     }
 }
 
-/// Returns the configuration of the stream named in `wanted`. Creates it if it is missing, and returns whether it did.
+/// Returns the configuration of the stream named in `wanted`, and whether this call created the stream. Creates it if
+/// it is missing.
 pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result<(bool, Config), NatsError> {
     let name = &wanted.name;
     let action = || format!("open stream {name}");

@@ -97,7 +97,7 @@ impl NatsError {
     }
 }
 
-/// Returns a JetStream context with this request timeout and limit of appends in flight.
+/// Returns a JetStream context with this request timeout and this maximum number of unacknowledged appends.
 fn context(client: async_nats::Client, timeout: Duration, in_flight: usize) -> Context {
     ContextBuilder::new()
         .timeout(timeout)
@@ -150,7 +150,7 @@ async fn find_bucket(context: &Context, bucket: &str) -> Result<Option<kv::Store
     context.get_key_value(bucket).await.map(Some).map_err(NatsError::request(action()))
 }
 
-/// Converts a subject to a key or an object name, in which `%` is not allowed.
+/// Converts a NATS subject to a bucket key or the name of a stored object, in which `%` is not allowed.
 fn key_of(subject: &str) -> String {
     subject.replace('%', "=")
 }

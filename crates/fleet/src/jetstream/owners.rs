@@ -89,8 +89,8 @@ impl Owners {
         self.write(own.clone(), None).await
     }
 
-    /// Gives an ownership up: only its `next` collector may claim it, or any if that is empty. The entry keeps its
-    /// epoch. Returns whether it was still held.
+    /// Releases a shard: then only the collector `own.next` may claim it, or any collector if `own.next` is empty. The
+    /// entry keeps its epoch. Returns `false` if another process has changed the entry.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
         let released = Ownership { collector: String::new(), ..own.clone() };
         self.write(released, Some(own.revision)).await.map(|released| released.is_some())

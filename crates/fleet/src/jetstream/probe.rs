@@ -12,7 +12,7 @@ use crate::partition::Subjects;
 const IN_FLIGHT: usize = 1;
 
 /// Verifies that the account of a client has JetStream, and that the stream of the fleet is usable if it exists.
-/// Returns whether it exists.
+/// Returns whether the stream exists.
 ///
 /// # Errors
 /// [`NatsError::NoJetStream`], [`NatsError::ForeignStream`], or a failed request.

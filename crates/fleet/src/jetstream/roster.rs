@@ -1,4 +1,5 @@
-//! Bucket of the roster. A watch keeps a copy of it, so that reading costs no request.
+//! Bucket of the roster: the live processes and operator settings of a fleet. A watch keeps a copy of the bucket, which
+//! reads use instead of a request.
 //!
 //! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item
 //! notices that by the revision, and follows the new bucket.
@@ -84,7 +85,7 @@ impl RosterBucket {
         Self { context, store, known, following, timeout, replicas, last: AtomicU64::new(0), recreated }
     }
 
-    /// Returns all entries, from the watch's copy. Waits until it is complete.
+    /// Returns all entries of the roster, from the watch's copy of the bucket. Waits until the copy is complete.
     pub async fn entries(&self) -> Result<Vec<RosterEntry>, NatsError> {
         let mut known = self.known.clone();
         let action = || "read the roster of the fleet";
@@ -108,7 +109,8 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again. Returns `false` if it exists, so that its servers are electing a leader.
+    /// Creates the bucket again. Returns `false` if it exists: then it does not answer because its servers elect a
+    /// leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
@@ -172,7 +174,7 @@ async fn follow_once(store: &Store, sender: &watch::Sender<Known>) -> Result<(),
     Ok(())
 }
 
-/// Returns whether a bucket does not answer because its stream is missing or has no leader.
+/// Returns whether a write to a bucket failed because the bucket's stream is missing or has no leader.
 fn has_no_stream(error: &PutError) -> bool {
     let publish = error.source().and_then(|source| source.downcast_ref::<PublishError>());
     publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)

@@ -18,7 +18,7 @@ use crate::{Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterE
 /// Watch of a partition.
 struct Watch {
     objects: Objects,
-    /// Version up to which events were read; `None` if a list must be made, with its reason.
+    /// Version up to which events were read. `Err` if the collector must list, with the reason.
     version: Result<u64, ResetReason>,
     /// State of the log at the takeover.
     restored: PartitionState,

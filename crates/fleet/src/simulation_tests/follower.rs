@@ -31,7 +31,7 @@ impl Replica {
     /// Applies a record.
     ///
     /// # Panics
-    /// If an object's version does not grow, or an object is deleted that does not exist: records out of order, or doubled.
+    /// If an object's version does not grow, or a deleted object does not exist: records are out of order, or repeated.
     pub(super) fn apply(&mut self, record: &Record) {
         let Some(event) = Event::of_record(record) else {
             match record {
@@ -92,7 +92,7 @@ impl Follower {
         }
     }
 
-    /// Restarts without memory.
+    /// Restarts the reader without its state.
     pub(super) fn restart(&mut self) {
         self.reader = Reader::new();
         self.position = 0;
@@ -163,7 +163,7 @@ impl Follower {
         self.replicas.insert(partition.clone(), replica);
     }
 
-    /// Writes a checkpoint of each partition that is settled.
+    /// Writes a checkpoint of each partition without changes after its resume point.
     pub(super) fn checkpoint(&self) {
         for (partition, replica) in &self.replicas {
             if let Some(state) = self.reader.state(partition).filter(|state| state.is_settled()) {

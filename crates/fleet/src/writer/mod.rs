@@ -56,7 +56,7 @@ pub struct WriterParams {
     pub compress: bool,
     /// Time after which a request without an answer is repeated. Default 5 s.
     pub answer_timeout: Duration,
-    /// First delay after a failure; it doubles with each further one, with jitter.
+    /// First delay after a failure. Each further failure doubles the delay, with jitter.
     pub first_delay: Duration,
     /// Longest delay after a failure.
     pub longest_delay: Duration,
@@ -112,7 +112,7 @@ pub enum WriterEvent {
     Closed {
         /// The partition.
         partition: Partition,
-        /// Sequence of its last entry.
+        /// Sequence of the partition's last entry.
         sequence: Sequence,
     },
 }
@@ -170,7 +170,7 @@ impl Writer {
     }
 
     /// Begins to claim a partition under an epoch, which must be unique to this claim and newer than all earlier ones.
-    /// Returns whether the partition was not open yet.
+    /// Returns `false` if the partition is already open.
     pub fn open(&mut self, partition: Partition, epoch: u64) -> bool {
         if self.partitions.contains_key(&partition) {
             return false;

@@ -17,7 +17,7 @@ use super::{OfferError, WriterParams};
 /// Reason why a writer may no longer append to a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceReason {
-    /// Another claim under this epoch, the same or a newer one, has taken the partition.
+    /// Another claim has taken the partition, under this epoch, which is equal to or newer than this writer's.
     #[error("another collector watches the resource now")]
     Epoch(u64),
     /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream
@@ -38,7 +38,7 @@ pub(super) enum Pending {
     Ready,
     /// A request is in flight.
     Answer { id: RequestId, deadline: Duration },
-    /// Waits after a failure.
+    /// The next request waits until this time after a failure.
     Backoff { until: Duration },
 }
 
@@ -78,7 +78,7 @@ struct Batch {
 /// Entry that is appended next or in flight, and the rest of its batch.
 struct Outgoing {
     payload: Bytes,
-    /// Further parts of a divided body.
+    /// Parts of a divided batch that follow the outgoing entry.
     parts: VecDeque<Bytes>,
     /// Number of records in the batch.
     records: usize,
@@ -88,13 +88,13 @@ struct Outgoing {
 pub(super) struct PartitionWriter {
     pub(super) closing: bool,
     pub(super) pending: Pending,
-    /// Sequence of the partition's last known entry.
+    /// Sequence of the partition's last entry, as far as this writer knows.
     pub(super) position: Sequence,
     pub(super) failures: u32,
     pub(super) problem: Option<String>,
     epoch: u64,
     claimed: bool,
-    /// Number within the epoch of the outgoing entry, or of the next one.
+    /// Number of the outgoing entry within the epoch; without an outgoing entry, that of the next one.
     number: u64,
     step: Step,
     outgoing: Option<Outgoing>,

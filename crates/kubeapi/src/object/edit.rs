@@ -13,7 +13,7 @@ use super::{CLUSTER_KEY, Identity};
 pub struct Edit<'a> {
     /// New `metadata.resourceVersion`; `None` keeps the object's own.
     pub version: Option<u64>,
-    /// Cluster that an annotation and a label with the key [`CLUSTER_KEY`] name; `None` adds neither.
+    /// Cluster whose name is added as an annotation and a label with the key [`CLUSTER_KEY`]; `None` adds neither.
     pub cluster: Option<&'a ClusterName>,
     /// Whether the name becomes `<cluster>:<name>`. Has no effect without a cluster.
     pub is_unique: bool,
@@ -64,7 +64,7 @@ impl Edit<'_> {
         out.push(b'}');
     }
 
-    /// Returns an upper bound of the bytes that the changes add, to reserve capacity.
+    /// Returns an upper bound of the bytes by which the changes lengthen an object, to reserve capacity.
     fn growth(&self) -> usize {
         let cluster = self.cluster.map_or(0, |cluster| 100 + 3 * cluster.as_str().len());
         cluster + if self.changes_metadata() { 60 } else { 0 }

@@ -95,8 +95,8 @@ impl<'j> Members<'j> {
         }
     }
 
-    /// Returns the unread part of the object, closing bracket included. It starts with a comma if members follow one
-    /// that was read.
+    /// Returns the unread part of the object, closing bracket included. If a member was read and others follow, the
+    /// part starts with a comma.
     pub(crate) fn rest(&self) -> &'j [u8] {
         &self.json[skip_space(self.json, self.at)..]
     }

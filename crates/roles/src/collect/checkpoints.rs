@@ -1,9 +1,9 @@
 //! Checkpoints of the owned partitions, one at a time.
 //!
 //! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It
-//! is due at an interval, and as soon as the log, by its size, may remove what follows the previous one. If an operator
-//! has deleted the checkpoints, they are written again. A partition that the log does not hold completely is listed
-//! again.
+//! is due at an interval. It is also due when the log is so full that it may soon remove entries that the previous
+//! checkpoint lacks. If an operator has deleted the checkpoints, they are written again. If the log lacks a part of a
+//! partition, the objects are listed again from the apiserver.
 
 use std::sync::Arc;
 use std::time::Duration;

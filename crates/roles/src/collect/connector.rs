@@ -15,8 +15,8 @@ use super::session::Session;
 use super::source::CollectingSource;
 use crate::log_partition;
 
-/// Wraps the connector of a cluster. Each informer writes under the session of its shard, in which this collector owns
-/// it.
+/// Wraps the connector of a cluster. Each informer writes under the session of its shard, the time for which this
+/// collector owns the shard.
 pub(super) struct CollectingConnector {
     pub(super) inner: Arc<dyn Connector>,
     pub(super) shared: Arc<Shared>,

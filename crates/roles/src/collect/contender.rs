@@ -55,9 +55,11 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which all changes were known when the entry was first seen. The entry was written later.
+    /// Time up to which this collector knew all changes when it first saw the entry. The entry was written after that
+    /// time.
     before: Instant,
-    /// When, by the [`AnswerClock`], changes after `before` were first known; `None` until then.
+    /// Time on the [`AnswerClock`] at which changes after `before` were first known, from which the age of the entry
+    /// counts; `None` until then.
     at: Option<Instant>,
 }
 
@@ -221,8 +223,8 @@ impl Contender {
         }
     }
 
-    /// Returns the delay of a claim: the collector that the assignment gives the shard to claims first, otherwise one with
-    /// few shards.
+    /// Returns the delay of a claim. The collector to which the assignment gives the shard claims first; without an
+    /// assignment, collectors with few shards do.
     fn delay(&self) -> Duration {
         let jitter = JITTER.mul_f64(rng::unit());
         let owned = u32::try_from(self.shared.sessions.lock().len()).unwrap_or(u32::MAX);

@@ -1,6 +1,6 @@
 //! Document about the cluster of an owned shard: server, resources and failures, for replicas that do not ask the apiserver.
 //!
-//! It continues the previous owner's document, so a takeover makes no resource unknown. It is stored when it has
+//! It continues the previous owner's document, so that resources stay known after a takeover. It is stored when it has
 //! changed.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ struct State {
 struct Stored {
     revision: Option<u64>,
     document: ClusterDocument,
-    /// When it was read or written.
+    /// When the document was read or written.
     at: Instant,
 }
 

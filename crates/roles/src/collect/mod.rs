@@ -61,12 +61,13 @@ pub struct CollectorParams {
     pub name: String,
     /// Time without a renewal after which a cluster is taken over.
     pub lease: Duration,
-    /// Interval at which the collector renews its ownerships, checks those of others, and verifies that they are
-    /// current.
+    /// Interval at which the collector renews its ownerships, and checks that it knows the current ownerships of
+    /// others.
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
-    /// Interval at which the version of an unchanged partition is stored again, before the log removes the last one.
+    /// Interval at which the resource version of an unchanged partition is stored again, before the log removes the
+    /// last entry with it.
     pub keep_alive: Duration,
     /// Parameters of the writer. Their `collector` must equal `name`.
     pub writer: WriterParams,

@@ -1,6 +1,6 @@
 //! List and watch of one resource that writes all it reads to the fleet's log.
 //!
-//! A list is answered from the log if that has a version to resume from and the last watch, if any, sent events. All
+//! A list is answered from the log if the log has a version to resume from and the last watch, if any, sent events. All
 //! other lists go to the apiserver.
 
 use std::fmt;

@@ -18,7 +18,7 @@ pub struct CollectorStatus {
     pub answered: bool,
     /// Last error of the services; `None` if the last request for each cluster succeeded.
     pub error: Option<String>,
-    /// Clusters that the collector contends for, by name.
+    /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
     /// Number of times that the collector became the owner of a cluster.
     pub acquired: u64,
@@ -67,7 +67,7 @@ impl Ownerships {
         self.0.lock().shards.entry(shard.clone()).or_default();
     }
 
-    /// Notes an answer about a cluster. Logs that the services answer again.
+    /// Notes an answer about a cluster. If it ends the last failure, logs that the services answer again.
     pub(super) fn note_answer(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.answered = true;

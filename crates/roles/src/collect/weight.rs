@@ -77,7 +77,7 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns the fraction of the average that measured time contributes; the rest is the initial zero.
+    /// Returns the share of measured time in the average; the rest is the initial value zero.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

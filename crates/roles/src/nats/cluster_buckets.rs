@@ -26,7 +26,7 @@ impl ClusterBuckets for NatsBackend {
     }
 }
 
-/// Turns the end of a stream into an error, so that the other one does not continue alone.
+/// Turns the end of a bucket's changes into an error, so that the changes of the other bucket do not continue alone.
 fn endless(changes: ClusterChanges) -> ClusterChangeStream {
     let ended = BackendError("NATS: the watch of cluster owners or documents has ended".to_owned());
     let ended = stream::once(async { Err(ended) });

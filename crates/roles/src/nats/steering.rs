@@ -37,7 +37,8 @@ pub enum LeaseHolder {
 }
 
 impl NatsParams {
-    /// Connects to the roster of the fleet. Returns `None` if no collector has created it or the bucket of owners yet.
+    /// Connects to the roster of the fleet. Returns `None` if no collector has created the roster or the bucket of
+    /// owners yet.
     pub async fn open_roster(&self) -> Result<Option<FleetRoster>, NatsProblem> {
         let subjects = self.subjects()?;
         let client = self.connect(&self.servers).await?;
@@ -63,7 +64,7 @@ impl FleetRoster {
         Ok(owners)
     }
 
-    /// Returns the holders of leases, in the same order. Creates and writes nothing.
+    /// Returns the holder of each of `leases`, in their order. Creates and writes nothing.
     pub async fn lease_holders(&self, leases: &[String]) -> Result<Vec<LeaseHolder>, NatsProblem> {
         let found = Leases::find(self.client.clone(), &self.subjects, self.timeout).await;
         let Some(bucket) = found.map_err(|error| problem(&error))? else {

@@ -73,7 +73,8 @@ impl fmt::Debug for ServingConnection {
 }
 
 impl ServingConnection {
-    /// Waits until `find` finds something in the document of the cluster. `what` names it in the error.
+    /// Waits until `find` returns a value from a document about the cluster. `what` is the name of the value in the
+    /// error.
     fn find<T: Send + 'static>(
         &self,
         what: String,
@@ -91,7 +92,7 @@ impl ServingConnection {
     }
 }
 
-/// Looks a resource name up in the document; `None` if the document does not decide it.
+/// Looks a resource name up in the document; `None` if the document does not say whether the cluster has the resource.
 fn resolved(document: &ClusterDocument, written: &ResourceRef) -> Option<Result<ApiResource, ResolveError>> {
     match document.catalogue.as_ref().map(|catalogue| (catalogue, catalogue.find(written))) {
         Some((_, ResourceLookup::Resource(resource))) => Some(Ok(resource)),

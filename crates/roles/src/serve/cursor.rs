@@ -1,4 +1,4 @@
-//! Cursor of a deliverer: the version of a partition up to which an earlier process has delivered all changes.
+//! Cursor of a deliverer: the resource version of a partition up to which an earlier process has delivered all changes.
 //!
 //! The first list of a partition is the state at its cursor. All later changes, deletions too, are read as changes and
 //! become the same events as in the earlier process.
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use informer_hub_fleet::Partition;
 
-/// Future with the version of a partition; `None` if nothing was delivered yet. The error is the cause, for operators.
+/// Future with the resource version up to which changes of a partition were delivered; `None` if nothing was delivered
+/// yet. The error is the cause, for operators.
 type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 
 /// Reads the version of each partition at which the first list of a deliverer begins.
@@ -17,7 +18,7 @@ type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 pub struct Cursor(Arc<dyn Fn(&Partition) -> Version + Send + Sync>);
 
 impl Cursor {
-    /// Creates a cursor that reads the version of a partition by `version`.
+    /// Creates a cursor that calls `version` to read the resource version of a partition.
     pub fn new(version: impl Fn(&Partition) -> Version + Send + Sync + 'static) -> Self {
         Self(Arc::new(version))
     }

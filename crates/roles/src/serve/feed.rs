@@ -18,7 +18,7 @@ pub struct ServedShard {
     pub collector: String,
     /// Epoch of the owner: the number of its term; 0 if unknown.
     pub epoch: u64,
-    /// Why its objects may be outdated; `None` if they are current.
+    /// Why the shard's objects may be outdated; `None` if they are current.
     pub stale: Option<Stale>,
 }
 
@@ -100,7 +100,7 @@ impl Feed {
         });
     }
 
-    /// Updates the document. After its entry is removed, the last one stays.
+    /// Updates the document. If the document is removed from its bucket, the last one stays in use.
     pub(super) fn note_document(&self, document: &Bytes) {
         self.update(|signs, known| match ClusterDocument::decode(document) {
             Ok(document) => {
@@ -161,8 +161,8 @@ impl Feed {
         tokio::time::timeout(limit, finding).await.ok().flatten()
     }
 
-    /// Returns an error that says what is missing, and why the shard is stale if it is. Its class lets a watch that ends
-    /// with it resume from its version instead of listing.
+    /// Returns an error that says what is missing, and why the shard is stale if it is. After a watch that ends with
+    /// this error, the reflector resumes from the watch's version instead of listing.
     pub(super) fn missing(&self, what: &str) -> SourceError {
         let stale = self.known.get().stale.as_ref().map(|stale| format!("; {}", stale.reason));
         SourceError { class: ErrorClass::Refused, message: format!("{what}{}", stale.unwrap_or_default()) }

@@ -5,8 +5,9 @@
 //! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some.
 //!
 //! # Bounds
-//! A queue holds [`QUEUE_ENTRIES`], all together [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its
-//! partition, which reads the log instead and subscribes again. The tail waits for no subscriber.
+//! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
+//! beyond that ends the subscription of its partition. The subscriber then reads the log instead and subscribes again.
+//! The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;

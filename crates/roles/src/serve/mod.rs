@@ -1,9 +1,9 @@
 //! Serving replica: builds its caches from the log, and asks no apiserver for objects.
 //!
 //! # Contract
-//! - A list is answered from checkpoint and log, once they have a complete state. A watch continues behind it.
-//! - One tail of the whole log is distributed to the partitions of the process. Each has a bounded queue. A partition that
-//!   is too slow for its queue reads the log by itself, so it delays no other.
+//! - A list is answered from checkpoint and log, once they have a complete state. A watch continues from that state.
+//! - One tail of the whole log is distributed to the partitions of the process. Each partition has a bounded queue. A
+//!   partition that is too slow for its queue reads the log by itself, so it delays no other.
 //! - A watch ends as expired if its collector stores a full list, or if retention has removed unread entries. The
 //!   reflector then lists again.
 //! - While no collector is alive, the services do not answer, or the collector reports a failure, watches fail with the

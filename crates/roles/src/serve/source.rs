@@ -77,7 +77,8 @@ impl ListerWatcher for ServingSource {
         })
     }
 
-    /// `None`: a list from the log may be older than earlier ones, which must not count as a restored backup.
+    /// Returns `None`: a list from the log may be older than an earlier list, which must not be taken for a restored
+    /// backup.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -117,7 +118,7 @@ impl Served {
     }
 
     /// Returns the state at the cursor for the first list of a partition; `None` without a cursor and for later lists,
-    /// which must not be older.
+    /// which must not be older than the first.
     async fn at_cursor(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
         let Some(cursor) = &self.shared.params.cursor else { return Ok(None) };
         let has_begun = self.shared.begun.lock().contains(&self.partition);
@@ -148,7 +149,8 @@ impl Served {
         }
     }
 
-    /// Waits until the log has a complete state. Returns it with the sequence up to which it has all entries.
+    /// Waits until the log has a complete state. Returns that state, and the sequence up to which it contains all
+    /// entries.
     async fn restored(&self, version: &VersionMatch) -> Result<(Restored, Sequence), SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
         let mut attempts = 0;
@@ -253,8 +255,8 @@ impl Served {
         Ok((subscription, missed.into()))
     }
 
-    /// Checks, for a partition of which the log retains no entry, that no unread one was removed. A retained entry would
-    /// name its predecessor.
+    /// For a partition of which the log retains no entry: fails if the log may have removed an entry before it was
+    /// read. With a retained entry, no such check is needed, since an entry names its predecessor.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();

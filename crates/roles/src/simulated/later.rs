@@ -29,7 +29,7 @@ impl Later {
         }
     }
 
-    /// Returns an entry with its format number as this process reads it.
+    /// Returns an entry as this process reads it: its format number is lowered by [`Later`]'s number.
     pub(crate) fn entry(self, entry: Entry) -> Entry {
         Entry { payload: self.read(entry.payload), ..entry }
     }

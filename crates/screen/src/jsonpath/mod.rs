@@ -68,7 +68,7 @@ enum Step {
 #[derive(Clone, PartialEq, Debug)]
 struct Filter {
     left: Operand,
-    /// `None` tests whether `left` selects anything.
+    /// Value with which `left` is compared; `None` tests whether `left` selects anything.
     test: Option<(Comparison, Operand)>,
 }
 

@@ -69,7 +69,8 @@ pub struct LinesTransport {
 #[derive(Debug)]
 struct OutputFile {
     lines: Box<dyn Lines>,
-    /// Ids of a batch that was written after its attempt had timed out.
+    /// Ids of the events of a batch whose write succeeded after its attempt had timed out; `None` if there is no such
+    /// batch.
     late: Option<Box<[Box<str>]>>,
 }
 

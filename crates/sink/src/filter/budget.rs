@@ -109,7 +109,7 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// Charges the right operand of `in`: reading a whole list, or one lookup in a map.
+/// Subtracts the cost of the right operand of `in` from the budget: reading a whole list, or one lookup in a map.
 fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     let map = value.downcast_ref::<CelMap<'_>>().is_some();
@@ -117,7 +117,7 @@ fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal
     Ok(value)
 }
 
-/// Charges a loop: a copy of each element (for a map: each key) and a run of the body for it.
+/// Subtracts the cost of a loop from the budget: for each element (of a map: each key) a copy, and one run of the body.
 fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let body = arguments.pop().and_then(|body| body.downcast_ref::<CelInt>().map(|body| *body.inner()));
     let body = body.and_then(|body| u64::try_from(body).ok()).unwrap_or(u64::MAX);
@@ -144,8 +144,8 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
     }
 }
 
-/// Implements `+`, which copies its operands. It charges them itself: a nested call for each operand would need a
-/// deeper stack.
+/// Implements `+`, which copies its operands. It subtracts their cost from the budget itself: a nested call for each
+/// operand would need a deeper stack.
 #[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;

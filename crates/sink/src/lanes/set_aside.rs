@@ -86,8 +86,8 @@ impl SetAside {
         self.sizes.refused
     }
 
-    /// Returns the number of events that were not refused, and whose first attempt was after the receiver last accepted
-    /// a batch.
+    /// Returns the number of events that were not refused, and whose first attempt was after `accepted`, the time at
+    /// which the receiver last accepted a batch. `None` counts all that were not refused.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
@@ -107,8 +107,8 @@ impl SetAside {
         Ok(())
     }
 
-    /// Sets a failed event aside until `due`. Returns whether its object was not set aside before, so that the caller
-    /// must move later events of the object behind it.
+    /// Sets a failed event aside until `due`. Returns whether its object had no event set aside before. If so, the
+    /// caller must move later events of the object behind it.
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
         self.due.insert((due, key));

@@ -11,8 +11,8 @@ use informer_hub_types::{Notification, Rewind, TraceParent};
 impl<T> Machine<T> {
     /// Returns the event of a notification; `None` if it is not selected or cannot be converted.
     ///
-    /// After a restore of etcd, a state may be sent a second time on purpose. It then has another id, so that no
-    /// receiver drops it.
+    /// After a restore of etcd, the same state of an object may be sent a second time on purpose. The second event has
+    /// another id, so that receivers do not drop it as a duplicate.
     pub(super) fn event_of(
         &self,
         notification: &Notification,
@@ -33,8 +33,8 @@ impl<T> Machine<T> {
         self.as_update(event, notification, &options, seen, parent)
     }
 
-    /// Converts a notification into an event; `None` if the sink does not select it. An error or panic loses this
-    /// notification only.
+    /// Converts a notification into an event; `None` if the sink does not select it or the conversion fails. An error
+    /// or panic loses this notification only.
     fn convert(
         &self,
         notification: &Notification,
@@ -85,8 +85,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Replaces an `Added` event with `Updated`, without the previous state, if the journal already has the object.
-    /// `None` if the sink does not select updates.
+    /// If the journal already has the object, replaces its `Added` event with an `Updated` one without the previous
+    /// state. Returns `None` if the sink does not select updates. Other events are returned unchanged.
     fn as_update(
         &self,
         event: Event,

@@ -1,4 +1,4 @@
-//! Journal part of a sink's machine: decides which events to write when, and which to read back.
+//! Journal part of a sink's state machine: decides when to write events to the journal, and when to read them back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,20 +9,20 @@ use crate::work::{Commit, Done, Durability, StoreError, Work};
 use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
-/// Number of unwritten events at which the sink accepts no more.
+/// Maximum number of accepted events that are not written to the journal yet. At this number the sink accepts no more.
 const MAX_UNWRITTEN: usize = 4096;
-/// Bytes of unwritten events at which the sink accepts no more; exceeded by at most one event.
+/// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of waiting events, either of which is written without waiting for more. A listener waits for the
-/// answer to a batch before it sends the next, so the number must not exceed such a batch.
+/// Bytes and number of waiting events. If either is reached, the events are written at once. A listener sends its next
+/// batch only after the answer to the previous one, so the number must not exceed the size of such a batch.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
-/// Maximum time that an acknowledgement waits to be written with the next events. A crash in this time repeats the
-/// delivery.
+/// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
+/// time, the acknowledged event is delivered again.
 const ACK_DELAY: Duration = Duration::from_millis(100);
 /// First and longest pause after a failed write.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// Queue of events for a sink's journal, and the position in it for reading.
+/// Queue of events to write to a sink's journal, and the position from which the journal is read next.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Durable<T> {
@@ -30,29 +30,29 @@ pub(super) struct Durable<T> {
     last_delivered: LastDelivered,
     unwritten: Vec<Event>,
     unwritten_bytes: usize,
-    /// Time of the oldest unwritten event.
+    /// Time at which the oldest unwritten event was queued; `None` if there is none.
     since: Option<Instant>,
-    /// Time of the last write of events. The next write waits for the `fsync` delay since then; a lone event is written
-    /// at once.
+    /// Time of the last write of events. The next write waits until the `fsync` delay has passed since then. An event
+    /// that arrives later is written at once.
     written: Option<Instant>,
-    /// Senders to answer, each with the number of events that must be stored first.
+    /// Senders that are not answered yet, each with the value that `stored` must reach first.
     waiting: VecDeque<(u64, T)>,
     /// Number of events accepted since the start.
     accepted: u64,
-    /// Accepted events that are stored.
+    /// Number of accepted events that are stored, in the journal or as dead letters.
     stored: u64,
     acked: Vec<u64>,
     acked_since: Option<Instant>,
     /// Whether the store has work in progress.
     working: bool,
-    /// Number of the first stored event that was not yet in the lanes.
+    /// Journal number of the first stored event that has not been put into the lanes yet.
     next_read: u64,
     end: u64,
     pending: u64,
     /// After failed writes: when to try again, and the number of failures.
     pause: Option<(Instant, u32)>,
-    /// Whether the events found at the start are durable. Until then no sender is answered, since its events may have
-    /// been skipped as repetitions of these.
+    /// Whether the events found in the journal at the start are durable. Until then no sender is answered: its events
+    /// may have been skipped because the journal already has them.
     is_settled: bool,
     /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
@@ -127,7 +127,7 @@ impl<T> Durable<T> {
         self.flushing = true;
     }
 
-    /// Records the end of the journal and its number of unacknowledged events.
+    /// Records the end of the journal (the number of its next event) and its number of unacknowledged events.
     pub(super) fn appended(&mut self, end: u64, pending: u64) {
         (self.end, self.pending) = (self.end.max(end), pending);
     }
@@ -156,7 +156,7 @@ impl<T> Durable<T> {
         self.working || self.accepted > self.stored || !self.acked.is_empty() || !self.is_settled
     }
 
-    /// Returns the next work of the store; `None` while it is busy.
+    /// Returns the next work for the store; `None` while the store is busy or nothing is due.
     pub(super) fn next_work(&mut self, lanes: &Lanes, letters: &mut Vec<DeadLetter>, now: Instant) -> Option<Work> {
         if !self.acked.is_empty() || !letters.is_empty() {
             self.acked_since.get_or_insert(now);

@@ -18,14 +18,16 @@ use crate::lanes::Refusals;
 use crate::{Circuit, LaneId};
 use informer_hub_types::clock::Instant;
 
-/// Failures of a batch after which it counts as their cause, if the receiver has accepted another batch meanwhile.
+/// Number of failures after which a batch counts as their cause, if the receiver has accepted another batch since the
+/// first attempt.
 const PROVEN: u32 = 3;
-/// Maximum number of events of a lane that are set aside without proof, although the receiver may be down.
+/// Maximum number of events of a lane that are set aside without proof that they cause the failures. The receiver may
+/// be down instead.
 const ASSUMED: usize = 4;
 
 impl<T> Machine<T> {
-    /// Schedules the next attempt of a failed batch at `due`. If the batch counts as the cause, halves it, or sets its
-    /// single event aside. The batch has failed `attempts` times since its first attempt at `since`.
+    /// Schedules the next attempt of a failed batch at `due`. If the batch counts as the cause of its failures, halves
+    /// it, or sets its single event aside. The batch has failed `attempts` times since its first attempt at `since`.
     pub(super) fn retry_failed(
         &mut self,
         lane: LaneId,

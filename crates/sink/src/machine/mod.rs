@@ -45,7 +45,7 @@ pub struct MachineParams {
     pub name: Arc<str>,
     /// Filter of the notifications that the sink accepts.
     pub selection: Arc<Selection>,
-    /// Options of the events.
+    /// Options for building events from notifications.
     pub options: EventOptions,
     /// Limits of a batch.
     pub batch: BatchParams,
@@ -74,7 +74,7 @@ impl MachineParams {
 /// Request of a machine to its driver. `T` identifies a sender to answer.
 #[derive(Debug)]
 pub enum Action<T> {
-    /// Answer the sender of a message, since all its events are accepted.
+    /// Answer the sender of a message: all its events are accepted, and on disk if there is a journal.
     Answer(T),
     /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
@@ -83,7 +83,8 @@ pub enum Action<T> {
         /// Events of the batch, in order.
         batch: Arc<[Event]>,
     },
-    /// Have the store do this where it may block, and report the result to [`Machine::work_done`]. One at a time.
+    /// Perform this work on the store, on a thread that may block, and report the result to [`Machine::work_done`]. A
+    /// machine requests one work at a time.
     Work(Work),
 }
 
@@ -106,7 +107,8 @@ pub struct Machine<T> {
     refused_in_a_row: u32,
     /// When the receiver last accepted a batch.
     last_accepted: Option<Instant>,
-    /// Middle of the final flush, when a shutdown delivers the last events; `None` before it begins.
+    /// Time in the middle of the final flush, in which a shutdown delivers the last events; `None` before the flush
+    /// begins.
     flush_middle: Option<Instant>,
     /// Whether batches are sent. If not, the machine is in standby, and another process delivers.
     is_sending: bool,
@@ -163,7 +165,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Sets the shared record of resources whose versions have gone back, which reflectors update.
+    /// Sets the shared record of resources whose resourceVersions have gone back, as after a restore of etcd. The
+    /// reflectors update the record.
     pub fn share_rewinds(&mut self, rewinds: Rewinds) {
         self.rewinds = rewinds;
     }
@@ -236,7 +239,7 @@ impl<T> Machine<T> {
         Some(Action::Attempt { lane, batch })
     }
 
-    /// Returns when the rate limit allows the next batch; `None` without a limit or a batch.
+    /// Returns when the rate limit allows the next batch; `None` if there is no limit or no batch is ready.
     fn rate_at(&self, now: Instant) -> Option<Instant> {
         // Without a limit, the search for the next batch is skipped, as it costs time.
         let rate = self.rate.as_ref()?;
@@ -317,9 +320,8 @@ impl<T> Machine<T> {
 
     /// Starts the final flush, which ends at `deadline`: from now on batches and commits do not wait to fill up.
     ///
-    /// Without a journal, a pause that the receiver asked for ends too: the events would be lost without another
-    /// attempt. Later pauses count in the first half of the flush only, so that each event is attempted in the second
-    /// half.
+    /// Without a journal, undelivered events are lost at the end. So a pause that the receiver asked for ends now, and
+    /// later pauses count only in the first half of the flush. Each event is then attempted in the second half.
     pub fn flush(&mut self, deadline: Instant, now: Instant) {
         let middle = now + deadline.saturating_duration_since(now) / 2;
         self.flush_middle = self.flush_middle.max(Some(middle));

@@ -29,8 +29,8 @@ use crate::{DeadLetter, Decision, Event, LaneId, Outcome};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{RetryParams, exponential_backoff};
 
-/// Refusals in a row, over all lanes, above which the receiver counts as refusing everything. One bad event in the
-/// batch of each of four lanes causes fewer.
+/// Refusals in a row, over all lanes, above which the receiver counts as refusing everything. Four lanes, each with one
+/// bad event in its batch, cause fewer refusals.
 pub(super) const PATIENCE: u32 = 32;
 /// Longest pause between attempts while the receiver refuses everything, unless `retry.max` is shorter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Acknowledges events in the journal that were delivered or given up.
+    /// Marks events that were delivered or given up as acknowledged in the journal.
     fn finished(&mut self, events: &[Event]) {
         if let Some(durable) = &mut self.durable {
             durable.acknowledge(events.iter().filter_map(Event::sequence));
@@ -135,8 +135,8 @@ impl<T> Machine<T> {
     }
 
     /// Returns whether a pause of this length would end in the second half of a final flush without a journal. Such a
-    /// pause is ignored, since events would be lost without an attempt. A batch is then given up if others wait behind
-    /// it.
+    /// pause is ignored, since the pending events would be lost without an attempt. If other events wait behind the
+    /// batch, it is given up.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
     }

@@ -1,13 +1,13 @@
 //! Standby mode: a machine that holds its events while another process delivers them.
 //!
-//! The delivering process publishes, per cluster and resource, the version up to which its receiver has acknowledged
-//! every change. The machine in standby drops events up to this version and keeps the others. When it starts to send,
-//! it delivers the events that it still holds. Some of these events are repetitions, with the same ids.
+//! The delivering process publishes, per cluster and resource, the resourceVersion up to which its receiver has
+//! acknowledged every change. The machine in standby drops events up to this version and keeps the others. When it
+//! starts to send, it delivers the events that it still holds. Some of these events are repetitions, with the same ids.
 //!
 //! # Deletions
 //! If a list found a deletion, the event has an older version than the deletion. So a deletion is dropped only once the
-//! published version has reached a version that this process read *after* it held the deletion. An accepted version may
-//! have been read before it was reported. After its second change, it was read later.
+//! published version has reached a version that this process read *after* it held the deletion. The first values of
+//! [`Coverage::accepted`] may have been read before that. A value after the second change was read later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::event::subject_parts;
 use crate::{Event, EventType};
 use informer_hub_types::clock::Instant;
 
-/// Versions by cluster name, then by resource as `plural.group` ([`resource_key`]).
+/// Values of resourceVersion by cluster name, then by resource as `plural.group` ([`resource_key`]).
 pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Progress of deliveries, for a sink in standby.
@@ -25,8 +25,8 @@ pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 pub struct Coverage {
     /// Versions up to which the delivering process has an acknowledgement of every change.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. Each version was read after its predecessor was
-    /// reported here.
+    /// Versions up to which this sink has accepted every change. Each value was read from the cluster after the
+    /// previous value was reported here.
     pub accepted: SourceVersions,
 }
 
@@ -36,10 +36,11 @@ pub(super) struct HeldDeletions(HashMap<Box<str>, HeldDeletion>);
 
 #[derive(Debug)]
 struct HeldDeletion {
-    /// The accepted version that was reported last, until it has changed twice.
+    /// Value of [`Coverage::accepted`] that was reported last for the resource. No longer updated after the second
+    /// change.
     accepted: Option<u64>,
-    /// How often `accepted` has changed since the deletion is held. After two changes, it is not older than the
-    /// deletion.
+    /// Number of changes of `accepted` since the deletion was first held, at most 2. After two changes, `accepted` is
+    /// not older than the deletion.
     changes: u8,
 }
 
@@ -119,8 +120,8 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Returns the lowest version among undelivered events, by cluster and resource; zero if one is not a number.
-    /// `None` if some events are only in the journal, so that their versions are not known.
+    /// Returns the lowest resourceVersion among undelivered events, by cluster and resource; zero if a version is not a
+    /// number. Returns `None` if some events are only in the journal, since their versions are then unknown.
     #[must_use]
     pub fn lowest_pending(&self) -> Option<SourceVersions> {
         if self.durable.as_ref().is_some_and(|durable| !durable.is_read()) {

@@ -30,7 +30,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last problem of the connection, for error texts: the server sends some errors without relation to a message.
+    /// Last error that the connection reported, to be added to error texts: the server sends some errors that do not
+    /// name a message.
     problem: Arc<Mutex<Option<String>>>,
 }
 
@@ -45,8 +46,8 @@ impl Links {
         Self { params, link: tokio::sync::Mutex::new(None), problem: Arc::default() }
     }
 
-    /// Returns the connection, or opens one if there is none. A lost one is not waited for: its messages are sent again
-    /// anyway, and credential files may have changed.
+    /// Returns the connection, or opens a new one if there is none or it is lost. Does not wait until a lost connection
+    /// is restored: its messages are sent again anyway, and credential files may have changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
         if let Some(link) = &*link
@@ -101,7 +102,7 @@ impl Links {
     }
 }
 
-/// Reads the certificate files.
+/// Builds the TLS settings from the certificate files.
 fn tls_config(params: &NatsParams) -> Result<rustls::ClientConfig, String> {
     let read = |key: &str, path: &Path| {
         std::fs::read(path).map_err(|error| format!("cannot read {key} {}: {error}", path.display()))

@@ -136,8 +136,8 @@ fn retry(error: String) -> Outcome {
     Outcome::Retry { after: None, content: false, error }
 }
 
-/// Publishes messages in order, in parts with at most one message per object. A part follows once the previous one is
-/// stored.
+/// Publishes messages in order, in parts with at most one message per object. Each part is sent once the stream has
+/// stored the previous one.
 async fn publish(params: &NatsParams, links: &Links, messages: &[Message]) -> Result<(), Outcome> {
     let link = links.link().await.map_err(retry)?;
     for part in split_at_repeats(messages) {

@@ -26,7 +26,7 @@ pub enum Shape {
     Preset(Preset),
 }
 
-/// Members of a CloudEvent's JSON for the other formats.
+/// Members of a CloudEvent's JSON that the other formats need.
 #[derive(Debug, Deserialize)]
 struct Envelope<'e> {
     #[serde(borrow)]
@@ -74,8 +74,8 @@ impl Shape {
         }
     }
 
-    /// Encodes a batch as an array. If messages are not `batched`, or always have one event, encodes the batch's single
-    /// event.
+    /// Encodes a batch as a JSON array. A batch of one event is encoded as the event itself if messages are not
+    /// `batched`, or always have one event.
     ///
     /// # Errors
     /// See [`Self::one`]. Also fails for several events in a single-event format.

@@ -16,7 +16,7 @@ pub struct Replayed {
     pub count: u64,
     /// Number of the journal's next event after the replay; `None` if no letter was replayed.
     pub end: Option<u64>,
-    /// Error for which the remaining letters were not replayed.
+    /// Error that stopped the replay before the remaining letters; `None` if all were replayed.
     pub error: Option<StoreError>,
 }
 
@@ -111,7 +111,7 @@ impl Store {
         Ok(list)
     }
 
-    /// Removes the letters that meet the filter. Returns their number.
+    /// Removes the letters that meet the filter. Returns how many were removed.
     ///
     /// # Errors
     /// [`StoreError::Disk`].

@@ -24,15 +24,15 @@ const FORMAT: u8 = 1;
 pub(super) struct RetainedEvents {
     disk: Arc<dyn Disk>,
     path: PathBuf,
-    /// Number after the highest one in the file; `None` without a file.
+    /// Highest journal number of an event in the file, plus one; `None` if there is no file.
     end: Option<u64>,
     /// Whether the file's removal is not durable yet, so that it may reappear after a power failure.
     removal_unsynced: bool,
-    /// Events that the journal has released before they could be written to the file.
+    /// Events that the journal has removed before they could be written to the file.
     unsaved: LastEvents,
 }
 
-/// Number and last event of each object, by the hash of the object's identity.
+/// Last event of each object with its journal number, by the hash of the object's identity.
 type LastEvents = HashMap<u64, (u64, Event)>;
 
 impl RetainedEvents {
@@ -54,7 +54,7 @@ impl RetainedEvents {
         Ok(retained)
     }
 
-    /// Writes the events that the journal keeps only for a restart to the file, so that the journal can release them.
+    /// Writes to the file the events that the journal keeps only for a restart. The journal can then remove them.
     pub(super) fn save(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let events = self.gather(journal)?;
         if !events.is_empty() {
@@ -64,8 +64,8 @@ impl RetainedEvents {
         Ok(())
     }
 
-    /// Writes the retained events to the file on a full disk. The journal releases them first, to make room; a crash
-    /// before the write loses them.
+    /// Writes the retained events to the file when the disk is full. To make room, the journal removes them before the
+    /// write. A crash in between loses them.
     pub(super) fn save_on_full_disk(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
         self.unsaved = self.gather(journal)?;
         journal.mark_saved();
@@ -73,7 +73,7 @@ impl RetainedEvents {
         self.save(journal)
     }
 
-    /// Retries to write events to the file that the journal has already released.
+    /// Retries to write `unsaved` to the file: the events that the journal has already removed.
     pub(super) fn save_unsaved(&mut self, journal: &Journal<Event>) {
         if self.unsaved.is_empty() {
             return;
@@ -86,9 +86,9 @@ impl RetainedEvents {
         }
     }
 
-    /// Drops events with numbers below `before`, since the caches on disk have their states. Returns whether the
-    /// journal may release its own events below this number. It may not while the file exists: an older event in it
-    /// would count as the last one of its object.
+    /// Drops events with journal numbers below `before`, since the caches on disk have their states. Returns whether
+    /// the journal may remove its own events below this number. It may not while the file exists: an older event in the
+    /// file would count as the last one of its object.
     pub(super) fn release(&mut self, before: u64) -> bool {
         self.unsaved.retain(|_, (number, _)| *number >= before);
         let is_gone = |removed: io::Result<()>| match removed {
@@ -106,7 +106,8 @@ impl RetainedEvents {
         self.end.is_none() && !self.removal_unsynced
     }
 
-    /// Returns the last events of the file, of the journal and of `unsaved` together; empty if the file lacks none.
+    /// Returns the last events of the file, of the journal and of `unsaved` together; empty if the file already has all
+    /// of them.
     fn gather(&self, journal: &Journal<Event>) -> io::Result<LastEvents> {
         let mut news = self.unsaved.clone();
         journal.visit_retained(&mut |number, event: Event| {
@@ -176,7 +177,8 @@ fn note(events: &mut LastEvents, number: u64, event: Event) {
     }
 }
 
-/// Returns whether `event` comes after `before`, another event of the same object, rather than repeating an old state.
+/// Returns whether `event` is newer than `before`, an earlier event of the same object. Otherwise `event` repeats an
+/// old state.
 fn follows(before: &Event, event: &Event) -> bool {
     let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
     is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())

@@ -99,7 +99,7 @@ pub(super) fn route(params: &WebhookParams) -> String {
     }
 }
 
-/// Returns the text for an error of the client.
+/// Returns the error text for a failed request of the HTTP client.
 fn failed(is_connect: bool, route: &str, error: &(dyn Error + 'static)) -> String {
     let causes = causes(error);
     if is_connect {

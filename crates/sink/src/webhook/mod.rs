@@ -214,8 +214,8 @@ impl Transport for WebhookTransport {
     }
 }
 
-/// Maps a response of the receiver at `url` to an outcome, by the table above. Reads as much of the body as an attempt,
-/// but without a time limit.
+/// Maps a response of the receiver at `url` to an outcome, by the table in the module documentation. Reads as much of
+/// the body as an attempt does, but without a time limit.
 ///
 /// For tests and fuzzing, which have a response without a request.
 pub async fn outcome_of<B: Into<reqwest::Body>>(answer: http::Response<B>, url: &WebhookUrl) -> Outcome {

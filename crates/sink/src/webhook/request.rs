@@ -51,7 +51,7 @@ pub(super) fn batch_id(batch: &[Event]) -> String {
     URL_SAFE_NO_PAD.encode(&hash.finalize()[..16])
 }
 
-/// Inputs of the headers besides id, timestamp and body.
+/// Inputs of [`headers`] besides id, timestamp and body.
 #[derive(Debug)]
 pub(super) struct HeaderParams<'p> {
     pub(super) content_type: &'p HeaderValue,

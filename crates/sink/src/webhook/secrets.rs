@@ -14,7 +14,7 @@ use informer_hub_types::printable;
 
 /// Minimum characters of a part of a secret that is hidden on its own. Shorter parts are often common words.
 const MIN_PART: usize = 6;
-/// Minimum length of a whole path or query.
+/// Minimum characters of a path or query that is hidden as a whole.
 const MIN_WHOLE: usize = 4;
 /// Number of nested encodings in which a secret is recognized, e.g. percent-encoding within HTML within JSON.
 const DEPTH: usize = 3;
@@ -163,8 +163,8 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Appends a decoded character to `out`, with the source range of its escape sequence, which starts `rest`. `found` is
-/// the character and the length of the sequence. Returns that length; 0 if `found` is `None`.
+/// Appends the decoded character in `found` to `out`, with the source range of its escape sequence at the start of
+/// `rest`. `found` also has the length of the sequence. Returns that length; 0 if `found` is `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

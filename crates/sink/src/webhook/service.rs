@@ -39,7 +39,7 @@ pub(super) struct Service {
 struct CachedCaller {
     client: Caller,
     files: FileStates,
-    /// State of files from which no client could be built; logged once.
+    /// State of the last files from which no client could be built, so that the error is logged only once.
     broken: FileStates,
 }
 
@@ -53,8 +53,8 @@ impl Service {
         Ok(Self { client: Mutex::new(cached), params, content_type, route, secrets })
     }
 
-    /// Returns the client, rebuilt if its files have changed. If the new files are not usable (files are replaced one
-    /// after the other), the old client stays in use.
+    /// Returns the client, rebuilt if its files have changed. If the new files are not usable, for example because only
+    /// some of them have been replaced yet, the old client stays in use.
     fn client(&self) -> Caller {
         let mut cached = self.client.lock();
         let files = file_states(&self.params);

@@ -20,7 +20,7 @@ use informer_hub_types::{printable_end, printable_start};
 
 /// Supported versions of the plugin API, the default first.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/// Longest text that a message quotes, in characters: command name, install hint, standard error.
+/// Maximum characters of a command name in a message. The next two are for the install hint and for standard error.
 const MAX_NAME: usize = 120;
 const MAX_HINT: usize = 200;
 const MAX_QUOTE: usize = 240;

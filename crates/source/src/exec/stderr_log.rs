@@ -15,7 +15,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Per cluster, the time of the last log line, and the number of runs not logged since.
 static LAST_LOGGED: Mutex<BTreeMap<Arc<str>, (Instant, u64)>> = Mutex::new(BTreeMap::new());
 
-/// Logs the end (`text`) of a plugin's standard error of `bytes` bytes, at most once a minute per cluster.
+/// Logs `text`, the end of what a plugin wrote to standard error, at most once a minute per cluster. `bytes` is the
+/// length of the complete output.
 pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     let stderr = printable(text.trim());
     if stderr.is_empty() {

@@ -16,7 +16,7 @@ use informer_hub_types::clock::{self, Instant};
 
 /// How long before its expiry a token is renewed.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(60);
-/// Pause after a failed renewal, in which no other one is tried.
+/// Pause after a failed renewal, before the next renewal is tried.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Error of a failed renewal, shared by all requests that waited for it.
@@ -26,7 +26,7 @@ pub(crate) struct NoCredentials(Arc<ExecError>);
 
 type Renewal = Shared<BoxFuture<'static, Result<(HeaderValue, Option<Timestamp>), NoCredentials>>>;
 
-/// A token that renews itself. See the module documentation.
+/// Bearer token of a credential plugin, renewed before it expires. See the module documentation.
 pub(crate) struct ExecToken {
     plugin: Arc<Plugin>,
     io: Threads,

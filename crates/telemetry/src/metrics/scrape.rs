@@ -1,4 +1,4 @@
-//! Scrapes, with one collection shared by concurrent scrapers.
+//! Scrapes of the metrics. Concurrent scrapers share one collection.
 
 use std::fmt;
 use std::sync::Arc;

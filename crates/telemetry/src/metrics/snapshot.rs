@@ -19,7 +19,7 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty set, for a metric without labels or with a word as its only label.
+    /// Empty set, for a metric without labels, or for one whose only label is passed as a word.
     pub const NONE: Self = Self(0);
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Labels {
     pub(super) text: String,
 }
 
-/// A value of a metric. A label with fixed values is stored as a word, which saves label sets.
+/// A value of a metric. The value of its last label may be stored as `word`, which saves label sets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,

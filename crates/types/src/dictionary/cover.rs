@@ -51,16 +51,17 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
     chosen.into_iter().flat_map(|(_, segment)| segment).copied().collect()
 }
 
-/// Counts of strings, by their hash.
+/// Counts of eight-byte strings, by the hash of the string.
 struct Cover {
-    /// Number of samples that contain such a string; 0 if only one does, or if a chosen segment contains it.
+    /// Number of samples that contain a string with this hash; 0 if only one does, or if a chosen segment contains it.
     samples: Vec<u32>,
-    /// Number of such strings in the part of a sample that is being scored.
+    /// Number of strings with this hash in the part of a sample that is being scored.
     window: Vec<u32>,
 }
 
 impl Cover {
-    /// Binary logarithm of the number of counters, which take 128 KiB per table. Eight times as many choose no better.
+    /// Binary logarithm of the number of counters, which take 128 KiB per table. Eight times as many give no better
+    /// choice.
     const BITS: u32 = 15;
 
     fn of(samples: &Samples) -> Self {
@@ -120,7 +121,8 @@ impl Cover {
         (score > 0).then(|| (score, &sample[start..start + width + GRAM - 1]))
     }
 
-    /// Trims what does not count from both ends of a segment, and stops counting its strings.
+    /// Returns the segment without the bytes at both ends that add nothing to its score, and stops counting its
+    /// strings.
     fn take<'s>(&mut self, segment: &'s [u8]) -> &'s [u8] {
         let counts = |gram| self.samples[Self::slot(gram)] > 0;
         let first = segment.windows(GRAM).position(counts).unwrap_or(0);

@@ -11,7 +11,7 @@ impl Samples {
     /// Maximum bytes of all samples, sixteen times the largest dictionary. With twice as many, dictionaries are no better.
     pub(super) const BYTES: usize = 1024 * 1024;
 
-    /// Collects the first [`Self::BYTES`]. The last sample may be cut.
+    /// Collects samples up to [`Self::BYTES`] in total. The last sample may be cut off.
     pub(super) fn collect<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Self {
         // Growing would leave a third of the capacity unused.
         let (mut bytes, mut ends) = (Vec::with_capacity(Self::BYTES), Vec::new());

@@ -184,7 +184,7 @@ impl Matcher {
         })
     }
 
-    /// Returns how many bytes from `from` on equal those from `at` on, up to the first difference.
+    /// Returns the length of the longest equal byte strings that start at `from` and at `at`.
     fn common(&self, from: usize, at: usize) -> usize {
         self.bytes[at..].iter().zip(&self.bytes[from..]).take_while(|(one, other)| one == other).count()
     }

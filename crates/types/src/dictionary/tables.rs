@@ -68,8 +68,8 @@ const LITERALS: u64 = 60_000;
 /// Returns a Huffman table for literals with these counts, each at least one. zstd makes it by compressing a text of
 /// such literals.
 ///
-/// zstd makes none for a text that does not shrink or only repeats itself: then the counts are adjusted. `None` if zstd
-/// fails.
+/// zstd makes no table for a text that does not shrink or only repeats itself. The counts are then adjusted in several
+/// ways. Returns `None` if no adjustment helps.
 pub(super) fn huffman(counts: &[u32; 256]) -> Option<Vec<u8>> {
     let total = counts.iter().sum::<u32>().max(1);
     let most = (0..counts.len()).max_by_key(|symbol| counts[*symbol])?;

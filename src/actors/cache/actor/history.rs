@@ -1,4 +1,4 @@
-//! Windows of recent changes of all caches, for readers that list and watch.
+//! Windows of recent changes of all caches, from which clients that list and watch the hub are served.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::actors::cache::actor::{CacheDirectory, Store};
 use crate::cache::{HistoryLimits, HistoryReader, Snapshot};
 use informer_hub_types::{ApiResource, View, clock};
 
-/// Read access to one cache for lists and watches.
+/// Read access to one cache, for clients that list and watch the hub.
 #[derive(Clone, Debug)]
 pub struct CacheReader {
     /// The resource.
@@ -41,7 +41,7 @@ impl CacheDirectory {
         store
     }
 
-    /// Returns read access to each cache that keeps changes, by resource and view.
+    /// Returns read access to each cache whose changes are recorded.
     #[must_use]
     pub fn readers(&self) -> Vec<CacheReader> {
         let caches = self.caches.lock();
@@ -53,15 +53,15 @@ impl CacheDirectory {
         caches.iter().filter_map(|((_, view), entry)| reader((view, entry.write_half.published()))).collect()
     }
 
-    /// Returns a future that completes at shutdown, once no informer writes any more and before the last checkpoint is
-    /// written. `None` without a state directory: the objects of a stopping hub are then removed one informer after the
-    /// other, so all watches must end before that.
+    /// Returns a future that completes at shutdown, when no informer writes any more, before the last checkpoint is
+    /// written. `None` without a state directory. A stopping hub then removes its objects one informer after the other,
+    /// so clients' watches must end before that.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()
     }
 
-    /// Stops recording changes: from now on partitions close because the hub stops, and their objects still exist.
+    /// Stops recording changes at shutdown: partitions close from now on, although their objects still exist.
     pub fn close_history(&self) {
         self.readers().iter().for_each(|reader| reader.history.close());
     }
@@ -73,8 +73,8 @@ impl CacheDirectory {
     }
 }
 
-/// Starts to record changes. Versions start at the present time in microseconds, so that they exceed those of earlier
-/// processes.
+/// Starts to record changes. Their version numbers start at the present time in microseconds, so that they exceed those
+/// of earlier processes.
 fn start_history(store: &mut Store, limits: HistoryLimits) {
     if store.history().is_none() {
         let base = u64::try_from(clock::wall().as_microsecond()).unwrap_or(0);

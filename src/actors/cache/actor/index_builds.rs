@@ -14,7 +14,7 @@ use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{AddIndexers, RemoveIndexer};
 use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild, Indexers, OWNER_INDEX, owner_index};
 
-/// Callers waiting for index builds.
+/// Callers waiting for index builds, by build.
 pub(super) type BuildWaiters = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
 
 /// Maximum number of threads for one build. One core is left for other work.

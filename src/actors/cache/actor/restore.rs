@@ -1,4 +1,4 @@
-//! Partitions restored from disk, reopened, or moved to another resource version.
+//! Partitions that are restored from disk, reopened, or moved to another API version of their resource.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use informer_hub_types::{
 };
 
 impl CacheDirectory {
-    /// Starts a cache from its state on disk, before any informer runs. `plain` are its objects that are not compressed
-    /// yet.
+    /// Starts a cache from its state on disk, before any informer runs. `plain` are those of its objects that are not
+    /// compressed yet.
     pub fn insert_restored(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
@@ -29,8 +29,8 @@ impl CacheDirectory {
         Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
     }
 
-    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are its objects that
-    /// are not compressed yet. Returns `None` if an informer has opened the partition. Blocks.
+    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are those of its
+    /// objects that are not compressed yet. Returns `None` if an informer has already opened the partition. Blocks.
     pub(in crate::actors) fn restore_partition(
         &self,
         view: &View,
@@ -73,8 +73,8 @@ impl CacheDirectory {
         done
     }
 
-    /// Returns the resource and health of the restored partition that a request means, before a cluster has resolved
-    /// the request. `None` unless exactly one matches that no informer has opened.
+    /// Finds the restored partition that a request selects, before the cluster has resolved the request's resource
+    /// name. Returns its resource and health. `None` unless exactly one partition matches that no informer has opened.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -99,7 +99,8 @@ impl CacheDirectory {
         if found.len() == 1 { found.pop() } else { None }
     }
 
-    /// Returns a cluster's resources and scopes that were restored from disk, and that no informer has opened.
+    /// Returns the resources and scopes of a cluster's partitions that were restored from disk and not yet opened by an
+    /// informer.
     pub(in crate::actors) fn restored_resources(&self, cluster: &ClusterName) -> Vec<(ApiResource, Scope)> {
         let is_restored = |partition: &&Partition| partition.restored().is_some_and(|restored| restored.is_fresh());
         let restored = |(_, snapshot): ((Gvr, View), Arc<Snapshot>)| {
@@ -110,8 +111,8 @@ impl CacheDirectory {
         self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
-    /// Moves the objects of the informer with this `health` to the partition `to`, in the cache of `to`'s resource.
-    /// Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
+    /// Moves the objects of the informer with this `health` to the partition of the origin `to`, in the cache of its
+    /// resource. Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
     /// partition. Blocks; nothing may write to the partition meanwhile.
     pub(in crate::actors) fn move_partition(
         &self,

@@ -23,7 +23,8 @@ pub(in crate::actors) struct Part {
 }
 
 impl Part {
-    /// Returns whether every partition has reached the version that readers received before the start.
+    /// Returns whether every partition has reached the resourceVersion up to which readers had received events before
+    /// the start.
     fn has_caught_up(&self, store: &CheckpointStore) -> bool {
         self.snapshot.partitions().all(|(id, partition)| store.has_caught_up(&self.key, id, partition))
     }
@@ -99,7 +100,7 @@ struct PassResult {
     bytes: u64,
 }
 
-/// Writes all partitions that may be written. A failing cache does not stop the others.
+/// Writes the partitions whose readers have acknowledged every event. A failing cache does not stop the others.
 fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> PassResult {
     let (mut wrote, mut error) = (CheckpointResult::default(), None);
     let mut note = |part: &Part, done: io::Result<CheckpointResult>| match done {

@@ -25,10 +25,10 @@ use crate::state::caches::{Commit, PartitionHeader, ReaddedPartitions};
 use informer_hub_types::clock::{self};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
-/// How long an unsaved partition stays in memory, and how long to wait for a hanging disk.
+/// How long an unsaved partition of a removed cluster stays in memory, and how long to wait for a hanging disk.
 pub(in crate::actors) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Partition that was kept in memory and is open again, with its old and new origin.
+/// Partition of a removed cluster that was still in memory and is open again, with its old and new origin.
 #[derive(Debug)]
 pub(in crate::actors) struct Reopened {
     pub(in crate::actors) from: Arc<Origin>,
@@ -65,7 +65,7 @@ impl CheckpointStore {
         tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
     }
 
-    /// Returns the closed partitions of a cache that must stay on disk.
+    /// Returns the cluster and scope of a cache's closed partitions that are not saved yet and must stay on disk.
     pub(in crate::actors) fn unsaved_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
         let unsaved = self.unsaved.lock();
         let of_cache =
@@ -73,13 +73,13 @@ impl CheckpointStore {
         of_cache.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
-    /// Returns whether disk or memory may have a partition of a cluster that no cache has open.
+    /// Returns whether closed partitions of a cluster may be on disk or in memory, where no cache has them open.
     pub(in crate::actors) fn has_removed(&self, cluster: &ClusterName) -> bool {
         self.removed.lock().contains(cluster)
             || self.unsaved.lock().iter().any(|unsaved| unsaved.partition.origin().cluster == *cluster)
     }
 
-    /// Returns the caches whose files have a partition of the cluster that is not open.
+    /// Returns the caches whose files contain a partition of the cluster that is not open.
     fn removed_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
         files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
@@ -164,7 +164,7 @@ fn unsaved_of(part: &Part) -> impl Iterator<Item = UnsavedPartition> {
     })
 }
 
-/// Writes the partitions that may be written; the others stay on disk as they are.
+/// Writes the partitions whose readers have acknowledged every event; the others stay on disk as they are.
 fn write(store: &CheckpointStore, part: &Part) {
     let commits: Vec<Commit> = part.barriers.iter().filter_map(Barrier::commit).collect();
     if let Err(error) = write_one(store, part, &commits, true) {

@@ -170,7 +170,8 @@ impl ClusterActor {
         });
     }
 
-    /// Records that the cluster answered about a request, and signals it if the cluster did not answer before.
+    /// Notes that the cluster answered a lookup of a request. If it did not answer the previous one, signals its
+    /// recovery.
     fn note_answer(&self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let was_unanswered = request.health.answers() == Some(false);

@@ -1,5 +1,5 @@
-//! Resource patterns: assigns the resources a cluster offers to patterns, and requests each of them as if it were
-//! named.
+//! Resource patterns: assigns the resources a cluster offers to patterns, and requests each of them as if the user had
+//! named it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl ClusterDiscovery {
     }
 }
 
-/// Returns the name under which a resource of a pattern is requested: without a version.
+/// Returns the name under which a pattern requests a resource: without an API version.
 fn name_of(resource: &ApiResource) -> ResourceRef {
     ResourceRef { version: None, ..ResourceRef::exact(&resource.gvr) }
 }
@@ -116,8 +116,8 @@ impl ClusterActor {
         }
     }
 
-    /// Requests restored resources of patterns that the cluster no longer offers, so that they are treated as any other
-    /// resource that is absent.
+    /// Requests restored resources that patterns select but the cluster no longer offers. They are then treated like
+    /// any other absent resource.
     pub(super) fn request_restored(&mut self, ctx: &mut Context<Self>) {
         let Some(seen) = self.discovery.seen().filter(|_| !self.discovery.patterns.is_empty()).cloned() else { return };
         for (resource, scope) in self.env.caches.restored_resources(&self.parts.name) {
@@ -223,7 +223,7 @@ impl ClusterActor {
         ctx.spawn(stopping);
     }
 
-    /// Removes a request that only patterns made, if a configuration entry now names it with other options.
+    /// Removes a request that only patterns made, if a configuration entry now names its resource with other options.
     pub(super) fn replace_pattern_request(
         &mut self,
         user: &User,
@@ -245,7 +245,8 @@ impl ClusterActor {
         }
     }
 
-    /// As [`Self::replace_pattern_request`], for an entry that names the resource differently than the pattern does.
+    /// As [`Self::replace_pattern_request`], for an entry that names the resource in another form than the pattern's
+    /// request.
     pub(super) fn replace_equivalent_patterns(
         &mut self,
         key: &RequestKey,

@@ -92,7 +92,8 @@ impl ClusterActor {
         }
     }
 
-    /// Returns whether a requested resource may appear or disappear without an upgrade of the cluster.
+    /// Returns whether the cluster may start or stop offering a requested resource without an upgrade, so that
+    /// discovery must run.
     fn needs_discovery(&self) -> bool {
         let may_go = |(key, request): (&Arc<RequestKey>, &RequestState)| {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
@@ -131,7 +132,7 @@ impl ClusterActor {
         (self.discovery.seen, self.discovery.view, self.discovery.failing) = (None, DiscoveryStatus::default(), false);
     }
 
-    /// Restarts a running discovery with new sources. Its last result is kept.
+    /// Restarts a running discovery actor, with new watches. The last discovery result is kept.
     pub(super) fn restart_discovery(&mut self, ctx: &mut Context<Self>) {
         if self.stop_discovery_actor() {
             self.start_discovery(ctx);
@@ -206,7 +207,7 @@ impl ClusterActor {
         self.on_resolved(key, found, ctx);
     }
 
-    /// Resumes an idle informer.
+    /// Resumes the list and watch of an informer that stopped them because its resource was absent.
     fn resume(&mut self, key: &RequestKey) {
         let Some(informer) = self.informer_key(key).and_then(|key| self.informers.get_mut(&key)) else { return };
         if std::mem::take(&mut informer.parts.mode) == WatchMode::Active {
@@ -233,7 +234,7 @@ impl ClusterActor {
         self.set_idle(key, true, why, ctx);
     }
 
-    /// Stops list and watch of a resource that the cluster does not offer.
+    /// Stops the list and watch of a resource that the cluster does not offer. With `gone`, also deletes its objects.
     fn set_idle(&mut self, key: &RequestKey, gone: bool, why: String, ctx: &mut Context<Self>) {
         let Some(request) = self.requests.get_mut(key) else { return };
         let is_new = request.health.error().is_none_or(|known| *known != why);
@@ -288,7 +289,7 @@ impl ClusterActor {
         self.publish_view();
     }
 
-    /// Moves the informer to another version of its resource, or to a resource that was defined again.
+    /// Moves the informer to another API version of its resource, or to a resource that was deleted and defined again.
     fn move_to(&mut self, key: &RequestKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         if self.is_elsewhere(key) {
@@ -336,7 +337,8 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(|(), act, _| act.publish_view()));
     }
 
-    /// Stops the informer of a request, and starts another when it has stopped. With `gone`, deletes its objects first.
+    /// Gives a request another informer, and stops the previous one unless other requests use it. With `gone`, the
+    /// objects of the stopped informer are deleted first.
     fn restart_informer(&mut self, key: &RequestKey, gone: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         let Some(request) = self.requests.get_mut(key) else { return };

@@ -16,9 +16,10 @@ use informer_hub_reflector::InformerOptions;
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 impl ClusterActor {
-    /// Applies the configured settings of a request to its informer, which code may have started with others.
+    /// Applies the configured settings of a request to its informer, if code started the informer with other settings.
     ///
-    /// Settings that leave out most fields do not apply while code uses the informer, because it decodes whole objects.
+    /// Settings that leave out most fields do not apply while code uses the informer, because code decodes whole
+    /// objects.
     pub(super) fn apply_settings(&mut self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let is_configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
@@ -54,7 +55,8 @@ impl ClusterActor {
         }
     }
 
-    /// Lists a resource after its CRD has changed: a new default changes objects without a new version.
+    /// Lists a resource after its CRD has changed. A new default, for example, changes objects without a new
+    /// resourceVersion.
     fn relist_defined(&mut self, key: &InformerKey, generation: u64) {
         let Some(informer) = self.informers.get(key) else { return };
         let (health, resource) = (&informer.parts.health, &informer.parts.origin.resource);

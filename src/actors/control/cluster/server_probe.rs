@@ -1,4 +1,4 @@
-//! Server identification: asks the cluster's address and version once, for log and status.
+//! Server identification: requests the server's address and Kubernetes version once, for log and status.
 
 use actix::prelude::*;
 

@@ -13,7 +13,8 @@ use crate::actors::subscribe::user::User;
 use informer_hub_types::clock::Instant;
 
 impl ClusterActor {
-    /// Removes a user from all requests and stops informers without users.
+    /// Removes a user (configuration entry, caller or subscription) from all requests and stops informers without
+    /// users.
     pub(super) fn release_user(&mut self, user: &User, ctx: &mut Context<Self>) -> ResponseActFuture<Self, ()> {
         self.discovery.patterns.remove(user);
         for request in self.requests.values_mut() {

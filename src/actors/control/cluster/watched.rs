@@ -1,4 +1,5 @@
-//! Informers of a cluster whose resources several processes watch: each starts those that its connection watches.
+//! Informers of a cluster whose resources several processes share: each process starts those that its connection
+//! watches.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Names and generations of the existing objects of a resource, from a metadata list and watch. No object is kept.
+//! Names and generations of the existing objects of a resource, from a metadata list and watch. The objects are not
+//! kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{StoredObject, Watcher, clock, rng};
 
-/// Maximum number of names in a list; all are in memory.
+/// Maximum number of names in a list, which are all held in memory.
 const MAX_NAMES: u64 = 1_000_000;
 
 /// Resource whose object names are watched.
@@ -30,7 +31,7 @@ pub(super) enum WatchedNames {
 /// Change of the watched names.
 #[derive(Clone, Debug)]
 pub(super) enum NameChange {
-    /// All names, each with `metadata.generation`, or zero.
+    /// All names, each with its `metadata.generation`, or zero without one.
     All(BTreeMap<SmolStr, u64>),
     /// An object was added or modified; its name and generation.
     Added(SmolStr, u64),

@@ -1,6 +1,6 @@
-//! Memory steps of an informer.
+//! Steps by which an informer keeps less if memory is short.
 //!
-//! - Heads: the partition drops bodies; the pipeline continues.
+//! - Heads: the partition drops the objects' JSON (bodies); the pipeline continues.
 //! - Paused: reflector and fifo stop, as after a failure. The next list finds the changes in between.
 //! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
 //!   missing, and subscribers start from scratch.
@@ -63,8 +63,8 @@ impl InformerActor {
         Box::pin(keeping.into_actor(self))
     }
 
-    /// Stops reflector and fifo and waits for them, so that no late report overwrites the phase. With `drain`, changes
-    /// already read reach the store first.
+    /// Stops reflector and fifo and waits for them, so that no late report of theirs overwrites the informer's phase.
+    /// With `drain`, changes already read reach the store first.
     pub(super) fn stop_intake(&mut self, drain: bool) -> Pending {
         for child in 1..CHILDREN.len() {
             self.supervision.begin(child);
@@ -111,7 +111,7 @@ impl InformerActor {
         }))
     }
 
-    /// Clears counters and sync state after a release.
+    /// Clears counters and sync state after the partition was released.
     fn forget(&self) {
         self.parts.source.trim();
         let health = &self.parts.health;

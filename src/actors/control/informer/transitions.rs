@@ -1,4 +1,4 @@
-//! Idling of an informer whose resource is gone, and moving it to another resource or version.
+//! Idling of an informer whose resource is gone, and moving an informer to another resource or API version.
 //!
 //! First, everything already read reaches the store and the subscribers. An idle informer then stops list and watch. A
 //! moved informer keeps its partition and delivery state under the new origin; its first list is compared with the old
@@ -28,7 +28,7 @@ impl InformerActor {
         }
     }
 
-    /// Deletes all objects and notifies subscribers, like an empty list would.
+    /// Deletes all objects and notifies subscribers, as an empty list would.
     fn clear(&self) -> impl Future<Output = ()> + use<> {
         let version = self.parts.health.version();
         let version = version.map_or_else(|| ResourceVersion::new("0"), |version| version.as_ref().clone());

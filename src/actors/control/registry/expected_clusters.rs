@@ -31,7 +31,7 @@ impl RegistryActor {
         }
     }
 
-    /// Removes the expected mark from clusters that only the removed requests selected.
+    /// Removes the expected mark from clusters that were selected only by the removed requests `gone`.
     pub(super) fn unexpect_unrequested(&self, gone: &[InformerFor]) {
         for demand in gone {
             let ResourceRequest::Known(known) = &demand.wanted else { continue };

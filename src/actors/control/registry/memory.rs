@@ -10,7 +10,7 @@ use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_
 /// Child number of the governor; clusters use numbers from 1 on.
 pub(super) const GOVERNOR: usize = 0;
 
-/// Limit and governor, as known to the registry.
+/// Memory limit, and the address of its governor once started.
 #[derive(Default)]
 pub(super) struct Memory {
     limit: Option<u64>,

@@ -1,4 +1,4 @@
-//! Health reports of a reflector: versions, phases, errors.
+//! Health reports of a reflector: resourceVersions, phases, errors.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,19 +16,19 @@ impl Driver {
         }
     }
 
-    /// Clears the error after a success, unless a skipped object is still missing.
+    /// Clears the error after a success, unless an object that could not be decoded is still missing.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.last());
     }
 
-    /// Clears the error of a skipped object that was accepted or deleted.
+    /// If a skipped object was accepted or deleted, clears its error.
     pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
         }
     }
 
-    /// Reports an object that cannot be decoded. The store keeps its last state, also after a list.
+    /// Reports an object that cannot be decoded. The store keeps the object's last state, also after a list.
     pub(super) fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());
@@ -65,7 +65,8 @@ impl Driver {
         }
     }
 
-    /// Records that the cluster answered, and signals it if the previous request was unanswered.
+    /// Records that the cluster answered. If the previous request was unanswered, signals the recovery to the cluster's
+    /// other actors.
     pub(super) fn note_answer(&mut self) {
         let health = &self.parts.health;
         let was_unanswered = health.answers() == Some(false);

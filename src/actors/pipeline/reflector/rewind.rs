@@ -1,4 +1,4 @@
-//! Clusters whose versions go back, because their etcd was restored from a backup.
+//! Clusters whose resourceVersions go back, because their etcd was restored from a backup.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::actors::pipeline::reflector::timeouts::current_version;
 use informer_hub_types::{ListReason, Origin, ResourceVersion, Rewind, clock};
 
 impl Driver {
-    /// Reads the cluster's version before a watch is reopened. If it went back, a list follows instead.
+    /// Reads the cluster's resourceVersion before a watch is reopened. If it went back, a list follows instead.
     pub(super) async fn check(&mut self) {
         self.clear_recovery();
         let current = current_version(&self.parts.options.stall, &*self.parts.source).await;
@@ -28,7 +28,8 @@ impl Driver {
         }
     }
 
-    /// Reports a list that is older than the known versions, before its end is passed to the fifo.
+    /// Reports a list whose resourceVersion is older than the newest seen, before the end of the list is passed to the
+    /// fifo.
     pub(super) fn note_rewind(&self, listed: &ResourceVersion) {
         let health = &self.parts.health;
         if let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) {

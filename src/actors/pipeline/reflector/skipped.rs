@@ -1,11 +1,11 @@
-//! Skipped objects of one informer that are still missing from the store.
+//! Objects of one informer that could not be decoded and are still missing from the store.
 
 use informer_hub_types::ObjectKey;
 
 /// Maximum number of keys remembered. The oldest is dropped; the status names only one object.
 const MAX_KEYS: usize = 256;
 
-/// Skipped objects with their status messages, latest last.
+/// Skipped objects, each with its key, if readable, and its status message. The latest is last.
 #[derive(Debug, Default)]
 pub(super) struct SkippedObjects(Vec<(Option<ObjectKey>, String)>);
 
@@ -31,7 +31,7 @@ impl SkippedObjects {
         self.0.last().map(|(_, message)| message.clone())
     }
 
-    /// Removes all, because a list returns every object again.
+    /// Removes all skipped objects, because a list returns every object again.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

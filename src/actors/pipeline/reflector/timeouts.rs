@@ -9,7 +9,7 @@ fn stalled(what: &str, limit: Duration) -> SourceError {
     SourceError { class: ErrorClass::Stalled, message: format!("{what} within {limit:?}") }
 }
 
-/// Waits at most `limit` for the head of an answer.
+/// Waits at most `limit` for a response to begin.
 pub(in crate::actors) async fn within<T>(
     limit: Duration,
     what: &str,
@@ -18,7 +18,7 @@ pub(in crate::actors) async fn within<T>(
     tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| Err(stalled(what, limit)))
 }
 
-/// Reads the current version of a resource, before its watch is reopened.
+/// Reads the current resourceVersion of a resource, before its watch is reopened.
 pub(in crate::actors) async fn current_version(
     stall: &StallPolicy,
     source: &dyn ListerWatcher,
@@ -26,7 +26,7 @@ pub(in crate::actors) async fn current_version(
     within(stall.watch_head, "list of one object: no answer", source.current_version()).await
 }
 
-/// Waits for the next chunk of a list. The end of the stream without an `End` is an error.
+/// Waits for the next part of a list response. If the stream ends before an `End`, returns an error.
 pub(in crate::actors) async fn next_within(
     stall: &StallPolicy,
     next: impl Future<Output = Option<Result<ListChunk, SourceError>>>,

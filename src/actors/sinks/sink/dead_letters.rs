@@ -15,7 +15,7 @@ pub enum LetterRequest {
     List {
         /// Selects the dead letters.
         filter: LetterFilter,
-        /// First number to list.
+        /// Number of the first dead letter to list.
         from: u64,
         /// Maximum number of entries.
         most: usize,
@@ -46,7 +46,7 @@ pub enum LetterAnswer {
     List(Vec<LetterSummary>),
     /// Answer to [`LetterRequest::Show`]; `None` if the number does not exist.
     One(Option<Box<DeadLetter>>),
-    /// Answer to [`LetterRequest::Replay`] and [`LetterRequest::Purge`]: number of dead letters.
+    /// Answer to [`LetterRequest::Replay`] and [`LetterRequest::Purge`]: number of dead letters replayed or deleted.
     Count(u64),
 }
 

@@ -25,7 +25,7 @@ use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watc
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// Delay before a sink actor that died too often is restarted. Meanwhile listeners queue and coalesce its
+/// Delay before a sink actor that died too often is restarted. Meanwhile listeners queue and coalesce the sink's
 /// notifications.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
@@ -60,8 +60,8 @@ impl OpenStore {
 
     /// Opens a sink's store and logs what was found. Blocks while it reads.
     ///
-    /// `knows` returns whether the caches on disk have an event's object. Returns the last events of all other objects
-    /// too.
+    /// `knows` returns whether the caches on disk have the object of an event. For each object that they do not have,
+    /// the last event is returned beside the store.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; the operator can fix it.
@@ -126,7 +126,7 @@ impl Sink {
         Self { address: current, store, supervisor, _children: Arc::new(handle) }
     }
 
-    /// Applies a new configuration and keeps all pending events. The journal keeps its place and size, and the health
+    /// Applies a new configuration and keeps all pending events. The journal keeps its place and size, and the status
     /// its counters. Does nothing if the sink has ended.
     pub async fn reconfigure(&self, params: SinkParams) {
         // An error means that the sink has ended.
@@ -139,8 +139,8 @@ impl Sink {
         sink.running().await?.send(request).await.ok()
     }
 
-    /// Releases acknowledged journal records with lower numbers, because the caches on disk cover them. Blocks while
-    /// the store is busy.
+    /// Releases acknowledged journal records with numbers lower than `before`, because the caches on disk cover them.
+    /// Blocks while the store is busy.
     pub fn release(&self, before: u64) {
         self.store.lock().release(before);
     }
@@ -163,7 +163,8 @@ impl Sink {
         Subscriber::new(self.clone())
     }
 
-    /// Sends a [`Reconcile`]. Returns `None` if the lowest undelivered version is unknown, or the sink has ended.
+    /// Sends a [`Reconcile`]. Returns the lowest undelivered resourceVersion by source; `None` if it is unknown or the
+    /// sink has ended.
     pub async fn reconcile(&self, coverage: Coverage) -> Option<SourceVersions> {
         let mut sink = self.clone();
         sink.running().await?.send(Reconcile(coverage)).await.ok()?
@@ -241,8 +242,8 @@ impl Supervisor {
         self.address.set(Some(address));
     }
 
-    /// Restarts the actor. With a journal, the state is read from the journal; senders whose notifications are not in
-    /// it get an error and send again.
+    /// Restarts the actor. With a journal, the state is read from the journal. Senders whose notifications are not in
+    /// the journal get an error and send again.
     fn relaunch(&mut self, ctx: &mut Context<Self>) {
         let Some(place) = self.params.place.clone() else { return self.launch(ctx) };
         let (store, name) = (Arc::clone(&self.store), Arc::clone(&self.params.machine.name));

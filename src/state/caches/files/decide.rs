@@ -1,5 +1,5 @@
-//! Decides what a checkpoint saves of the partitions that `actors/checkpoint/barrier` lets through: which have changed,
-//! and whether all files are rewritten.
+//! Decides which partitions a checkpoint saves, of those that `actors/checkpoint/barrier` has found ready, and whether
+//! all files are rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,7 +48,8 @@ impl CacheFiles {
         plan
     }
 
-    /// Returns the fleet version of a snapshot; `None` if the plan does not save all of its visible objects.
+    /// Returns the fleet version of a snapshot, to be saved with it. `None` if the store counts no changes, or if the
+    /// files will not have all visible objects of the snapshot after the plan.
     fn fleet_of(&self, snapshot: &Snapshot, plan: &Plan) -> Option<SavedFleet> {
         snapshot.history()?;
         let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (&step.key, step.number)).collect();

@@ -11,12 +11,12 @@ use super::{ASSUMED_OBJECT, CacheFiles, SavedOpenPartition};
 use crate::cache::{Partition, SavedPartition};
 use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredObject};
 
-/// Saved partitions of re-added clusters.
+/// Partitions of clusters that were removed and re-added, as read from disk.
 #[derive(Debug, Default)]
 pub struct ReaddedPartitions {
     /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
     pub partitions: Vec<(PartitionLocation, SavedPartition)>,
-    /// Objects whose bodies are stored uncompressed.
+    /// Objects whose JSON is stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
     /// Descriptions of damage.
     pub damage: Vec<String>,
@@ -30,7 +30,8 @@ pub struct PartitionLocation {
 }
 
 impl CacheFiles {
-    /// Keeps an up-to-date saved partition on disk although its cache closes it. Returns whether it was up to date.
+    /// Keeps the saved copy of a partition on disk although the partition is about to be closed, if that copy is up to
+    /// date. Returns whether it is.
     pub fn keep_closed_partition(&mut self, partition: &Partition) -> bool {
         let key = key_of(partition);
         let kept = self.has(partition).then(|| self.kept.remove(&key)).flatten();
@@ -40,24 +41,25 @@ impl CacheFiles {
         true
     }
 
-    /// Returns whether a closed partition of the cluster is on disk.
+    /// Returns whether a saved partition of the cluster that has no informer is on disk.
     #[must_use]
     pub fn has_closed(&self, cluster: &ClusterName) -> bool {
         self.closed_clusters().any(|name| name == cluster)
     }
 
-    /// Returns the clusters with closed partitions on disk.
+    /// Returns the cluster of each saved partition that has no informer.
     pub fn closed_clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.unwanted.keys().map(|(cluster, _)| cluster)
     }
 
-    /// Returns whether `claim` accepts any closed partition.
+    /// Returns whether `claim` returns a claim for any saved partition that has no informer.
     #[must_use]
     pub fn is_claimed(&self, claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>) -> bool {
         self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
     }
 
-    /// Reads the closed partitions that `claim` accepts. They stay closed until [`Self::mark_reopened`].
+    /// Reads the saved partitions without an informer for which `claim` returns a claim. They count as closed until
+    /// [`Self::mark_reopened`].
     ///
     /// Reads all files of the resource, but keeps only the claimed partitions in memory.
     ///

@@ -198,7 +198,7 @@ fn single(values: Vec<PathValue<'_>>) -> Result<Option<PathValue<'_>>, Mismatch>
     if values.len() > 1 { Err(Mismatch) } else { Ok(values.into_iter().next()) }
 }
 
-/// A value that can be compared.
+/// A value of a type that can be compared: a string, a number or a boolean.
 #[derive(Debug)]
 pub(super) enum Basic<'a> {
     /// A string.

@@ -11,7 +11,7 @@ use crate::collect::ShardOwner;
 /// Moves of shards between collectors that lead to the planned assignment.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// New collectors of shards that have none.
+    /// Shards without an owner, and the collector that should claim each.
     pub(super) orphans: BTreeMap<Shard, String>,
     /// Moves between live collectors, the most urgent first.
     pub(super) moves: Vec<Move>,
@@ -24,8 +24,8 @@ impl Moves {
     }
 }
 
-/// Computes the moves among the collectors whose fingerprint of contended clusters is `own`. `labels` has the labels of
-/// each cluster.
+/// Computes the moves among the collectors that contend for the same shards as this one: those whose fingerprint of
+/// contended shards is `own`. `labels` has the labels of each cluster.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,
@@ -59,7 +59,7 @@ pub(super) fn moves(
     Moves { orphans: orphans.into_iter().map(|found| (found.shard, found.to)).collect(), moves }
 }
 
-/// Returns the zone that collectors prefer for clusters with these labels: the first by name, or `None`.
+/// Returns the zone whose collectors prefer clusters with these labels: the first by name; `None` if there is none.
 fn preferred_zone(view: &RosterView, labels: &ClusterLabels) -> Option<String> {
     let prefers = |prefer: &BTreeMap<String, String>| {
         !prefer.is_empty() && prefer.iter().all(|(label, value)| labels.get(label) == Some(value))

@@ -1,14 +1,15 @@
 //! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to others.
 //!
-//! Each collector computes the assignment from the roster and the owners, and moves its own clusters only. It holds the
-//! token of the roster meanwhile, so one cluster of the fleet moves at a time. The token is no lock: if its holder is
-//! paused, another collector takes it, and two clusters may move at once, which the epochs of both make safe.
+//! Each collector computes the assignment from the roster and the owners, and moves its own clusters only. During a
+//! move it holds the token, a roster entry that only one collector holds at a time, so one cluster of the fleet moves
+//! at a time. The token is no lock: if its holder is paused, another collector takes it, and two clusters may move at
+//! once, which the epochs of both make safe.
 //!
 //! # Contract
 //! - A drain or a pin moves clusters at once. A move for balance waits until the collectors have not changed, and no cluster
 //!   has been without an owner, for [`CollectorParams::lease`](super::CollectorParams::lease).
-//! - If the receiver does not claim the cluster, any collector does after the lease, and the same move is not tried again
-//!   for [`RETRY`].
+//! - If the receiver does not claim the cluster, any collector may claim it after the lease, and the same move is not
+//!   tried again for [`RETRY`].
 
 mod choice;
 mod view;
@@ -75,7 +76,7 @@ struct Balancer {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
     view: RosterView,
-    /// Since when every cluster has had a live owner.
+    /// Time since which every cluster has had a live owner; `None` while one has none.
     calm: Option<Instant>,
     /// Failed moves, by cluster and receiver: when the receiver had not claimed the cluster in time.
     failed: BTreeMap<(Shard, String), Instant>,
@@ -122,7 +123,8 @@ impl Balancer {
         found.from(&self.shared.params.name).find(may_move).cloned()
     }
 
-    /// Takes the roster's token, and moves a cluster if the plan from freshly read owners still requires it.
+    /// Takes the roster's token, which allows one move at a time. Then moves a cluster if the plan from freshly read
+    /// owners still requires it.
     async fn begin(&mut self, next: Move) -> Result<(), BackendError> {
         let shared = Arc::clone(&self.shared);
         let Move { shard, to, .. } = next;
