@@ -130,7 +130,7 @@ pub struct Governor<Id> {
     pace: Pace,
     members: BTreeMap<Id, History>,
     slack: Option<f64>,
-    /// Accounted bytes of the last 12 s, oldest first.
+    /// Samples of the bytes accounted to all informers, from the last 12 s, oldest first.
     recent: VecDeque<(Instant, u64)>,
     limit: Option<u64>,
 }

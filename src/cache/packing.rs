@@ -45,7 +45,8 @@ enum Fitness {
     /// Built-in dictionary of the kind.
     Builtin {
         dictionary: Arc<Dictionary>,
-        /// Bytes packed so far, before compression. At 0, the dictionary is still to be checked against objects.
+        /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary
+        /// suits the objects.
         packed: usize,
         /// Value of `packed` at which a dictionary of the resource's own objects is tried.
         trial_at: usize,

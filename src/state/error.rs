@@ -32,7 +32,7 @@ pub enum StateError {
     UnknownFormat {
         /// The directory.
         root: PathBuf,
-        /// Beginning of the contents of FORMAT.
+        /// The first characters of the file FORMAT; if it is too large, the error of reading it.
         found: String,
     },
     /// The directory has files but no file FORMAT, so it is not a state directory.

@@ -176,7 +176,8 @@ impl Num {
     }
 }
 
-/// Compares a 64-bit integer with a float. If the cast of the float saturates, the float is beyond every such integer.
+/// Compares an integer in the range of `i64` or `u64` with a float that is not NaN. If the cast of the float saturates,
+/// the float is beyond this range, so the order is still right.
 fn cmp_int(int: i128, float: f64) -> Ordering {
     #[expect(clippy::cast_possible_truncation)]
     let whole = float.trunc() as i128;

@@ -361,7 +361,7 @@ impl Reflector {
         }
     }
 
-    /// Reports an item of the open watch.
+    /// Handles an item of the open watch. Returns what the caller must do with it.
     pub fn on_watch_item(&mut self, item: &WatchItem, now: Instant) -> ItemVerdict {
         let stall = self.options.stall;
         let (State::Stream(watching) | State::Watch(watching)) = &mut self.state else { return ItemVerdict::Nothing };

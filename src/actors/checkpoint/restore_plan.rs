@@ -28,7 +28,8 @@ impl RestorePlan {
         self.names
     }
 
-    /// Returns whether a request may select a resource, judged by the names known without a request to the cluster.
+    /// Returns whether the request for an informer may mean this resource. Does not ask the cluster: uses the built-in
+    /// names and the saved short names. `known` is the same resource as `resource`.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
         let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))

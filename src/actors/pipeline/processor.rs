@@ -240,8 +240,8 @@ impl Handler<Process> for ProcessorActor {
 impl Handler<Join> for ProcessorActor {
     type Result = ();
 
-    /// Never runs while a batch is in progress, so later batches continue exactly from the published snapshot. Nothing
-    /// is awaited, so listeners that join and leave do not delay queued batches.
+    /// Adds a listener, which gets the objects of the published snapshot first. No batch is being applied meanwhile, so
+    /// the next batch continues exactly from that snapshot. Nothing is awaited, so joining does not delay batches.
     fn handle(&mut self, join: Join, ctx: &mut Self::Context) {
         let id = self.cache.partition;
         let Join { subscription, listener, inbox, options, reader, resync } = join;

@@ -50,7 +50,7 @@ pub enum TokenError {
     /// The source could not be read.
     #[error("cannot read the token in {place}")]
     Unreadable {
-        /// File or variable.
+        /// Place of the token: the path of its file, or "its variable".
         place: String,
         /// Error of the read.
         #[source]
@@ -59,7 +59,7 @@ pub enum TokenError {
     /// The content is not a valid token.
     #[error("the content of {place} is not a token")]
     Invalid {
-        /// File or variable.
+        /// Place of the token: the path of its file, or "its variable".
         place: String,
         /// Reason.
         #[source]

@@ -40,9 +40,9 @@ pub enum Limit {
     Scans,
     /// `limits.bytes_per_second` of the reader.
     BytesPerSecond,
-    /// `max_requests` of the hub.
+    /// `max_requests` of the hub: requests of all readers together.
     AllRequests,
-    /// `max_watches` of the hub.
+    /// `max_watches` of the hub: open watches of all readers together.
     AllWatches,
 }
 

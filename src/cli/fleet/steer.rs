@@ -25,7 +25,7 @@ const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// collector delays.
 const CLAIM: Duration = Duration::from_secs(15);
 
-/// Fleet that the operator steers.
+/// Connection to a fleet: reads its state, pins clusters to collectors, and drains collectors.
 pub(super) struct Fleet {
     pub(super) name: String,
     pub(super) roster: FleetRoster,

@@ -26,7 +26,7 @@ struct Watch {
     waiting: VecDeque<Record>,
     /// Version of the last [`Record::Progress`].
     confirmed: u64,
-    /// Sequence of the last own entry.
+    /// Sequence number of the last log entry that this collector has stored; zero if there is none.
     stored: u64,
 }
 

@@ -36,7 +36,7 @@ struct Entries(Mutex<Buckets>);
 #[derive(Default)]
 struct Buckets {
     owners: Bucket<Result<Ownership, String>>,
-    /// Revision of each shard's document.
+    /// Revision of each shard's `ClusterDocument`, in which its owner stores what it knows of the cluster.
     documents: Bucket<u64>,
 }
 
