@@ -353,13 +353,13 @@ impl Decoder {
     pub(super) fn type_mismatch(&self, kind: &str, api_version: &str) -> Option<String> {
         let is_own = kind == self.resource.kind && api_version == self.api_version;
         let is_metadata = kind == "PartialObjectMetadata" && api_version.starts_with("meta.k8s.io/");
-        (!is_own && !is_metadata).then(|| {
-            let (kind, api_version) = (bounded(kind), bounded(api_version));
-            format!(
-                "unexpected kind {kind:?} of {api_version:?}, expected {:?} of {:?}",
-                self.resource.kind, self.api_version
-            )
-        })
+        (!is_own && !is_metadata).then(|| self.unexpected_type(kind, api_version, &self.resource.kind))
+    }
+
+    /// Returns the error text for `kind` of `api_version` in place of the kind `expected` of the resource's version.
+    pub(super) fn unexpected_type(&self, kind: &str, api_version: &str, expected: &str) -> String {
+        let (kind, api_version) = (bounded(kind), bounded(api_version));
+        format!("unexpected kind {kind:?} of {api_version:?}, expected {expected:?} of {:?}", self.api_version)
     }
 
     /// Returns the JSON after the projection: only the spans that it keeps, or all but the spans that it drops. A

@@ -58,11 +58,8 @@ impl Decoder {
                 Err(malformed("list: the server answered 200 with a Status instead of a list"))
             }
             None => {
-                let (kind, api_version) = (bounded(kind), bounded(api_version));
-                let wanted = format!("{}List", resource.kind);
-                Err(malformed(format!(
-                    "list: the server answered with kind {kind:?} of {api_version:?}, not {wanted:?}"
-                )))
+                let expected = format!("{}List", resource.kind);
+                Err(malformed(format!("list: {}", self.unexpected_type(kind, api_version, &expected))))
             }
         }
     }

@@ -82,11 +82,11 @@ fn something_else_than_a_list_is_malformed() {
     assert_eq!(refused(&unknown("v1", "Status", b"")), "list: the server answered 200 with a Status instead of a list");
     assert_eq!(
         refused(&unknown("v1", "NodeList", b"")),
-        r#"list: the server answered with kind "NodeList" of "v1", not "PodList""#
+        r#"list: unexpected kind "NodeList" of "v1", expected "PodList" of "v1""#
     );
     assert_eq!(
         refused(&unknown("v1", "Pod", b"")),
-        r#"list: the server answered with kind "Pod" of "v1", not "PodList""#
+        r#"list: unexpected kind "Pod" of "v1", expected "PodList" of "v1""#
     );
     assert_eq!(
         refused(&[b"k8s\0".to_vec(), bytes(2, &bytes(2, &pod("a", "1")))].concat()),
