@@ -85,10 +85,11 @@ impl<'j, 's> Worker<'j, 's> {
                 *if stored.is_kept() { &mut found.tally.unreadable } else { &mut found.tally.unkept } += 1;
             }
             let enough = keep.is_some_and(|keep| {
-                if !self.order.directions.is_empty() {
-                    truncate(&mut found.hits, keep, self.order, 2);
+                if self.order.directions.is_empty() {
+                    return found.hits.len() >= keep;
                 }
-                self.order.directions.is_empty() && found.hits.len() >= keep
+                truncate(&mut found.hits, keep, self.order, 2);
+                false
             });
             pace.spend(1, found.tally.read - read);
             !enough && (!found.tally.examined.is_multiple_of(CANCEL_CHECK_INTERVAL) || !self.progress.is_over())
