@@ -5,19 +5,21 @@ use super::form::{self, int32};
 use super::omit::Omit;
 use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
 use super::text;
-use super::wire::{Reader, Value};
+use super::wire::{Field, Reader, Value};
 
+#[path = "convert_picked.rs"]
+mod picked;
 #[path = "convert_special.rs"]
 mod special;
 
 /// Deepest nesting of messages that is converted. Go's structs reach 15, but schemas in custom resource definitions nest
 /// freely.
-const MAX_DEPTH: usize = 100;
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// Depth of the members whose positions are noted: the object's members and their members.
 const EXTENTS_DEPTH: usize = 2;
 
-const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
+pub(super) const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
 
 /// `kind` and `apiVersion` of an object. The object's protobuf message does not contain them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +89,19 @@ impl Converter {
         limit: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), ConvertError> {
+        let limit = out.len().saturating_add(limit);
+        let omit = (!omit.is_all()).then_some(omit);
+        let schema = self.schema;
+        let mut run = self.begin(type_meta, limit, out);
+        run.members(schema.message(message), bytes, omit, 0)?;
+        out.push(b'}');
+        if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
+    }
+
+    /// Starts the JSON of an object with `type_meta`, if given.
+    fn begin<'r>(&'r mut self, type_meta: Option<TypeMeta<'_>>, limit: usize, out: &'r mut Vec<u8>) -> Run<'r> {
         self.slots.clear();
         self.extents.clear();
-        let limit = out.len().saturating_add(limit);
         out.push(b'{');
         if let Some(TypeMeta { api_version, kind }) = type_meta {
             out.extend_from_slice(b"\"kind\":");
@@ -97,11 +109,7 @@ impl Converter {
             out.extend_from_slice(b",\"apiVersion\":");
             text::string(out, api_version.as_bytes());
         }
-        let omit = (!omit.is_all()).then_some(omit);
-        let mut run = Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit };
-        run.members(self.schema.message(message), bytes, omit, 0)?;
-        out.push(b'}');
-        if out.len() > limit { Err(ConvertError::TooLarge) } else { Ok(()) }
+        Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit }
     }
 
     /// Returns the positions of the last converted object's members and of their members, in order, without `kind` and
@@ -154,16 +162,21 @@ impl Run<'_> {
                 return Err(ConvertError::TooLarge);
             }
             let extent = self.begin_extent(field, depth);
-            match field.label {
-                _ if slot.count == 0 => self.absent(field, depth)?,
-                Label::Repeated => self.repeated(field, &bytes[slot.start..slot.end], depth)?,
-                Label::Map => self.map(field, &bytes[slot.start..slot.end], depth)?,
-                Label::One | Label::Pointer => self.one(field, slot, bytes, below, depth)?,
-            }
+            self.member(field, slot, bytes, below, depth)?;
             self.end_extent(extent);
         }
         self.slots.truncate(base);
         Ok(())
+    }
+
+    #[inline]
+    fn member(&mut self, field: &FieldInfo, slot: Slot, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
+        match field.label {
+            _ if slot.count == 0 => self.absent(field, depth),
+            Label::Repeated => self.repeated(field, &bytes[slot.start..slot.end], depth),
+            Label::Map => self.map(field, &bytes[slot.start..slot.end], depth),
+            Label::One | Label::Pointer => self.one(field, slot, bytes, below, depth),
+        }
     }
 
     /// Starts to note the position of a member near the root. Returns the index of its extent; `None` if no position is
@@ -388,26 +401,32 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
             }
             return Err(ConvertError::UnknownField { message: message.name, number: found.number });
         };
-        let (field, slot, end) = (&message.fields[place], &mut slots[place], reader.at());
-        let is_first = slot.count == 0;
-        slot.count += 1;
-        if matches!(field.label, Label::Repeated | Label::Map) {
-            slot.start = if is_first { found.start } else { slot.start };
-            slot.end = end;
-            continue;
+        find_field(&message.fields[place], &mut slots[place], found, reader.at())?;
+    }
+    Ok(())
+}
+
+/// Stores the position of a field's value, which ends at `end`.
+#[inline]
+fn find_field(field: &FieldInfo, slot: &mut Slot, found: Field<'_>, end: usize) -> Done {
+    let is_first = slot.count == 0;
+    slot.count += 1;
+    if matches!(field.label, Label::Repeated | Label::Map) {
+        slot.start = if is_first { found.start } else { slot.start };
+        slot.end = end;
+        return Ok(());
+    }
+    if !is_first {
+        return Err(ConvertError::Malformed("a field that occurs twice"));
+    }
+    match (found.value, field.shape) {
+        (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)
+        | (Value::Fixed64(number), Shape::Double) => {
+            slot.number = number;
         }
-        if !is_first {
-            return Err(ConvertError::Malformed("a field that occurs twice"));
-        }
-        match (found.value, field.shape) {
-            (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)
-            | (Value::Fixed64(number), Shape::Double) => {
-                slot.number = number;
-            }
-            (Value::Bytes(_), shape) if is_number(shape) => return Err(WRONG_TYPE),
-            (Value::Bytes(value), _) => (slot.start, slot.end) = (end - value.len(), end),
-            _ => return Err(WRONG_TYPE),
-        }
+        (Value::Bytes(_), shape) if is_number(shape) => return Err(WRONG_TYPE),
+        (Value::Bytes(value), _) => (slot.start, slot.end) = (end - value.len(), end),
+        _ => return Err(WRONG_TYPE),
     }
     Ok(())
 }
@@ -428,6 +447,6 @@ fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, ConvertError> {
     }
 }
 
-fn is_number(shape: Shape) -> bool {
+pub(super) fn is_number(shape: Shape) -> bool {
     matches!(shape, Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double)
 }

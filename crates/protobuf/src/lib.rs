@@ -12,14 +12,17 @@
 //! Kubernetes versions differ in the empty members that they omit or write as `null`. This crate does as the version of
 //! its schema does. `creationTimestamp: null` of a pod template, for example, is omitted since 1.34.
 
+mod check;
 mod convert;
 mod encode;
 mod envelope;
 mod error;
+mod excerpt;
 mod form;
 mod json_in;
 mod omit;
 mod schema;
+mod strip;
 mod text;
 mod text_in;
 mod wire;
@@ -30,6 +33,7 @@ pub use convert::{Converter, Extent, TypeMeta};
 pub use encode::Encoder;
 pub use envelope::{Envelope, MAGIC, WatchEvent};
 pub use error::{ConvertError, EncodeError};
+pub use excerpt::Excerpt;
 pub use omit::Omit;
 pub use schema::{MessageId, Schema};
 pub use wire::{Field, Reader, Value, varint};

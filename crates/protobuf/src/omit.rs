@@ -31,6 +31,11 @@ impl Omit {
         self.0.get(name)
     }
 
+    /// Returns the members with paths to omit below them, and those that are omitted as a whole.
+    pub(super) fn members(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.0.iter().map(|(name, below)| (&**name, below))
+    }
+
     /// Returns whether the whole member at this node of the paths is omitted.
     pub(super) fn is_all(&self) -> bool {
         self.0.is_empty()

@@ -129,6 +129,12 @@ impl Schema {
         self.version
     }
 
+    /// Returns the minor version of Kubernetes: 37 for `v1.37.2`.
+    #[must_use]
+    pub fn minor(&self) -> u64 {
+        self.version.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0)
+    }
+
     /// Returns the message of a kind; `None` if it is not a built-in type.
     #[must_use]
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<MessageId> {
@@ -296,6 +302,7 @@ mod tests {
     fn embedded_schema_has_builtin_kinds() {
         let schema = Schema::builtin();
         assert!(schema.version().starts_with("v1."), "{}", schema.version());
+        assert!(schema.minor() >= 37, "{}", schema.minor());
         let pod = schema.kind("v1", "Pod").unwrap();
         assert_eq!(schema.items(schema.kind("v1", "PodList").unwrap()), Some(pod));
         assert_eq!(schema.items(pod), None);

@@ -7,23 +7,10 @@ use informer_hub_protobuf::{
     ConvertError, Converter, END_OF_ENVELOPE, EncodeError, Encoder, Envelope, Omit, Schema, TypeMeta, begin_envelope,
 };
 
-/// One object in a hundred of `protobuf objects --small` (tests/testbed).
-const OBJECTS: &[u8] = include_bytes!("objects.bin");
+#[path = "reference/objects.rs"]
+mod objects;
 
-/// Returns protobuf and JSON of each object.
-fn objects() -> Vec<(&'static [u8], &'static [u8])> {
-    let (mut rest, mut objects) = (OBJECTS, Vec::new());
-    let mut record = || {
-        let (length, tail) = rest.split_first_chunk::<4>()?;
-        let (record, tail) = tail.split_at(u32::from_be_bytes(*length) as usize);
-        rest = tail;
-        Some(record)
-    };
-    while let Some(wire) = record() {
-        objects.push((wire, record().unwrap()));
-    }
-    objects
-}
+use objects::objects;
 
 fn convert(wire: &[u8], omit: &Omit, limit: usize) -> Result<Vec<u8>, ConvertError> {
     let envelope = Envelope::read(wire)?;
