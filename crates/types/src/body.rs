@@ -1,4 +1,6 @@
-//! In-memory form of the objects' JSON (bodies): plain while recently changed, then compressed and packed into chunks.
+//! In-memory form of the objects' bodies: plain while recently changed, then compressed and packed into chunks.
+//!
+//! A body is JSON, or protobuf in an envelope. The first bytes distinguish them, so no form has a tag for it.
 //!
 //! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed memory returns in
 //! whole pages. A chunk is freed with its last body. A chunk with little live data is emptied by packing its remaining
@@ -13,15 +15,57 @@ use super::{CodecError, Dictionary};
 /// Bytes of an object as stored in memory. The form changes, the content never does.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Plain JSON as received, without the fields that the projection dropped.
+    /// Plain JSON or protobuf as received, without the fields that the projection dropped.
     Plain(Arc<[u8]>),
+    /// Plain protobuf, with the JSON that a reader has converted it to. Boxed, as an object has no room for both.
+    Converted(Box<Converted>),
     /// Compressed, in a chunk.
     Packed(Packed),
     /// Not stored: the memory limit leaves room for the head only (name, version, labels and index values).
     Unkept,
 }
 
-/// Body of an object as it was read. It stays readable after the object has replaced its body.
+/// A plain protobuf body and its JSON, kept so that the next reader need not convert it again.
+#[derive(Debug)]
+pub(super) struct Converted {
+    pub(super) protobuf: Arc<[u8]>,
+    pub(super) json: Arc<[u8]>,
+}
+
+impl Body {
+    /// Returns how many bytes the body currently occupies.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Plain(bytes) => bytes.len(),
+            Self::Converted(converted) => converted.protobuf.len() + converted.json.len(),
+            Self::Packed(packed) => packed.size(),
+            Self::Unkept => 0,
+        }
+    }
+
+    /// Returns the uncompressed length of the stored bytes.
+    pub(super) fn plain_size(&self) -> usize {
+        match self {
+            Self::Plain(bytes) => bytes.len(),
+            Self::Converted(converted) => converted.protobuf.len(),
+            Self::Packed(packed) => packed.plain_size(),
+            Self::Unkept => 0,
+        }
+    }
+
+    /// Returns the body as it is stored, without converted JSON.
+    pub(super) fn load(&self) -> Loaded {
+        match self {
+            Self::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
+            Self::Converted(converted) => Loaded::Plain(Arc::clone(&converted.protobuf)),
+            Self::Packed(packed) => Loaded::Packed(packed.view()),
+            Self::Unkept => Loaded::Unkept,
+        }
+    }
+}
+
+/// Body of an object as it was read: the stored bytes, JSON or protobuf. It stays readable after the object has
+/// replaced its body.
 pub(super) enum Loaded {
     Plain(Arc<[u8]>),
     Packed(PackedView),
@@ -45,7 +89,7 @@ impl Packed {
         self.chunk.entry(self.at).whole
     }
 
-    /// Returns the length of the JSON in bytes.
+    /// Returns the uncompressed length of the stored bytes.
     pub(super) fn plain_size(&self) -> usize {
         self.chunk.entry(self.at).len
     }
@@ -98,17 +142,18 @@ impl PackedView {
         self.chunk.entry(self.at)
     }
 
-    /// Decompresses and decodes the JSON. `known` are the object's UID, name and version, which the encoding left out.
-    pub(super) fn json(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
+    /// Returns the stored bytes (JSON or protobuf), decompressed and decoded. `known` are the object's UID, name and
+    /// version, which the encoding left out.
+    pub(super) fn stored(&self, known: &KnownTexts<'_>) -> Result<Vec<u8>, CodecError> {
         let entry = self.entry();
         let mut encoded = Vec::new();
         self.chunk.dictionary.decompress(entry.packed, entry.len, &mut encoded)?;
         if !entry.is_encoded {
             return if encoded.len() == entry.len { Ok(encoded) } else { Err(CodecError("decoded length is wrong")) };
         }
-        let mut json = Vec::with_capacity(entry.len);
-        decode_identifiers(&encoded, known, entry.len, &mut json)?;
-        if json.len() == entry.len { Ok(json) } else { Err(CodecError("decoded length is wrong")) }
+        let mut stored = Vec::with_capacity(entry.len);
+        decode_identifiers(&encoded, known, entry.len, &mut stored)?;
+        if stored.len() == entry.len { Ok(stored) } else { Err(CodecError("decoded length is wrong")) }
     }
 }
 
@@ -198,7 +243,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Memory totals of the packed bodies (compressed JSON) of one resource.
+/// Memory totals of the packed (compressed) bodies of one resource.
 #[derive(Debug, Default)]
 pub struct PackedTotals {
     bytes: AtomicUsize,

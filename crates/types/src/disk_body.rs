@@ -13,12 +13,12 @@ use super::{Dictionary, PackedTotals, StoredObject};
 /// allocation.
 const MAX_PLAIN_LEN: usize = 64 << 20;
 
-/// Form in which an object's body (its JSON) is currently in memory.
+/// Form in which an object's body (JSON or protobuf) is currently in memory.
 #[derive(Debug)]
 pub enum StoredBody {
-    /// Plain JSON.
+    /// Uncompressed JSON or protobuf, as [`StoredObject::plain`] returns it.
     Plain(Arc<[u8]>),
-    /// Compressed JSON.
+    /// Compressed JSON or protobuf.
     Packed(PackedBody),
     /// Not in memory, because the memory limit leaves no room for bodies.
     Unkept,
@@ -73,8 +73,8 @@ impl DiskPacker {
         Self { compressor: Compressor::new(dictionary), encoded: Vec::new(), frame: Vec::new() }
     }
 
-    /// Appends the packed form of a plain body to `out`. If packing does not shrink it, appends nothing and returns
-    /// `false`. Costs about 20 µs for a pod.
+    /// Appends the packed form of `plain`, an object's plain body, to `out`. If packing does not shrink it, appends
+    /// nothing and returns `false`. Costs about 20 µs for a pod.
     pub fn pack(&mut self, object: &StoredObject, plain: &[u8], out: &mut Vec<u8>) -> bool {
         self.encoded.clear();
         let is_encoded = object.with_known_texts(|known| encode_identifiers(plain, known, &mut self.encoded));

@@ -1,13 +1,26 @@
-//! Binary encoding of identifiers in an object's JSON, applied before compression.
+//! Binary encoding of identifiers in an object's body, applied before compression.
 //!
 //! A hexadecimal digit carries four bits, but zstd spends about five on each. So digests, UUIDs and other long
 //! hexadecimal texts are written as bytes. The object's own UID, name and resourceVersion are also stored beside the
-//! JSON, so each is replaced with a marker. On a 6.3 KB pod, both together save about 110 of 570 compressed bytes.
-//! A marker is a control character. Valid JSON contains control characters only as white space. Text that contains a
-//! marker byte is not encoded.
+//! body, so each is replaced with a marker. On a 6.3 KB pod in JSON, both together save about 110 of 570 compressed
+//! bytes.
+//!
+//! In JSON, a marker is a control character. Valid JSON contains control characters only as white space. Text that
+//! contains a marker byte is not encoded.
+//!
+//! Protobuf contains all bytes. There, a marker follows the escape byte `0x7f`, and each `0x7f` of the body is escaped.
+//! This byte is rare: it is no valid tag, and texts hardly ever contain it. The encoded form begins with [`MAGIC`] if
+//! and only if the body does.
+
+use informer_hub_protobuf::MAGIC;
 
 use super::CodecError;
+use super::protobuf_body::is_protobuf;
 
+/// In protobuf, the byte before each marker.
+const ESCAPE: u8 = 0x7f;
+/// Marker of the escape byte itself, in protobuf only.
+const LITERAL: u8 = 0;
 /// Marker of a run of hexadecimal digits. The number of digits (even, 16 to 254) and half as many bytes follow.
 const HEX: u8 = 1;
 /// Marker of a UUID. Sixteen bytes follow.
@@ -30,33 +43,121 @@ const PROBE_STEP: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
 
-/// The object's UID, name and resourceVersion, which are stored beside the JSON. In the JSON, the first quoted
-/// occurrence of each is replaced with a marker.
+/// The object's UID, name and resourceVersion, which are stored beside the body. The first occurrence of each in the
+/// body is replaced with a marker: in JSON the quoted text, in protobuf the text with its length before it.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
-/// Appends the encoded form of `json` to `out`. If `json` contains a marker byte, appends nothing and returns `false`.
-pub(super) fn encode_identifiers(json: &[u8], known: &KnownTexts<'_>, out: &mut Vec<u8>) -> bool {
-    if memchr::memchr3(1, 2, 3, json).is_some() || memchr::memchr2(4, 5, json).is_some() {
-        return false;
+/// Range of each known text in the body, with its marker, ordered by position.
+type Occurrences = [Option<(usize, usize, u8)>; KNOWN_COUNT];
+
+/// Form of a body, which determines how markers and the bytes between them are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Json,
+    Protobuf,
+}
+
+impl Marks {
+    fn of(body: &[u8]) -> Self {
+        if is_protobuf(body) { Self::Protobuf } else { Self::Json }
     }
+
+    fn push(self, marker: u8, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => out.push(marker),
+            Self::Protobuf => out.extend([ESCAPE, marker]),
+        }
+    }
+
+    /// Appends bytes that contain no identifier.
+    fn push_literal(self, mut literal: &[u8], out: &mut Vec<u8>) {
+        if self == Self::Protobuf {
+            while let Some(at) = memchr::memchr(ESCAPE, literal) {
+                out.extend_from_slice(&literal[..at]);
+                self.push(LITERAL, out);
+                literal = &literal[at + 1..];
+            }
+        }
+        out.extend_from_slice(literal);
+    }
+
+    /// Appends a known text as it is in the body. `None` if the body cannot contain it.
+    fn push_known(self, text: &str, out: &mut Vec<u8>) -> Option<()> {
+        match self {
+            Self::Json => {
+                out.push(b'"');
+                out.extend_from_slice(text.as_bytes());
+                out.push(b'"');
+            }
+            Self::Protobuf => {
+                out.push(length_byte(text)?);
+                out.extend_from_slice(text.as_bytes());
+            }
+        }
+        Some(())
+    }
+
+    /// Returns the offset of the first marker, including the escape byte.
+    #[inline]
+    fn find(self, encoded: &[u8]) -> Option<usize> {
+        match self {
+            Self::Json => encoded.iter().position(|byte| (HEX..END).contains(byte)),
+            Self::Protobuf => memchr::memchr(ESCAPE, encoded),
+        }
+    }
+
+    /// Returns the marker at the start, and the bytes after it; `None` if the bytes are truncated.
+    #[inline]
+    fn read(self, encoded: &[u8]) -> Option<(u8, &[u8])> {
+        let marker = usize::from(self == Self::Protobuf);
+        Some((*encoded.get(marker)?, &encoded[marker + 1..]))
+    }
+}
+
+/// Returns the byte that is the length of `text` in protobuf; `None` if the length takes more bytes.
+fn length_byte(text: &str) -> Option<u8> {
+    u8::try_from(text.len()).ok().filter(|length| *length < 0x80)
+}
+
+/// Appends the encoded form of `body` to `out`. If `body` is JSON with a marker byte, or protobuf that escaping makes
+/// longer, appends nothing and returns `false`.
+pub(super) fn encode_identifiers(body: &[u8], known: &KnownTexts<'_>, out: &mut Vec<u8>) -> bool {
+    let (start, marks) = (out.len(), Marks::of(body));
+    let (content, occurrences) = match marks {
+        Marks::Json => {
+            if memchr::memchr3(1, 2, 3, body).is_some() || memchr::memchr2(4, 5, body).is_some() {
+                return false;
+            }
+            (body, first_quoted(body, known))
+        }
+        Marks::Protobuf => {
+            // Decoding recognizes the form by these bytes, so no marker may replace them.
+            out.extend_from_slice(MAGIC);
+            let message = &body[MAGIC.len()..];
+            (message, first_fields(message, known))
+        }
+    };
     let mut from = 0;
-    for (begin, end, marker) in first_occurrences(json, known).into_iter().flatten() {
+    for (begin, end, marker) in occurrences.into_iter().flatten() {
         // Equal texts have the same first occurrence.
         if begin >= from {
-            encode_hex(&json[from..begin], out);
-            out.push(marker);
+            encode_hex(marks, &content[from..begin], out);
+            marks.push(marker, out);
             from = end;
         }
     }
-    encode_hex(&json[from..], out);
+    encode_hex(marks, &content[from..], out);
+    if out.len() - start > body.len() {
+        out.truncate(start);
+        return false;
+    }
     true
 }
 
-/// Returns the first quoted occurrence of each text with its marker, ordered by position. The range includes the
-/// quotes.
+/// Returns the first quoted occurrence of each text. The range includes the quotes.
 ///
 /// One pass visits all quotes and stops when all texts are found, which is early, as objects begin with their metadata.
-fn first_occurrences(json: &[u8], known: &KnownTexts<'_>) -> [Option<(usize, usize, u8)>; KNOWN_COUNT] {
+fn first_quoted(json: &[u8], known: &KnownTexts<'_>) -> Occurrences {
     let mut found = [None; KNOWN_COUNT];
     let mut left = known.iter().filter(|text| !text.is_empty()).count();
     for quote in memchr::memchr_iter(b'"', json) {
@@ -76,36 +177,50 @@ fn first_occurrences(json: &[u8], known: &KnownTexts<'_>) -> [Option<(usize, usi
     found
 }
 
-fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
+/// Returns the first occurrence of each text that has its length before it. The range includes the length.
+fn first_fields(message: &[u8], known: &KnownTexts<'_>) -> Occurrences {
+    let mut found = [None; KNOWN_COUNT];
+    for ((marker, text), found) in (KNOWN..).zip(known).zip(&mut found) {
+        let Some(length) = length_byte(text).filter(|length| *length > 0) else { continue };
+        let mut texts = memchr::memmem::find_iter(message, text);
+        let first = texts.find(|at| message[..*at].last() == Some(&length));
+        *found = first.map(|at| (at - 1, at + text.len(), marker));
+    }
+    found.sort_unstable();
+    found
+}
+
+fn encode_hex(marks: Marks, text: &[u8], out: &mut Vec<u8>) {
     let (mut from, mut probe) = (0, PROBE_STEP - 1);
-    while let Some(byte) = json.get(probe) {
-        if nibble(*byte).is_none() || !is_likely_run(json, probe) {
+    while let Some(byte) = text.get(probe) {
+        if nibble(*byte).is_none() || !is_likely_run(text, probe) {
             probe += PROBE_STEP;
             continue;
         }
-        let begin = json[from..probe].iter().rposition(|b| nibble(*b).is_none()).map_or(from, |at| from + at + 1);
-        let end = json[probe..].iter().position(|b| nibble(*b).is_none()).map_or(json.len(), |at| probe + at);
+        let begin = text[from..probe].iter().rposition(|b| nibble(*b).is_none()).map_or(from, |at| from + at + 1);
+        let end = text[probe..].iter().position(|b| nibble(*b).is_none()).map_or(text.len(), |at| probe + at);
         if end - begin >= MIN_RUN {
             let end = begin + ((end - begin) & !1).min(MAX_RUN);
-            out.extend_from_slice(&json[from..begin]);
-            out.extend([HEX, u8::try_from(end - begin).unwrap_or(u8::MAX)]);
-            push_packed_hex(&json[begin..end], out);
+            marks.push_literal(&text[from..begin], out);
+            marks.push(HEX, out);
+            out.push(u8::try_from(end - begin).unwrap_or(u8::MAX));
+            push_packed_hex(&text[begin..end], out);
             from = end;
             probe = from + PROBE_STEP - 1;
-        } else if let Some(begin) = uuid_start(json, from, begin, end) {
-            out.extend_from_slice(&json[from..begin]);
-            out.push(UUID);
+        } else if let Some(begin) = uuid_start(marks, text, from, begin, end) {
+            marks.push_literal(&text[from..begin], out);
+            marks.push(UUID, out);
             let groups = [0..8, 9..13, 14..18, 19..23, UUID_HEAD..UUID_HEAD + PROBE_STEP];
             for group in groups {
-                push_packed_hex(&json[begin + group.start..begin + group.end], out);
+                push_packed_hex(&text[begin + group.start..begin + group.end], out);
             }
-            from = end;
+            from = begin + UUID_HEAD + PROBE_STEP;
             probe = from + PROBE_STEP - 1;
         } else {
             probe = end + PROBE_STEP - 1;
         }
     }
-    out.extend_from_slice(&json[from..]);
+    marks.push_literal(&text[from..], out);
 }
 
 /// Returns whether the character at `probe` may be in a run of [`PROBE_STEP`] digits. In such a run, the two characters
@@ -114,18 +229,22 @@ fn encode_hex(json: &[u8], out: &mut Vec<u8>) {
 /// About every third character of JSON is a hexadecimal digit by chance. This test costs less than a search for the
 /// ends of its run.
 #[inline]
-fn is_likely_run(json: &[u8], probe: usize) -> bool {
-    let is_digit = |at: usize| json.get(at).is_some_and(|byte| nibble(*byte).is_some());
+fn is_likely_run(text: &[u8], probe: usize) -> bool {
+    let is_digit = |at: usize| text.get(at).is_some_and(|byte| nibble(*byte).is_some());
     (is_digit(probe.wrapping_sub(SIDE)) & is_digit(probe.wrapping_sub(SIDE / 2)))
         | (is_digit(probe + SIDE) & is_digit(probe + SIDE / 2))
 }
 
-/// Returns the start of the UUID whose last group is `begin..end`; `None` if there is none or it starts before `from`.
-fn uuid_start(json: &[u8], from: usize, begin: usize, end: usize) -> Option<usize> {
-    let first = begin.checked_sub(UUID_HEAD).filter(|first| end - begin == PROBE_STEP && *first >= from)?;
+/// Returns the start of the UUID whose last group is at the start of the run `begin..end`; `None` if there is none or it
+/// starts before `from`.
+///
+/// In protobuf, the tag of the next field follows a text directly and may look like a digit of the run.
+fn uuid_start(marks: Marks, text: &[u8], from: usize, begin: usize, end: usize) -> Option<usize> {
+    let is_group = if marks == Marks::Json { end - begin == PROBE_STEP } else { end - begin >= PROBE_STEP };
+    let first = begin.checked_sub(UUID_HEAD).filter(|first| is_group && *first >= from)?;
     let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
     let fits = |(at, byte): (usize, &u8)| if is_dash(at) { *byte == b'-' } else { nibble(*byte).is_some() };
-    json[first..begin].iter().enumerate().all(fits).then_some(first)
+    text[first..begin].iter().enumerate().all(fits).then_some(first)
 }
 
 /// Value of each byte as a lowercase hexadecimal digit; [`NO_DIGIT`] for other bytes.
@@ -166,10 +285,10 @@ pub(super) fn decode_identifiers(
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
     const CUT_SHORT: CodecError = CodecError("truncated marker");
-    let mut rest = encoded;
-    while let Some(at) = rest.iter().position(|byte| (HEX..END).contains(byte)) {
+    let (marks, mut rest) = (Marks::of(encoded), encoded);
+    while let Some(at) = marks.find(rest) {
         out.extend_from_slice(&rest[..at]);
-        let (marker, after) = (rest[at], &rest[at + 1..]);
+        let (marker, after) = marks.read(&rest[at..]).ok_or(CUT_SHORT)?;
         rest = match marker {
             HEX => {
                 let (digits, after) = after.split_first().ok_or(CUT_SHORT)?;
@@ -185,10 +304,13 @@ pub(super) fn decode_identifiers(
                 }
                 after
             }
+            LITERAL => {
+                out.push(ESCAPE);
+                after
+            }
             _ => {
-                out.push(b'"');
-                out.extend_from_slice(known[usize::from(marker - KNOWN)].as_bytes());
-                out.push(b'"');
+                let text = marker.checked_sub(KNOWN).and_then(|at| known.get(usize::from(at)));
+                text.and_then(|text| marks.push_known(text, out)).ok_or(CodecError("unknown marker"))?;
                 after
             }
         };
@@ -208,15 +330,35 @@ mod tests {
 
     const KNOWN_TEXTS: KnownTexts<'static> = ["00655632-b6c1-4437-aa44-f3e239fcd34c", "web-0", "1000000000000000"];
 
+    fn encoded_body(body: &[u8]) -> Option<Vec<u8>> {
+        let mut out = b"before".to_vec();
+        let is_encoded = encode_identifiers(body, &KNOWN_TEXTS, &mut out);
+        let encoded = out.split_off(6);
+        assert!(out == b"before" && (is_encoded || encoded.is_empty()));
+        is_encoded.then_some(encoded)
+    }
+
     fn encoded(text: &str) -> Option<Vec<u8>> {
+        encoded_body(text.as_bytes())
+    }
+
+    /// Encodes a protobuf body with this content. Returns it without the first four bytes.
+    fn encoded_message(message: &[u8]) -> Vec<u8> {
+        encoded_body(&[MAGIC, message].concat()).unwrap().split_off(MAGIC.len())
+    }
+
+    fn decoded_body(encoded: &[u8], limit: usize) -> Result<Vec<u8>, CodecError> {
         let mut out = Vec::new();
-        encode_identifiers(text.as_bytes(), &KNOWN_TEXTS, &mut out).then_some(out)
+        decode_identifiers(encoded, &KNOWN_TEXTS, limit, &mut out).map(|()| out)
     }
 
     fn decoded(encoded: &[u8], limit: usize) -> Result<String, CodecError> {
-        let mut out = Vec::new();
-        decode_identifiers(encoded, &KNOWN_TEXTS, limit, &mut out)?;
-        Ok(String::from_utf8_lossy(&out).into_owned())
+        Ok(String::from_utf8_lossy(&decoded_body(encoded, limit)?).into_owned())
+    }
+
+    /// Returns a text as a protobuf message contains it: after its length.
+    fn field(text: &str) -> Vec<u8> {
+        [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
     }
 
     proptest! {
@@ -243,12 +385,115 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_decode_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..80), limit in 0_usize..300) {
-            let mut out = Vec::new();
-            if decode_identifiers(&bytes, &KNOWN_TEXTS, limit, &mut out).is_ok() {
-                prop_assert!(out.len() <= limit);
+        fn protobuf_encoding_round_trips(
+            parts in prop::collection::vec(
+                prop_oneof![
+                    prop::collection::vec(any::<u8>(), 0..60),
+                    prop::collection::vec(prop::sample::select(vec![0, 1, 2, 3, 4, 5, ESCAPE]), 0..12),
+                    "[0-9a-f]{0,600}".prop_map(String::into_bytes),
+                    "[0-9a-f-]{0,60}".prop_map(String::into_bytes),
+                    "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12,14}".prop_map(String::into_bytes),
+                    prop::sample::select(KNOWN_TEXTS.map(field).to_vec()),
+                    prop::sample::select(KNOWN_TEXTS.map(|text| text.as_bytes().to_vec()).to_vec()),
+                ],
+                0..8,
+            ),
+        ) {
+            let body = [MAGIC, &parts.concat()[..]].concat();
+            // An encoding that would be longer is refused.
+            if let Some(encoded) = encoded_body(&body) {
+                prop_assert!(encoded.starts_with(MAGIC) && encoded.len() <= body.len());
+                prop_assert_eq!(&decoded_body(&encoded, body.len()).unwrap(), &body);
+                prop_assert!(decoded_body(&encoded, body.len() - 1).is_err());
+            } else {
+                prop_assert!(body.contains(&ESCAPE));
             }
         }
+
+        #[test]
+        fn arbitrary_bytes_decode_without_panic(
+            is_protobuf in any::<bool>(),
+            bytes in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(ESCAPE), 1 => 0_u8..8], 0..80),
+            limit in 0_usize..300,
+        ) {
+            let bytes = if is_protobuf { [MAGIC, &bytes[..]].concat() } else { bytes };
+            if let Ok(decoded) = decoded_body(&bytes, limit) {
+                prop_assert!(decoded.len() <= limit);
+            }
+        }
+    }
+
+    /// Bodies on disk are in this form.
+    #[test]
+    fn encoded_json_is_as_in_earlier_versions() {
+        let json = concat!(
+            r#"{"kind":"Pod","metadata":{"name":"web-0","uid":"00655632-b6c1-4437-aa44-f3e239fcd34c","#,
+            r#""resourceVersion":"1000000000000000"},"owner":"637bcda8-b560-4853-b62b-33b2740d8a48","#,
+            r#""digest":"00112233445566778899aabbccddeeff0","name":"web-0"}"#,
+        );
+        let expected: &[&[u8]] = &[
+            br#"{"kind":"Pod","metadata":{"name":"#,
+            b"\x04",
+            br#","uid":"#,
+            b"\x03",
+            br#","resourceVersion":"#,
+            b"\x05",
+            br#"},"owner":""#,
+            b"\x02\x63\x7b\xcd\xa8\xb5\x60\x48\x53\xb6\x2b\x33\xb2\x74\x0d\x8a\x48",
+            br#"","digest":""#,
+            b"\x01\x20\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff",
+            br#"0","name":"web-0"}"#,
+        ];
+        assert_eq!(encoded(json).unwrap(), expected.concat());
+        assert_eq!(decoded(&expected.concat(), json.len()).unwrap(), json);
+    }
+
+    #[test]
+    fn identifiers_in_protobuf_are_escaped() {
+        let owner = [b"\x24637bcda8-b560-4853-b62b-33b2740d8a48".as_slice(), b"\x01\x7f\x02"].concat();
+        let packed = b"\x24\x7f\x02\x63\x7b\xcd\xa8\xb5\x60\x48\x53\xb6\x2b\x33\xb2\x74\x0d\x8a\x48\x01\x7f\0\x02";
+        assert_eq!(encoded_message(&owner), packed);
+        assert_eq!(encoded_message(b"x0123456789abcdef"), b"x\x7f\x01\x10\x01\x23\x45\x67\x89\xab\xcd\xef");
+        // Only the first occurrence after its length is replaced.
+        let [uid, name, version] = KNOWN_TEXTS.map(field);
+        let metadata = [b"web-0\x0a", &name[..], b"\x2a", &uid, b"\x32", &version, b"\x0a", &name].concat();
+        assert_eq!(encoded_message(&metadata), b"web-0\x0a\x7f\x04\x2a\x7f\x03\x32\x7f\x05\x0a\x05web-0");
+    }
+
+    #[test]
+    fn uuid_before_a_tag_that_looks_like_a_digit_is_found() {
+        for after in ["2", "b", "2b", "2bc"] {
+            let text = format!("$637bcda8-b560-4853-b62b-33b2740d8a48{after}");
+            assert_eq!(encoded_message(text.as_bytes()).len(), 1 + 18 + after.len(), "{text}");
+        }
+    }
+
+    #[test]
+    fn known_text_never_includes_the_magic() {
+        // With its length before it, this text occurs at the start of the body.
+        let text = format!("8s\0{}", "x".repeat(usize::from(b'k') - 3));
+        let (body, mut out) = ([&b"k"[..], text.as_bytes()].concat(), Vec::new());
+        assert!(body.starts_with(MAGIC) && encode_identifiers(&body, &["", &text, ""], &mut out));
+        assert_eq!(out, body);
+    }
+
+    #[test]
+    fn protobuf_that_encoding_would_lengthen_is_refused() {
+        assert_eq!(encoded_body(b"k8s\0\x7f"), None);
+        assert_eq!(encoded_body(b"k8s\0\x7f\x05web-0").unwrap(), b"k8s\0\x7f\0\x7f\x04");
+    }
+
+    #[test]
+    fn damaged_protobuf_encoding_is_an_error() {
+        for damaged in [&b"\x7f"[..], b"a\x7f\x06", b"\x7f\x7f", b"\x7f\x01", b"\x7f\x01\x10aaaa", b"\x7f\x02aaaa"] {
+            assert!(decoded_body(&[MAGIC, damaged].concat(), 300).is_err(), "{damaged:?}");
+        }
+        // A text whose length takes two bytes is never replaced.
+        let (long, mut out) = ("n".repeat(128), Vec::new());
+        assert!(decode_identifiers(b"k8s\0\x7f\x04", &["", &long, ""], 300, &mut out).is_err());
+        let body = [&b"k8s\0\x80"[..], long.as_bytes()].concat();
+        out.clear();
+        assert!(encode_identifiers(&body, &["", &long, ""], &mut out) && out == body);
     }
 
     #[test]

@@ -12,11 +12,11 @@ use super::clock;
 /// Lowest memory limit, in bytes, that a hub accepts. The program, its threads and its connections take about 30 MiB.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
-/// Bytes per object besides its stored JSON (body): key, labels and other decoded fields, index entries, map and
+/// Bytes per object besides its stored body: key, labels and other decoded fields, index entries, map and
 /// postings, including allocator overhead. Measured with pods (docs/performance.md).
 const BESIDE_BODY: u64 = 560;
 
-/// Allocator overhead of the stored JSON (bodies), in per cent.
+/// Allocator overhead of the stored bodies, in per cent.
 const BODY_SLACK: u128 = 10;
 
 /// Returns the memory of cached objects in bytes.
@@ -41,7 +41,7 @@ pub enum MemoryStep {
     Full,
     /// All objects, compressed at once. No snapshots are kept for readers that page through a list.
     Packed,
-    /// Heads only: keys, versions, labels and index values. The objects' JSON (bodies) is delivered to subscribers but
+    /// Heads only: keys, versions, labels and index values. The objects' bodies are delivered to subscribers but
     /// not kept.
     Heads,
     /// Heads only (keys, versions, labels and index values), and the watch is stopped: the heads become stale.
@@ -66,7 +66,7 @@ impl MemoryStep {
         }
     }
 
-    /// Returns whether the objects' JSON (bodies) is kept in memory.
+    /// Returns whether the objects' bodies are kept in memory.
     #[must_use]
     pub fn keeps_bodies(self) -> bool {
         self < Self::Heads

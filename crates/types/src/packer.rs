@@ -1,4 +1,4 @@
-//! Packer, which moves object bodies (the stored JSON) into compressed chunks.
+//! Packer, which moves object bodies (the stored JSON or protobuf) into compressed chunks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -110,8 +110,8 @@ impl Packer {
         let (entry, is_sparse) = (view.entry(), view.is_in_sparse_chunk());
         if !Arc::ptr_eq(view.dictionary(), &self.dictionary) {
             let limit = if is_sparse || self.replaces { usize::MAX } else { entry.packed.len() };
-            if let Ok(json) = object.with_known_texts(|known| view.json(known)) {
-                self.compress(object, &json, limit);
+            if let Ok(stored) = object.with_known_texts(|known| view.stored(known)) {
+                self.compress(object, &stored, limit);
             }
         } else if is_sparse {
             self.place(object, &entry);
@@ -126,6 +126,8 @@ impl Packer {
         let input = if is_encoded { &self.encoded } else { plain };
         if let Some(packed) = self.compressor.compress(input, &mut frame) {
             if packed.len() > limit || packed.len() >= plain.len() {
+                // Such a body may stay plain for long.
+                object.drop_converted();
                 self.outcome.left += 1;
             } else {
                 self.place(object, &Entry { len: plain.len(), is_encoded, packed, whole: packed.len() });
