@@ -55,6 +55,7 @@ mod resync;
 mod snapshot;
 mod stage;
 mod store;
+mod training;
 mod tree;
 mod uncompressed;
 mod values;

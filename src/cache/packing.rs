@@ -16,8 +16,9 @@ use std::sync::Arc;
 
 use super::posting::PartitionId;
 use super::snapshot::Snapshot;
+use super::training::{encoding_of, is_of, suits, train, train_better};
 use super::uncompressed::{Uncompressed, pack_with};
-use informer_hub_dictionaries::builtin;
+use informer_hub_dictionaries::{Encoding, Kind};
 use informer_hub_types::{Dictionary, Gvr, ObjectKey, PackOutcome, PackedTotals, Packer, StoredObject};
 
 /// Compression state of a resource.
@@ -44,6 +45,8 @@ enum Fitness {
     Untrained,
     /// Built-in dictionary of the kind.
     Builtin {
+        /// The kind, whose dictionary of the other encoding may suit the objects better. `None` in tests.
+        kind: Option<&'static Kind>,
         dictionary: Arc<Dictionary>,
         /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary
         /// suits the objects.
@@ -76,11 +79,14 @@ impl Fitness {
         if is_confidential(resource) {
             return Self::Confidential { dictionary: Arc::new(Dictionary::none()) };
         }
-        builtin(resource).map_or(Self::Untrained, Self::builtin)
+        match Kind::of(resource) {
+            Some(kind) => Self::builtin(Some(kind), kind.dictionary(Encoding::Protobuf)),
+            None => Self::Untrained,
+        }
     }
 
-    fn builtin(dictionary: Arc<Dictionary>) -> Self {
-        Self::Builtin { dictionary, packed: 0, trial_at: Packing::TRIAL_BYTES }
+    fn builtin(kind: Option<&'static Kind>, dictionary: Arc<Dictionary>) -> Self {
+        Self::Builtin { kind, dictionary, packed: 0, trial_at: Packing::TRIAL_BYTES }
     }
 
     fn unfit() -> Self {
@@ -141,9 +147,6 @@ fn is_confidential(resource: &Gvr) -> bool {
     resource.group.is_empty() && ["secrets", "configmaps"].contains(&&*resource.resource)
 }
 
-/// Maximum bytes of one training sample.
-const SAMPLE_BYTES: usize = 64 * 1024;
-
 /// One round of compression, which a background thread runs.
 #[derive(Debug)]
 pub struct Round {
@@ -195,7 +198,7 @@ impl Packing {
     #[cfg(test)]
     #[must_use]
     pub fn with_builtin(dictionary: Arc<Dictionary>) -> Self {
-        Self { fitness: Fitness::builtin(dictionary), ..Self::new() }
+        Self { fitness: Fitness::builtin(None, dictionary), ..Self::new() }
     }
 
     /// Creates the state of a resource without packed bodies and without a built-in dictionary.
@@ -223,8 +226,8 @@ impl Packing {
                 packing.sweep = Some(Sweep { partition: PartitionId(0), after: None, migrates: true });
                 confidential
             }
-            Fitness::Builtin { dictionary: own, .. } if own.bytes() == dictionary.bytes() => {
-                Fitness::builtin(dictionary)
+            Fitness::Builtin { kind: Some(kind), .. } if is_of(kind, &dictionary) => {
+                Fitness::builtin(Some(kind), dictionary)
             }
             _ => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
         };
@@ -407,7 +410,15 @@ impl Round {
     /// Runs the round. Costs about 20 µs per object, and 5 to 20 ms for a training.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
-        let Self { fitness, samples, objects, totals, replaces, packer, keeps_packer } = self;
+        let Self { mut fitness, samples, objects, totals, replaces, packer, keeps_packer } = self;
+        if let (Fitness::Builtin { kind: Some(kind), dictionary, packed: 0, .. }, Some(samples)) =
+            (&mut fitness, &samples)
+        {
+            let encoding = encoding_of(samples);
+            if dictionary.bytes() != kind.bytes(encoding) {
+                *dictionary = kind.dictionary(encoding);
+            }
+        }
         let trained = match &fitness {
             Fitness::Builtin { dictionary, packed, .. } => samples
                 .as_deref()
@@ -417,8 +428,8 @@ impl Round {
         };
         let is_trained = trained.is_some();
         let fitness = match (trained, samples.is_some(), fitness) {
-            (None, true, Fitness::Builtin { dictionary, packed, trial_at: _ }) if packed > 0 => {
-                Fitness::Builtin { dictionary, packed, trial_at: packed.saturating_mul(Packing::NEXT_TRIAL) }
+            (None, true, Fitness::Builtin { kind, dictionary, packed, trial_at: _ }) if packed > 0 => {
+                Fitness::Builtin { kind, dictionary, packed, trial_at: packed.saturating_mul(Packing::NEXT_TRIAL) }
             }
             (Some(dictionary), ..) => Fitness::Trained { dictionary, first: Ratio::default(), last: Ratio::default() },
             // The previous dictionary is better than none. Its latest ratio is reset.
@@ -443,53 +454,5 @@ impl Round {
         };
         let outcome = outcome.unwrap_or_default();
         RoundOutcome { fitness, trained: is_trained, outcome, packer: packer.filter(|_| keeps_packer) }
-    }
-}
-
-fn sample(object: &Arc<StoredObject>) -> Vec<u8> {
-    let mut sample = object.sample();
-    sample.truncate(SAMPLE_BYTES);
-    sample
-}
-
-/// Returns whether a built-in dictionary is good enough for a first list: bodies packed with it take at most two fifths
-/// of the bytes that they take without a dictionary. Always true if there are too few objects to train another one.
-fn suits(builtin: &Dictionary, objects: &[Arc<StoredObject>]) -> bool {
-    if objects.len() < Uncompressed::MIN_SAMPLES {
-        return true;
-    }
-    let step = objects.len().div_ceil(Uncompressed::MIN_SAMPLES);
-    let samples: Vec<_> = objects.iter().step_by(step).map(sample).collect();
-    let size = |dictionary: &Dictionary| dictionary.packed_size(samples.iter().map(Vec::as_slice));
-    size(builtin) * 5 <= size(&Dictionary::none()) * 2
-}
-
-/// Trains a dictionary on seven eighths of the objects. Returns it if the other objects take over a fifth more bytes
-/// with the `present` dictionary than with the new one.
-fn train_better(present: &Dictionary, objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
-    let is_held_out = |at: usize| at % 8 == 7;
-    let some = |held_out: bool| {
-        let chosen = objects.iter().enumerate().filter(move |(at, _)| is_held_out(*at) == held_out);
-        chosen.map(|(_, object)| Arc::clone(object)).collect::<Vec<_>>()
-    };
-    let trained = train(&some(false))?;
-    let held_out: Vec<_> = some(true).iter().map(sample).collect();
-    let size = |dictionary: &Dictionary| dictionary.packed_size(held_out.iter().map(Vec::as_slice));
-    (size(present) * 5 > size(&trained) * 6).then_some(trained)
-}
-
-fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
-    if objects.len() < Uncompressed::MIN_SAMPLES {
-        return None;
-    }
-    let step = objects.len().div_ceil(Uncompressed::SAMPLES).max(1);
-    // Every fourth object is first: with large samples, training ends before the last one.
-    let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
-    match Dictionary::train(spread.map(sample)) {
-        Ok(dictionary) => Some(Arc::new(dictionary)),
-        Err(error) => {
-            tracing::debug!(%error, "cannot train a compression dictionary; packing objects with the previous one");
-            None
-        }
     }
 }

@@ -7,33 +7,48 @@ use std::sync::{Arc, OnceLock};
 
 use informer_hub_types::{Dictionary, Gvr};
 
-/// A resource with a built-in dictionary.
-#[derive(Clone, Copy, Debug)]
+/// Encoding of the objects that a dictionary is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Encoding {
+    /// Kubernetes protobuf.
+    Protobuf,
+    /// JSON.
+    Json,
+}
+
+/// A resource with built-in dictionaries, one for each encoding.
+#[derive(Debug)]
 pub struct Kind {
     /// API group.
     pub group: &'static str,
     /// Plural name of the resource.
     pub resource: &'static str,
-    /// Size of the dictionary in bytes.
+    /// Size of a dictionary in bytes.
     pub size: usize,
-    bytes: &'static [u8],
+    bytes: [&'static [u8]; 2],
+    /// Dictionaries that have been used.
+    loaded: [OnceLock<Arc<Dictionary>>; 2],
 }
 
 macro_rules! kinds {
     ($($group:literal $resource:literal $size:literal;)+) => {
-        /// All resources with a built-in dictionary.
-        pub const KINDS: &[Kind] = &[$(
+        [$(
             Kind {
                 group: $group,
                 resource: $resource,
                 size: $size * 1024,
-                bytes: include_bytes!(concat!("../data/", $resource, ".dictionary")),
+                bytes: [
+                    include_bytes!(concat!("../data/", $resource, ".protobuf.dictionary")),
+                    include_bytes!(concat!("../data/", $resource, ".json.dictionary")),
+                ],
+                loaded: [const { OnceLock::new() }; 2],
             },
-        )+];
+        )+]
     };
 }
 
-kinds! {
+/// All resources with built-in dictionaries.
+pub static KINDS: [Kind; 7] = kinds! {
     "" "pods" 32;
     "apps" "deployments" 24;
     "apps" "replicasets" 24;
@@ -41,21 +56,25 @@ kinds! {
     "" "nodes" 16;
     "" "services" 12;
     "" "events" 12;
-}
+};
 
-static DICTIONARIES: [OnceLock<Arc<Dictionary>>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
+impl Kind {
+    /// Returns the kind of a resource, for any API version; `None` if it has no built-in dictionaries.
+    #[must_use]
+    pub fn of(gvr: &Gvr) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)
+    }
 
-/// Returns the built-in compression dictionary of a resource, for any API version; `None` if there is none. The first
-/// call loads the dictionary, which all later calls share.
-#[must_use]
-pub fn builtin(gvr: &Gvr) -> Option<Arc<Dictionary>> {
-    let at = KINDS.iter().position(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)?;
-    let digest = || Arc::new(Dictionary::restore(KINDS[at].bytes.to_vec()).unwrap_or_else(Dictionary::none));
-    Some(Arc::clone(DICTIONARIES[at].get_or_init(digest)))
-}
+    /// Returns the dictionary of an encoding. The first call loads it, and all later calls share it.
+    #[must_use]
+    pub fn dictionary(&self, encoding: Encoding) -> Arc<Dictionary> {
+        let restore = || Arc::new(Dictionary::restore(self.bytes(encoding).to_vec()).unwrap_or_else(Dictionary::none));
+        Arc::clone(self.loaded[encoding as usize].get_or_init(restore))
+    }
 
-/// Returns the bytes of a dictionary, as they are in the repository.
-#[must_use]
-pub fn builtin_bytes(kind: &Kind) -> &'static [u8] {
-    kind.bytes
+    /// Returns the bytes of the dictionary of an encoding, as they are in the repository.
+    #[must_use]
+    pub fn bytes(&self, encoding: Encoding) -> &'static [u8] {
+        self.bytes[encoding as usize]
+    }
 }

@@ -15,6 +15,7 @@ mod workloads;
 
 use std::sync::Arc;
 
+use informer_hub_protobuf::{ObjectWriter, TypeMeta};
 use informer_hub_types::{Labels, ObjectKey, ResourceVersion, StoredObject, StoredObjectParts, Uid};
 
 use names::App;
@@ -45,4 +46,23 @@ pub(crate) fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<Stored
         Arc::new(StoredObject::new(parts))
     };
     (0..count).map(|_| object(&mut random)).collect()
+}
+
+/// Returns the object in protobuf.
+pub(crate) fn as_protobuf(object: &StoredObject) -> Arc<StoredObject> {
+    let json = object.json().expect("a new object is readable");
+    let value: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");
+    let text = |member: &str| value[member].as_str().expect("objects have a kind and a version");
+    let type_meta = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };
+    let mut writer = ObjectWriter::new(type_meta, 16 << 20).expect("it is a built-in kind");
+    let parts = StoredObjectParts {
+        key: object.key().clone(),
+        uid: object.uid().clone(),
+        resource_version: object.resource_version().clone(),
+        labels: object.labels().clone(),
+        index_values: Vec::new(),
+        json: Vec::new(),
+    };
+    let body = writer.object(&json).expect("the generator has the schema's members");
+    Arc::new(StoredObject::of(parts, body.into()))
 }

@@ -8,9 +8,9 @@ mod invented;
 
 use std::sync::Arc;
 
-use informer_hub_dictionaries::{KINDS, builtin, builtin_bytes};
-use informer_hub_types::{Dictionary, Gvr, PackedTotals, Packer};
-use invented::{Invent, deployment, endpoint_slice, event, node, objects, pod, replica_set, service};
+use informer_hub_dictionaries::{Encoding, KINDS, Kind};
+use informer_hub_types::{Dictionary, Gvr, PackedTotals, Packer, StoredObject};
+use invented::{Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service};
 
 /// Generator of each kind, in the order of [`KINDS`], with the number of samples.
 const INVENT: [(Invent, usize); 7] = [
@@ -23,8 +23,18 @@ const INVENT: [(Invent, usize); 7] = [
     (event, 3000),
 ];
 
-fn bytes_per_object(dictionary: &Arc<Dictionary>, seed: u64, invent: Invent) -> (usize, usize) {
-    let objects = objects(invent, seed, 200);
+const ENCODINGS: [Encoding; 2] = [Encoding::Protobuf, Encoding::Json];
+
+fn objects_in(encoding: Encoding, invent: Invent, seed: u64, count: usize) -> Vec<Arc<StoredObject>> {
+    let objects = objects(invent, seed, count);
+    match encoding {
+        Encoding::Protobuf => objects.iter().map(|object| as_protobuf(object)).collect(),
+        Encoding::Json => objects,
+    }
+}
+
+fn bytes_per_object(dictionary: &Arc<Dictionary>, encoding: Encoding, invent: Invent) -> (usize, usize) {
+    let objects = objects_in(encoding, invent, 2, 200);
     let mut packer = Packer::new(dictionary, &Arc::<PackedTotals>::default());
     for object in &objects {
         packer.add(object);
@@ -49,15 +59,17 @@ fn trained(samples: &[Vec<u8>], size: usize) -> Vec<u8> {
 fn committed_dictionaries_are_those_of_the_generator() {
     assert_eq!(KINDS.len(), INVENT.len());
     for (kind, (invent, count)) in KINDS.iter().zip(INVENT) {
-        let samples: Vec<_> = objects(invent, 1, count).iter().map(|object| object.sample()).collect();
-        let trained = trained(&samples, kind.size);
-        if std::env::var_os("UPDATE_DICTIONARIES").is_some() {
-            let path = format!("{}/data/{}.dictionary", env!("CARGO_MANIFEST_DIR"), kind.resource);
-            std::fs::write(path, trained).unwrap();
-            continue;
+        for encoding in ENCODINGS {
+            let samples: Vec<_> = objects_in(encoding, invent, 1, count).iter().map(|object| object.sample()).collect();
+            let trained = trained(&samples, kind.size);
+            if std::env::var_os("UPDATE_DICTIONARIES").is_some() {
+                let name = format!("{}.{encoding:?}.dictionary", kind.resource).to_lowercase();
+                std::fs::write(format!("{}/data/{name}", env!("CARGO_MANIFEST_DIR")), trained).unwrap();
+                continue;
+            }
+            let is_same = trained == kind.bytes(encoding);
+            assert!(is_same, "the {encoding:?} dictionary of {} is outdated: make dictionaries", kind.resource);
         }
-        let is_same = trained == builtin_bytes(kind);
-        assert!(is_same, "the dictionary of {} is outdated: make dictionaries", kind.resource);
     }
 }
 
@@ -75,17 +87,19 @@ fn invented_objects_are_json() {
 #[test]
 fn other_objects_of_a_kind_shrink_to_a_fraction_of_plain_zstd() {
     for (kind, (invent, _)) in KINDS.iter().zip(INVENT) {
-        let own = builtin(&Gvr::new(kind.group, "v1", kind.resource)).unwrap();
-        let (plain, packed) = bytes_per_object(&own, 2, invent);
-        let (_, without) = bytes_per_object(&Arc::new(Dictionary::none()), 2, invent);
-        println!("{}: {plain} B, {without} B without a dictionary, {packed} B with it", kind.resource);
-        assert!(packed * 3 < without * 2, "{}: {packed} of {without}", kind.resource);
+        for encoding in ENCODINGS {
+            let (plain, packed) = bytes_per_object(&kind.dictionary(encoding), encoding, invent);
+            let (_, without) = bytes_per_object(&Arc::new(Dictionary::none()), encoding, invent);
+            let name = kind.resource;
+            println!("{name}, {encoding:?}: {plain} B, {without} B without a dictionary, {packed} B with it");
+            assert!(packed * 3 < without * 2, "{name}, {encoding:?}: {packed} of {without}");
+        }
     }
 }
 
 #[test]
 fn secrets_and_config_maps_have_no_dictionary() {
     for resource in ["secrets", "configmaps"] {
-        assert!(builtin(&Gvr::new("", "v1", resource)).is_none());
+        assert!(Kind::of(&Gvr::new("", "v1", resource)).is_none());
     }
 }
