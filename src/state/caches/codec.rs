@@ -12,7 +12,12 @@
 //! 8 follows     length of all earlier files up to their last commit records
 //! 9 fleet       fleet version, hash of the clusters' labels; for each partition visible at that version: its number, and
 //!               its cluster's list version and greatest version of readers, each plus one, or zero if unknown
+//! 10 objects    minor version of Kubernetes of the protobuf schema; then as 4
 //! ```
+//!
+//! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote record 4; to them,
+//! record 10 is damage, after which they list again. So does this version if the schema is newer than its own, since it
+//! might lack a field.
 //!
 //! Record 9 describes the state as of the commit record that follows it, and of no later one.
 //!
@@ -23,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::file_name::MAX_NUMBER;
 use crate::cache::ClusterVersions;
+use informer_hub_protobuf::Schema;
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
 /// Maximum decompressed size in bytes of the heads (objects without their JSON) of one record.
@@ -177,7 +183,8 @@ pub(super) fn put_partition(number: u64, header: &PartitionHeader, out: &mut Vec
 }
 
 pub(super) fn put_objects(partition: u64, heads_len: usize, heads: &[u8], bodies: &[u8], out: &mut Vec<u8>) {
-    out.push(4);
+    out.push(10);
+    put_number(Schema::builtin().minor(), out);
     put_number(partition, out);
     put_number(heads_len as u64, out);
     put_block(heads, out);
@@ -344,7 +351,10 @@ impl<'r> Record<'r> {
             }
             2 => Self::Dictionary(bytes.id()?, bytes.block()?),
             3 => Self::Partition(bytes.id()?, bytes.header(view)?),
-            4 => {
+            kind @ (4 | 10) => {
+                if kind == 10 && bytes.number()? > Schema::builtin().minor() {
+                    return None;
+                }
                 let (partition, heads_len, heads) = (bytes.id()?, bytes.size()?, bytes.block()?);
                 if heads_len > MAX_HEADS {
                     return None;
