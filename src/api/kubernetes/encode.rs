@@ -75,6 +75,12 @@ impl Encoder {
         }
     }
 
+    /// Returns the stored protobuf of an object, in its envelope, if that is what an answer in protobuf contains.
+    pub(super) fn stored_protobuf(&self, object: &StoredObject, version: Option<u64>) -> Option<Arc<[u8]>> {
+        let is_as_stored = self.form == Form::Object && !self.naming.is_fleet() && version.is_none();
+        if is_as_stored { object.protobuf().ok().flatten() } else { None }
+    }
+
     fn edit<'a>(
         &self,
         object: &StoredObject,

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::encode::{Encoder, Naming, Place, append};
 use informer_hub_kubeapi::{Form, Media, Status};
+use informer_hub_protobuf::write_frame;
 use informer_hub_types::{ApiResource, ClusterName, Origin, StoredObject, clock};
 
 /// Type of a watch event that has an object.
@@ -86,6 +87,9 @@ impl Frames {
         out: &mut Vec<u8>,
     ) {
         if self.encoder.protobuf.is_some() {
+            if let Some(stored) = self.encoder.stored_protobuf(object, version) {
+                return write_frame(out, event.as_str(), &stored);
+            }
             self.json.clear();
             self.encoder.write(object, origin, version, Place::Single, &mut self.json);
             self.frame(event.as_str(), Some(&origin.cluster), out);

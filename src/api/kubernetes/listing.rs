@@ -10,8 +10,8 @@ use super::protobuf::{MAX_OBJECT, ResourceWriter};
 use super::selection::Selection;
 use crate::api::notes::Notes;
 use informer_hub_kubeapi::{Form, Indenter, Media, to_yaml, write_yaml_element};
-use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, TypeMeta, begin_list};
-use informer_hub_types::ClusterName;
+use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, Envelope, TypeMeta, begin_list, write_item};
+use informer_hub_types::{ClusterName, Origin, StoredObject};
 
 /// Number of objects after which a part of the answer ends, even if none of them is selected.
 const SCAN: usize = 512;
@@ -273,10 +273,8 @@ impl Listing {
         let (mut json, mut item, mut chunk, mut result) = (Vec::new(), Vec::new(), 0, Ok(()));
         let encoder = &self.encoder;
         let has_more = items.advance(|(object, origin)| {
-            json.clear();
             item.clear();
-            encoder.write(object, origin, None, Place::Single, &mut json);
-            result = writer.item(&origin.cluster, &json, &mut item);
+            result = write_protobuf(writer, encoder, (object, origin), &mut json, &mut item);
             *left += item.len();
             chunk += item.len();
             match kept {
@@ -348,10 +346,8 @@ impl Listing {
                     write_yaml_element(&item, out);
                 }
                 Layout::Protobuf(list) => {
-                    item.clear();
-                    encoder.write(object, origin, None, Place::Single, &mut item);
                     let before = out.len();
-                    let result = list.writer.item(&origin.cluster, &item, out);
+                    let result = write_protobuf(&mut list.writer, encoder, (object, origin), &mut item, out);
                     failed = result.is_err() || out.len() - before > list.left;
                     list.left = list.left.saturating_sub(out.len() - before);
                 }
@@ -400,4 +396,22 @@ impl Listing {
             }
         }
     }
+}
+
+/// Appends an object as an item of a list in protobuf. `json` is a buffer.
+fn write_protobuf(
+    writer: &mut ResourceWriter,
+    encoder: &Encoder,
+    (object, origin): (&StoredObject, &Origin),
+    json: &mut Vec<u8>,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let stored = encoder.stored_protobuf(object, None);
+    if let Some(envelope) = stored.as_deref().and_then(|stored| Envelope::read(stored).ok()) {
+        write_item(out, envelope.raw);
+        return Ok(());
+    }
+    json.clear();
+    encoder.write(object, origin, None, Place::Single, json);
+    writer.item(&origin.cluster, json, out)
 }

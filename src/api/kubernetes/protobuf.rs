@@ -1,4 +1,7 @@
-//! Answers in Kubernetes protobuf: objects of built-in types and metadata, converted from the stored JSON.
+//! Answers in Kubernetes protobuf: objects of built-in types and metadata.
+//!
+//! Stored protobuf is written unchanged if the answer has the object as it is in its cluster. Otherwise the object's JSON is
+//! edited and encoded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -312,6 +312,14 @@ fn object_response(
     coverage: &Coverage,
     admission: Admission,
 ) -> Result<Response, Status> {
+    if encoder.protobuf.is_some()
+        && let Some(stored) = encoder.stored_protobuf(object, None)
+    {
+        let body = Bytes::from_owner(stored);
+        let mut response = whole_response(asked.accepted.content_type(), body, admission);
+        coverage.warn(response.headers_mut());
+        return Ok(response);
+    }
     let mut json = Vec::new();
     if encoder.form == Form::Table {
         json.extend_from_slice(
