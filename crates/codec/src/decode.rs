@@ -1,6 +1,7 @@
 //! Decoder of objects and watch events: one pass over borrowed bytes.
 //!
-//! A decoded object is always syntactically valid JSON with `apiVersion` and `kind`. A JSON value that is not a valid
+//! The body of a decoded object is syntactically valid JSON with `apiVersion` and `kind`, or protobuf that can be
+//! converted to it. A JSON value that is not a valid
 //! object becomes [`Skipped`]. Bytes that are not JSON become
 //! [`ErrorClass::Malformed`](super::ErrorClass::Malformed). No message quotes object data.
 
@@ -19,6 +20,7 @@ use super::status::{bounded, classify_status};
 use super::transform::Transform;
 use super::trie::Trie;
 use super::walk::{Head, Walk};
+use informer_hub_protobuf::{Excerpt, TypeMeta};
 use informer_hub_types::{
     ApiResource, FieldPath, IndexEntry, Interner, Labels, ObjectKey, ResourceVersion, SharedStr, StoredObject,
     StoredObjectParts, Uid,
@@ -37,8 +39,9 @@ pub struct Decoder {
     output: Vec<u8>,
     /// `apiVersion` and `kind` with a trailing comma, for list items that lack them.
     default_members: [String; 2],
-    api_version: String,
-    transform: Option<Transform>,
+    /// Version of the resource as in `apiVersion`.
+    pub(super) api_version: SharedStr,
+    pub(super) transform: Option<Transform>,
     pub(super) protobuf: Protobuf,
 }
 
@@ -67,6 +70,14 @@ pub(super) struct WalkResult<'de> {
     index_values: Vec<IndexEntry>,
 }
 
+/// Bytes of an object.
+pub(super) enum Bytes<'b> {
+    /// The object in JSON, at a range of these bytes.
+    Json(&'b [u8], Range<usize>),
+    /// The object's protobuf message.
+    Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
+}
+
 /// Result of a transform: labels, index values and JSON.
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
@@ -92,7 +103,7 @@ impl Decoder {
             kept,
             output,
             default_members,
-            api_version,
+            api_version: api_version.into(),
             transform: None,
             protobuf,
         }
@@ -150,7 +161,7 @@ impl Decoder {
             return Ok(Next::Incomplete);
         }
         let start = bytes.len() - bytes.trim_ascii_start().len();
-        Ok(Next::Value(self.build(found, bytes, start..used), used))
+        Ok(Next::Value(self.build(found, Bytes::Json(bytes, start..used)), used))
     }
 
     /// Decodes one line of a watch.
@@ -168,25 +179,19 @@ impl Decoder {
         }
         let Some(kind) = envelope.kind else { return Err(malformed("watch event: no type")) };
         let Some(span) = envelope.object else { return Err(malformed("watch event: no object")) };
-        self.event(&kind, found, line, span)
-    }
-
-    /// Returns the event of type `kind` for the object at `span` of `line`.
-    pub(super) fn event(
-        &mut self,
-        kind: &str,
-        found: WalkResult<'_>,
-        line: &[u8],
-        span: Range<usize>,
-    ) -> Result<WatchItem, SourceError> {
         if kind == "ERROR" {
             return Err(classify_status(500, &line[span], None));
         }
+        Ok(self.event(&kind, found, Bytes::Json(line, span)))
+    }
+
+    /// Returns the event of type `kind` for an object. The type is not `ERROR`.
+    pub(super) fn event(&mut self, kind: &str, found: WalkResult<'_>, bytes: Bytes<'_>) -> WatchItem {
         if kind == "BOOKMARK" {
             // A bookmark comes about once a minute, and at the end of a list.
             self.rest();
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
-            return Ok(WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end });
+            return WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end };
         }
         let event = match kind {
             "ADDED" => WatchItem::Added,
@@ -194,16 +199,16 @@ impl Decoder {
             "DELETED" => WatchItem::Deleted,
             other => {
                 let reason = format!("unknown event type {:?}", bounded(other));
-                return Ok(WatchItem::Skipped(self.skipped(&found.head, true, reason)));
+                return WatchItem::Skipped(self.skipped(&found.head, true, reason));
             }
         };
         let (uid, is_own) = (found.head.uid.clone(), self.kind_mismatch(&found.head).is_none());
-        Ok(match self.build(found, line, span) {
+        match self.build(found, bytes) {
             Decoded::Object(object) => event(object),
             Decoded::Skipped(skipped) if is_own => skipped_event(kind, uid.as_deref(), skipped),
             // The deletion of an object of another kind does not delete the stored object of that name.
             Decoded::Skipped(skipped) => WatchItem::Skipped(skipped),
-        })
+        }
     }
 
     /// Describes an oversized object by its first bytes. `reason` says why it is skipped.
@@ -265,12 +270,14 @@ impl Decoder {
         (WalkResult { head: walk.head, labels: walk.labels, index_values: walk.index_values }, result)
     }
 
-    /// Builds the stored object in `span` from the result of a walk over `input`.
-    pub(super) fn build(&mut self, found: WalkResult<'_>, input: &[u8], span: Range<usize>) -> Decoded {
+    /// Builds the stored object from its bytes and the result of a walk over them.
+    pub(super) fn build(&mut self, found: WalkResult<'_>, bytes: Bytes<'_>) -> Decoded {
         let WalkResult { head, labels, index_values } = found;
         // The walk does not check UTF-8. The end of the object is certain, so only this object is lost. An error would
         // keep the informer from completing a list.
-        if simdutf8::basic::from_utf8(&input[span.clone()]).is_err() {
+        if let Bytes::Json(input, span) = &bytes
+            && simdutf8::basic::from_utf8(&input[span.clone()]).is_err()
+        {
             return Decoded::Skipped(self.skipped(&head, true, "not UTF-8".to_owned()));
         }
         if let Some(skipped) = self.invalid_reason(&head) {
@@ -278,7 +285,16 @@ impl Decoder {
         }
         let name = head.name.as_deref().unwrap_or_default();
         let namespace = head.namespace.as_deref().unwrap_or_default();
-        let json = self.json(&head, input, span);
+        let body = match bytes {
+            Bytes::Json(input, span) => self.json(&head, input, span),
+            Bytes::Protobuf(excerpt, type_meta, message) => {
+                self.output.clear();
+                if let Err(error) = excerpt.write(type_meta, message, &mut self.output) {
+                    return Decoded::Skipped(self.skipped(&head, true, error.to_string()));
+                }
+                copy_scratch(&mut self.output)
+            }
+        };
         let parts = StoredObjectParts {
             key: ObjectKey::new(namespace, name),
             uid: Uid::new(head.uid.as_deref().unwrap_or_default()),
@@ -288,8 +304,8 @@ impl Decoder {
             json: Vec::new(),
         };
         match self.transform.clone() {
-            None => Decoded::Object(Arc::new(StoredObject::of(parts, json))),
-            Some(transform) => match self.transformed(&transform, &parts.key, &json) {
+            None => Decoded::Object(Arc::new(StoredObject::of(parts, body))),
+            Some(transform) => match self.transformed(&transform, &parts.key, &body) {
                 Ok((labels, index_values, json)) => {
                     let parts = StoredObjectParts { labels, index_values, ..parts };
                     Decoded::Object(Arc::new(StoredObject::of(parts, json)))

@@ -15,6 +15,10 @@ pub(super) struct Paths {
     pub(super) trie: Trie,
     /// Members of protobuf objects that need not be converted.
     pub(super) omit: Omit,
+    /// Whether the projection drops nothing else of a protobuf object.
+    pub(super) omits_all: bool,
+    /// Paths that are read when an object arrives, without the steps into elements of lists.
+    pub(super) read: Vec<Vec<Box<str>>>,
 }
 
 /// Paths in use, with the projection and the indexes that they were made from.
@@ -41,7 +45,9 @@ impl Paths {
         if let Some(paths) = IN_USE.with_borrow(|in_use| known(in_use)) {
             return paths;
         }
-        let paths = Arc::new(Self { trie: Trie::new(projection, indexes), omit: omitted(projection, indexes) });
+        let (omit, omits_all) = omitted(projection, indexes);
+        let trie = Trie::new(projection, indexes);
+        let paths = Arc::new(Self { trie, omit, omits_all, read: read(indexes) });
         IN_USE.with_borrow_mut(|in_use| {
             in_use.retain(|known| known.paths.strong_count() > 0);
             in_use.push(InUse {
@@ -54,27 +60,43 @@ impl Paths {
     }
 }
 
+/// Members that the decoder reads of each object.
+const READ: [&[&str]; 5] = [
+    &["metadata", "name"],
+    &["metadata", "namespace"],
+    &["metadata", "uid"],
+    &["metadata", "resourceVersion"],
+    &["metadata", "labels"],
+];
+
+/// Members that the decoder reads of bookmarks.
+const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
+
 /// Returns the members that need not be converted from protobuf to JSON: those that the projection drops, except
-/// members that the decoder or an index reads.
-pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Omit {
-    const READ: [&[&str]; 4] = [
-        &["metadata", "name"],
-        &["metadata", "labels"],
-        &["metadata", "annotations"],
-        &["metadata", "resourceVersion"],
-    ];
+/// members that the decoder or an index reads. Also returns whether these are all that the projection drops.
+pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
-    let Projection::Drop(paths) = projection else { return omit };
+    let Projection::Drop(paths) = projection else { return (omit, false) };
+    let mut omits_all = true;
     for path in paths {
         let names: Option<Vec<&str>> = path.segments().iter().map(field_name).collect();
-        let Some(names) = names else { continue };
-        let is_read = READ.iter().any(|read| read.starts_with(&names))
-            || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()));
-        if !is_read && !["metadata", "uid"].starts_with(&names) && names != ["metadata", "namespace"] {
-            omit.add(names);
+        let is_read = |names: &[&str]| {
+            READ.iter().chain([&READ_OF_BOOKMARKS]).any(|read| read.starts_with(names))
+                || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()))
+        };
+        match names.filter(|names| !is_read(names)) {
+            Some(names) => omit.add(names),
+            None => omits_all = false,
         }
     }
-    omit
+    (omit, omits_all)
+}
+
+/// Returns the paths that the decoder and the indexes read of each object, without the steps into elements.
+fn read(indexes: &[(SharedStr, FieldPath)]) -> Vec<Vec<Box<str>>> {
+    let own = READ.iter().map(|path| path.iter().map(|name| Box::from(*name)).collect());
+    let of_index = |path: &FieldPath| path.segments().iter().filter_map(field_name).map(Box::from).collect();
+    own.chain(indexes.iter().map(|(_, path)| of_index(path))).collect()
 }
 
 fn field_name(segment: &Segment) -> Option<&str> {

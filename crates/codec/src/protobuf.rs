@@ -1,11 +1,15 @@
-//! Decoder of objects and watch events in Kubernetes protobuf: converts an object to JSON, then decodes that.
+//! Decoder of objects and watch events in Kubernetes protobuf.
+//!
+//! An object of a built-in type stays protobuf: only the members that the decoder reads are converted to JSON, and then
+//! decoded. If that is not possible (a transform, some projections, large or rare objects), the object is converted in
+//! full.
 
-use super::decode::{Decoded, Decoder};
+use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};
 use super::event::{Skipped, WatchItem};
 use super::protobuf_state::Items;
 use super::status::{bounded, classify_status};
-use informer_hub_protobuf::{ConvertError, Envelope, Schema, TypeMeta, WatchEvent};
+use informer_hub_protobuf::{ConvertError, Envelope, MessageId, Schema, TypeMeta, WatchEvent};
 use informer_hub_types::{EncodingInUse, JsonReason};
 
 /// Kind of objects that have only metadata.
@@ -65,12 +69,20 @@ impl Decoder {
     }
 
     pub(super) fn decode_item(&mut self, items: Items, bytes: &[u8], limit: usize) -> Result<Decoded, SourceError> {
+        if items.type_meta.is_none() {
+            let (api_version, kind) = (self.api_version.clone(), self.resource().kind.clone());
+            let type_meta = TypeMeta { api_version: &api_version, kind: &kind };
+            let decoded = self.excerpt(items.message, type_meta, bytes, limit, Self::build);
+            if let Some(decoded) = decoded {
+                return Ok(decoded);
+            }
+        }
         match self.protobuf.object(items.message, items.type_meta, bytes, limit) {
             Ok(()) => {
                 let json = std::mem::take(&mut self.protobuf.json);
                 let (found, result) = self.walk_converted(&json);
                 let decoded = match result {
-                    Ok(end) => Ok(self.build(found, &json, 0..end)),
+                    Ok(end) => Ok(self.build(found, Bytes::Json(&json, 0..end))),
                     Err(_) => Err(malformed("object: invalid JSON after conversion")),
                 };
                 self.protobuf.keep(json);
@@ -79,6 +91,28 @@ impl Decoder {
             Err(ConvertError::TooLarge) => Ok(Decoded::Skipped(self.skip_item(items, bytes, limit, too_large(limit)))),
             Err(error) => Err(self.needs_json(&error)),
         }
+    }
+
+    /// Reads an object that is stored as protobuf, and gives the result to `build`. `None` if the object must be converted
+    /// at once.
+    fn excerpt<T>(
+        &mut self,
+        message: MessageId,
+        type_meta: TypeMeta<'_>,
+        bytes: &[u8],
+        limit: usize,
+        build: impl FnOnce(&mut Self, WalkResult<'_>, Bytes<'_>) -> T,
+    ) -> Option<T> {
+        if self.transform.is_some() {
+            return None;
+        }
+        let excerpt = self.protobuf.read(message, type_meta, bytes, limit)?;
+        let json = std::mem::take(&mut self.protobuf.json);
+        let (found, result) = self.walk_object(&json);
+        let object = result.is_ok().then(|| build(self, found, Bytes::Protobuf(&excerpt, type_meta, bytes)));
+        self.protobuf.keep(json);
+        self.protobuf.keep_excerpt(excerpt);
+        object
     }
 
     /// Notes that a whole list was read, which ends a series of failures.
@@ -117,13 +151,23 @@ impl Decoder {
         if let Some(reason) = self.type_mismatch(kind, api_version) {
             return Ok(WatchItem::Skipped(Skipped { key: None, version: None, reason }));
         }
-        match self.protobuf.object(message, Some(TypeMeta { api_version, kind }), raw, limit) {
+        let type_meta = TypeMeta { api_version, kind };
+        if event.kind != "BOOKMARK" && kind != PARTIAL {
+            let item = self.excerpt(message, type_meta, raw, limit, |decoder, found, bytes| {
+                decoder.event(event.kind, found, bytes)
+            });
+            if let Some(item) = item {
+                self.protobuf.worked();
+                return Ok(item);
+            }
+        }
+        match self.protobuf.object(message, Some(type_meta), raw, limit) {
             Ok(()) => {
                 self.protobuf.worked();
                 let json = std::mem::take(&mut self.protobuf.json);
                 let (found, result) = self.walk_converted(&json);
                 let item = match result {
-                    Ok(end) => self.event(event.kind, found, &json, 0..end),
+                    Ok(end) => Ok(self.event(event.kind, found, Bytes::Json(&json, 0..end))),
                     Err(_) => Err(malformed("watch event: invalid JSON after conversion")),
                 };
                 if !matches!(item, Ok(WatchItem::Bookmark { .. })) {

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use super::KEPT_CAPACITY;
 use super::paths::Paths;
-use informer_hub_protobuf::{ConvertError, Converter, Extent, MessageId, Schema, TypeMeta};
+use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId, Schema, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason};
+
+/// Limit of an object's JSON divided by that of the protobuf that is stored without a conversion. An empty message of
+/// two bytes has tens of bytes of JSON.
+const MAX_GROWTH: usize = 256;
 
 /// Number of answers in a row that are not protobuf, after which JSON is requested.
 const MAX_FAILURES: u32 = 3;
@@ -33,6 +37,8 @@ pub(super) struct Protobuf {
     paths: Arc<Paths>,
     /// Created with the first object after a bookmark, since bookmarks free it.
     converter: Option<Box<Converter>>,
+    /// Created and freed with the converter.
+    excerpt: Option<Box<Excerpt>>,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
 }
@@ -55,7 +61,7 @@ pub(super) struct Items {
 impl Protobuf {
     pub(super) fn new(resource: &ApiResource, paths: Arc<Paths>) -> Self {
         let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
-        Self { is_builtin, refusal: None, failures: 0, paths, converter: None, json: Vec::new() }
+        Self { is_builtin, refusal: None, failures: 0, paths, converter: None, excerpt: None, json: Vec::new() }
     }
 
     /// Counts an answer that is not protobuf. After three in a row, JSON is requested for a while.
@@ -110,6 +116,41 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
+    /// Reads what the decoder needs of an object that is stored as protobuf into the scratch buffer, as JSON. Returns how
+    /// to write the object; `None` if it must be converted at once.
+    ///
+    /// So it is if the projection cannot be applied to protobuf, and for large objects, since an object's JSON may be
+    /// many times larger.
+    pub(super) fn read(
+        &mut self,
+        message: MessageId,
+        type_meta: TypeMeta<'_>,
+        bytes: &[u8],
+        limit: usize,
+    ) -> Option<Box<Excerpt>> {
+        if !self.paths.omits_all || bytes.len() > limit / MAX_GROWTH {
+            return None;
+        }
+        let excerpt = if let Some(excerpt) = self.excerpt.take() {
+            excerpt
+        } else {
+            let paths = self.paths.read.iter().map(|path| path.iter().map(|name| &**name));
+            Box::new(Excerpt::new(message, paths, &self.paths.omit)?)
+        };
+        self.json.clear();
+        let converter = self.converter.get_or_insert_default();
+        if excerpt.read(converter, Some(type_meta), bytes, &mut self.json).is_ok() {
+            return Some(excerpt);
+        }
+        self.excerpt = Some(excerpt);
+        None
+    }
+
+    /// Keeps an excerpt for the next object.
+    pub(super) fn keep_excerpt(&mut self, excerpt: Box<Excerpt>) {
+        self.excerpt = Some(excerpt);
+    }
+
     /// Returns the positions of members in the JSON of the object converted last.
     pub(super) fn extents(&self) -> &[Extent] {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
@@ -120,9 +161,9 @@ impl Protobuf {
         self.converter.get_or_insert_default().head(message, bytes, limit)
     }
 
-    /// Frees the converter and the scratch buffer.
+    /// Frees the converter, the excerpt and the scratch buffer.
     pub(super) fn free(&mut self) {
-        (self.converter, self.json) = (None, Vec::new());
+        (self.converter, self.excerpt, self.json) = (None, None, Vec::new());
     }
 
     /// Keeps a scratch buffer for the next object, unless it is large.

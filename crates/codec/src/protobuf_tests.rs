@@ -215,7 +215,7 @@ fn any_prefix_or_flipped_byte_is_handled() {
 fn read_members_are_converted_even_if_they_are_dropped() {
     let paths = |texts: &[&str]| Projection::Drop(texts.iter().map(|text| text.parse().unwrap()).collect());
     let index = vec![("by-node".into(), "spec.nodeName".parse().unwrap())];
-    let omits = |text: &str| omitted(&paths(&[text]), &index) != Omit::default();
+    let omits = |text: &str| omitted(&paths(&[text]), &index).0 != Omit::default();
     for (path, expected) in [
         ("metadata.managedFields", true),
         ("status", true),
