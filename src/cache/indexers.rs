@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::index_errors::IndexError;
 use super::path_values::{from_head, is_of_head, scalars_at};
-use informer_hub_types::{FieldPath, SharedStr, StoredObject};
+use informer_hub_types::{FieldPath, Members, SharedStr, StoredObject};
 
 type Function = dyn Fn(&StoredObject) -> Result<Vec<SharedStr>, IndexError> + Send + Sync;
 
@@ -47,10 +47,11 @@ impl IndexFn {
     pub fn path(path: FieldPath) -> Self {
         let path = Arc::new(path);
         let read_at = (!is_of_head(&path)).then(|| Arc::clone(&path));
+        let members = Members::new([&*path]);
         let function = Self::new(move |object| {
             let mut values = Vec::new();
             if !from_head(&path, object, &mut values) {
-                scalars_at(&path, &object.json()?, |value| values.push(value.into()))?;
+                scalars_at(&path, &object.json_with(&members)?, |value| values.push(value.into()))?;
             }
             Ok(values)
         });

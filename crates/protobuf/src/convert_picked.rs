@@ -7,8 +7,12 @@ use crate::schema::{Label, Message, MessageId, Rule};
 use crate::wire::{Reader, Value};
 
 impl Converter {
-    /// Appends the JSON of the picked members to `out`, after those of `type_meta`. Does not check other members.
-    pub(crate) fn picked(
+    /// Appends the JSON of the picked members to `out`, in any order, after those of `type_meta`. Does not check other
+    /// members.
+    ///
+    /// # Errors
+    /// A picked member cannot be converted.
+    pub fn picked(
         &mut self,
         message: MessageId,
         type_meta: Option<TypeMeta<'_>>,

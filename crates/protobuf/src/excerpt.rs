@@ -19,9 +19,9 @@ pub struct Excerpt {
     omit: Omit,
 }
 
-/// Members of a message that are converted.
+/// Members of a message that are converted, prepared for [`Converter::picked`].
 #[derive(Debug, Default)]
-pub(super) struct Picked(pub(super) Vec<PickedField>);
+pub struct Picked(pub(super) Vec<PickedField>);
 
 /// A member that is converted.
 #[derive(Debug)]
@@ -33,8 +33,7 @@ pub(super) struct PickedField {
 }
 
 impl Excerpt {
-    /// Prepares an excerpt with the members at `paths`. A path is a list of names; it continues within each element of a
-    /// list. The stored message lacks the members in `omit`.
+    /// Prepares an excerpt with the members at `paths`, as [`Picked::new`]. The stored message lacks the members in `omit`.
     ///
     /// Returns `None` if a message without these members would have another JSON than an object whose members are
     /// omitted during conversion.
@@ -44,15 +43,8 @@ impl Excerpt {
         paths: impl IntoIterator<Item = impl IntoIterator<Item = &'p str>>,
         omit: &Omit,
     ) -> Option<Self> {
-        let schema = Schema::builtin();
-        if !strip::is_exact(schema, message, omit) {
-            return None;
-        }
-        let mut picked = Picked::default();
-        for path in paths {
-            picked.add(schema, message, path.into_iter());
-        }
-        Some(Self { message, picked, omit: omit.clone() })
+        let is_exact = strip::is_exact(Schema::builtin(), message, omit);
+        is_exact.then(|| Self { message, picked: Picked::new(message, paths), omit: omit.clone() })
     }
 
     /// Appends the JSON of the excerpt's members to `json`, in any order, after those of `type_meta`. If it succeeds, the
@@ -87,10 +79,18 @@ impl Excerpt {
 }
 
 impl Picked {
-    /// Adds the member at the end of `path`. Does nothing if the schema lacks it.
-    fn add<'p>(&mut self, schema: &Schema, message: MessageId, mut path: impl Iterator<Item = &'p str>) {
-        let Some(name) = path.next() else { return };
-        self.add_named(schema, message, name, &mut path);
+    /// Prepares the members at `paths`. A path is a list of names; it continues within each element of a list. A path
+    /// that the schema lacks adds nothing.
+    #[must_use]
+    pub fn new<'p>(message: MessageId, paths: impl IntoIterator<Item = impl IntoIterator<Item = &'p str>>) -> Self {
+        let mut picked = Self::default();
+        for path in paths {
+            let mut path = path.into_iter();
+            if let Some(name) = path.next() {
+                picked.add_named(Schema::builtin(), message, name, &mut path);
+            }
+        }
+        picked
     }
 
     fn add_named(&mut self, schema: &Schema, message: MessageId, name: &str, path: &mut dyn Iterator<Item = &str>) {

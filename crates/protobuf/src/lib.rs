@@ -33,7 +33,7 @@ pub use convert::{Converter, Extent, TypeMeta};
 pub use encode::Encoder;
 pub use envelope::{Envelope, MAGIC, WatchEvent};
 pub use error::{ConvertError, EncodeError};
-pub use excerpt::Excerpt;
+pub use excerpt::{Excerpt, Picked};
 pub use omit::Omit;
 pub use schema::{MessageId, Schema};
 pub use wire::{Field, Reader, Value, varint};

@@ -313,11 +313,11 @@ impl StoredObject {
     }
 
     /// Returns the stored bytes of a packed body of this object.
-    fn unpack(&self, view: &PackedView) -> Result<Vec<u8>, CodecError> {
+    pub(super) fn unpack(&self, view: &PackedView) -> Result<Vec<u8>, CodecError> {
         self.with_known_texts(|known| view.stored(known))
     }
 
-    fn not_kept(&self) -> DecodeError {
+    pub(super) fn not_kept(&self) -> DecodeError {
         DecodeError::NotKept { key: self.key.clone() }
     }
 

@@ -1,13 +1,18 @@
 //! Encoding of objects in the form and media type that a reader accepts.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
 use super::protobuf::ResourceWriter;
 use informer_hub_kubeapi::{Edit, Form, IncludeObject, Media, Printer, to_yaml};
-use informer_hub_types::{ClusterName, Origin, StoredObject};
+use informer_hub_types::{ClusterName, FieldPath, Members, Origin, StoredObject};
+
+static METADATA: LazyLock<Members> = LazyLock::new(|| {
+    let path: FieldPath = "metadata".parse().expect("the path is valid");
+    Members::new([&path])
+});
 
 /// Names and resource versions that objects have below a URL root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,7 +70,9 @@ impl Encoder {
         place: Place,
         out: &mut Vec<u8>,
     ) {
-        let plain = object.json().unwrap_or_else(|_| head_only(object, origin).into());
+        let only_metadata = matches!(self.form, Form::Metadata | Form::MetadataList);
+        let plain = if only_metadata { object.json_with(&METADATA) } else { object.json() };
+        let plain = plain.unwrap_or_else(|_| head_only(object, origin).into());
         let edit = self.edit(object, &origin.cluster, version, place);
         match self.form {
             Form::Table => self.write_row(&plain, &edit, &origin.cluster, out),

@@ -8,7 +8,8 @@ use crate::cache::Snapshot;
 use informer_hub_kubeapi::{CLUSTER_KEY, FieldSelector, Reason, Status};
 use informer_hub_query::Extractor;
 use informer_hub_types::{
-    ClusterName, FieldPath, LabelNeeds, LabelSelector, MAX_QUOTED, ObjectKey, Requirement, StoredObject, shortened,
+    ClusterName, FieldPath, LabelNeeds, LabelSelector, MAX_QUOTED, Members, ObjectKey, Requirement, StoredObject,
+    shortened,
 };
 
 /// Conditions of a request on objects, prepared for evaluation.
@@ -22,6 +23,7 @@ pub(super) struct Selection {
     is_fleet: bool,
     terms: Vec<Term>,
     extractor: Extractor,
+    members: Members,
     paths: Vec<FieldPath>,
 }
 
@@ -88,6 +90,7 @@ impl Selection {
             is_fleet: wanted.is_fleet,
             terms,
             extractor: Extractor::new(&paths),
+            members: Members::new(&paths),
             paths,
         })
     }
@@ -177,7 +180,7 @@ impl Selection {
     }
 
     fn matches_body(&self, object: &StoredObject) -> bool {
-        let values = object.json().ok().and_then(|json| self.extractor.extract(&json).ok());
+        let values = object.json_with(&self.members).ok().and_then(|json| self.extractor.extract(&json).ok());
         let text_at = |first: usize, count: usize, default: &'static str| {
             let values = values.as_ref()?;
             let found = values.get(first..first + count)?.iter().find_map(|values| values.first().map(text));

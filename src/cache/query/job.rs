@@ -13,6 +13,7 @@ use super::gather::{Hit, Order, groups, unmatched};
 use super::head::HeadOf;
 use super::index_rewrite::with_indices;
 use super::memo::LabelMemo;
+use super::owners::{OWNER_INDEX, references};
 use super::pace::Pace;
 use super::pieces::Pieces;
 use super::plan::{Access, AccessPath, ExaminedParts, Plan, Planner, SHORT};
@@ -21,8 +22,8 @@ use super::token::Position;
 use super::view::{Start, View};
 use super::visible::VisibleParts;
 use crate::snapshot::Snapshot;
-use informer_hub_query::{Column, Columns, Matcher, Output, SortKey, Values};
-use informer_hub_types::{Object, StoredObject};
+use informer_hub_query::{Column, Columns, Matcher, Output, Question, SortKey, Values};
+use informer_hub_types::{Members, Object, StoredObject};
 
 /// Number of candidates up to which a query runs on the caller's thread if it decompresses bodies. See [`SHORT`].
 const SHORT_READ: usize = 50;
@@ -44,6 +45,8 @@ pub(super) struct Job<'s> {
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
     pub(super) columns: Option<Columns>,
+    /// Members that condition, order and columns read.
+    pub(super) members: Members,
     /// Position after which the answer continues; `None` if the answer starts at the beginning.
     pub(super) start: Option<Start>,
     /// Sort keys of the object at `start`; `None` without a start or without sort columns.
@@ -100,6 +103,7 @@ impl<'s> Job<'s> {
             Output::Objects | Output::Count => None,
             output => Some(Columns::new(columns_of(output))),
         };
+        let members = members(question, &condition);
         let keep = question.limit.filter(|_| of_objects).map(|limit| limit.get().saturating_add(1));
         let mut job = Self {
             snapshot,
@@ -110,6 +114,7 @@ impl<'s> Job<'s> {
             matcher,
             sort,
             columns,
+            members,
             start: None,
             sorted_start: None,
             keep,
@@ -131,7 +136,7 @@ impl<'s> Job<'s> {
             let stored = stored.ok_or(QueryError::ExpiredToken)?;
             let memo = RefCell::new(LabelMemo::new());
             let values =
-                read(sort, &self.head(member, stored, &memo), &mut None).map_err(|()| QueryError::ExpiredToken)?;
+                self.read(sort, &self.head(member, stored, &memo), &mut None).map_err(|()| QueryError::ExpiredToken)?;
             self.sorted_start = Some(values.iter().map(|values| SortKey::new(values)).collect());
         }
         Ok(())
@@ -159,7 +164,7 @@ impl<'s> Job<'s> {
     /// Returns whether the condition has an `OwnedBy` test but the snapshot has no index of owners. The owner references
     /// are then read from the stored JSON of the candidates.
     pub(super) fn reads_owners(&self) -> bool {
-        self.condition.asks_owners && self.snapshot.index_fn(super::owners::OWNER_INDEX).is_none()
+        self.condition.asks_owners && self.snapshot.index_fn(OWNER_INDEX).is_none()
     }
 
     /// Returns whether bodies of matches are read.
@@ -291,6 +296,22 @@ impl<'s> Job<'s> {
         Position { cluster, key: hit.stored.key().clone() }
     }
 
+    /// Reads columns from the head if it has them all, else from `body`, which is loaded if necessary.
+    pub(super) fn read(
+        &self,
+        columns: &Columns,
+        head: &HeadOf<'_, '_>,
+        body: &mut Option<Arc<[u8]>>,
+    ) -> Result<Vec<Values>, ()> {
+        if body.is_none() {
+            if let Some(values) = columns.on_head(head) {
+                return Ok(values);
+            }
+            *body = Some(head.stored.json_with(&self.members).map_err(drop)?);
+        }
+        columns.on_body(head, body.as_deref().unwrap_or_default()).map_err(drop)
+    }
+
     fn fill(&self, answer: &mut Answer, hits: Vec<Hit>, progress: &Progress) -> Result<(), QueryError> {
         let handle = |hit: &Hit| {
             Object::new(Arc::clone(self.view.members[hit.member].partition.origin()), Arc::clone(&hit.stored))
@@ -307,10 +328,12 @@ impl<'s> Job<'s> {
             let object = handle(&hit);
             let values = match hit.row {
                 Some(row) => row,
-                None => read(columns, &self.head(hit.member, &hit.stored, &memo), &mut None).unwrap_or_else(|()| {
-                    *if hit.stored.is_kept() { &mut answer.unreadable } else { &mut answer.unkept } += 1;
-                    Vec::new()
-                }),
+                None => {
+                    self.read(columns, &self.head(hit.member, &hit.stored, &memo), &mut None).unwrap_or_else(|()| {
+                        *if hit.stored.is_kept() { &mut answer.unreadable } else { &mut answer.unkept } += 1;
+                        Vec::new()
+                    })
+                }
             };
             answer.rows.push(Row { object, values });
         }
@@ -326,13 +349,13 @@ fn columns_of(output: &Output) -> &[Column] {
     }
 }
 
-/// Reads columns from the head if it has them all, else from the body, which is decompressed once.
-pub(super) fn read(columns: &Columns, head: &HeadOf<'_, '_>, body: &mut Option<Arc<[u8]>>) -> Result<Vec<Values>, ()> {
-    if body.is_none() {
-        if let Some(values) = columns.on_head(head) {
-            return Ok(values);
-        }
-        *body = Some(head.stored.json().map_err(drop)?);
-    }
-    columns.on_body(head, body.as_deref().unwrap_or_default()).map_err(drop)
+/// Returns the members that a query reads.
+fn members(question: &Question, condition: &Condition<'_>) -> Members {
+    let columns = question.order.iter().map(|(column, _)| column).chain(columns_of(&question.output));
+    let of_columns = columns.filter_map(|column| match column {
+        Column::Cluster => None,
+        Column::Path(path) => Some(path),
+    });
+    let owners = condition.asks_owners.then_some(references());
+    Members::new(condition.paths.iter().chain(of_columns).chain(owners))
 }

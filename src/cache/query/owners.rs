@@ -8,7 +8,7 @@ use crate::index_errors::IndexError;
 use crate::indexers::IndexFn;
 use crate::snapshot::Snapshot;
 use informer_hub_query::Extractor;
-use informer_hub_types::{DecodeError, FieldPath, Object, ObjectKey, SharedStr, StoredObject, Uid};
+use informer_hub_types::{DecodeError, FieldPath, Members, Object, ObjectKey, SharedStr, StoredObject, Uid};
 
 /// Name of the index of owner UIDs, which answers `OwnedBy` conditions. Its function is [`owner_index`].
 pub const OWNER_INDEX: &str = "owner-uid";
@@ -16,11 +16,27 @@ pub const OWNER_INDEX: &str = "owner-uid";
 /// Maximum number of owners in a chain, to bound malicious ones. Chains made by Kubernetes have three or four.
 const MAX_LINKS: usize = 32;
 
-static REFERENCES: LazyLock<Extractor> = LazyLock::new(|| Extractor::new(&[path("metadata.ownerReferences[*]")]));
-static UIDS: LazyLock<Extractor> = LazyLock::new(|| Extractor::new(&[path("metadata.ownerReferences[*].uid")]));
+static REFERENCES: LazyLock<Reading> = LazyLock::new(|| Reading::of("metadata.ownerReferences[*]"));
+static UIDS: LazyLock<Reading> = LazyLock::new(|| Reading::of("metadata.ownerReferences[*].uid"));
 
-fn path(text: &str) -> FieldPath {
-    text.parse().expect("the path is valid")
+/// A path that is read of many objects.
+struct Reading {
+    path: FieldPath,
+    extractor: Extractor,
+    members: Members,
+}
+
+impl Reading {
+    fn of(text: &str) -> Self {
+        let path: FieldPath = text.parse().expect("the path is valid");
+        let (extractor, members) = (Extractor::new(std::slice::from_ref(&path)), Members::new([&path]));
+        Self { path, extractor, members }
+    }
+}
+
+/// Returns the path of an object's owner references.
+pub(super) fn references() -> &'static FieldPath {
+    &REFERENCES.path
 }
 
 /// An entry of an object's `metadata.ownerReferences`.
@@ -44,11 +60,11 @@ impl OwnerRef {
     /// # Errors
     /// [`OwnerChainError::Unreadable`], [`OwnerChainError::NotKept`].
     pub fn all_of(object: &StoredObject) -> Result<Vec<Self>, OwnerChainError> {
-        let json = object.json().map_err(|error| match error {
+        let json = object.json_with(&REFERENCES.members).map_err(|error| match error {
             DecodeError::NotKept { key } => OwnerChainError::NotKept(key),
             _ => OwnerChainError::Unreadable,
         })?;
-        let values = REFERENCES.extract(&json).map_err(|_| OwnerChainError::Unreadable)?;
+        let values = REFERENCES.extractor.extract(&json).map_err(|_| OwnerChainError::Unreadable)?;
         Ok(values.iter().flatten().filter_map(Self::read).collect())
     }
 
@@ -173,8 +189,8 @@ fn next_owner(object: &Object, snapshots: &[Arc<Snapshot>]) -> Result<Option<(Ow
 #[must_use]
 pub fn owner_index() -> IndexFn {
     IndexFn::new(|object| {
-        let json = object.json()?;
-        let values = UIDS.extract(&json).map_err(|error| IndexError(error.to_string()))?;
+        let json = object.json_with(&UIDS.members)?;
+        let values = UIDS.extractor.extract(&json).map_err(|error| IndexError(error.to_string()))?;
         Ok(values.iter().flatten().filter_map(Value::as_str).map(SharedStr::from).collect())
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::gather::{Hit, Order, PieceMatches, size, truncate};
 use super::head::HeadOf;
-use super::job::{CANCEL_CHECK_INTERVAL, Job, read};
+use super::job::{CANCEL_CHECK_INTERVAL, Job};
 use super::memo::LabelMemo;
 use super::pace::Pace;
 use super::pieces::{Piece, Pieces};
@@ -114,7 +114,7 @@ impl<'j, 's> Worker<'j, 's> {
         let matches = match (decided, &job.matcher) {
             (None, Some(matcher)) => {
                 found.tally.read += 1;
-                let bytes = body.insert(stored.json().map_err(|_| Unreadable)?);
+                let bytes = body.insert(stored.json_with(&job.members).map_err(|_| Unreadable)?);
                 note_paths(&mut self.watched, &mut self.seen, bytes);
                 matcher.on_body(&head, bytes).map_err(|_| Unreadable)?
             }
@@ -135,7 +135,7 @@ impl<'j, 's> Worker<'j, 's> {
         let was_read = body.is_some();
         let result = match (&job.query.question.output, &job.columns) {
             (Output::CountBy(_) | Output::Distinct(_), Some(columns)) => {
-                read(columns, head, body).map(|values| count(&values, found)).map_err(|()| Unreadable)
+                job.read(columns, head, body).map(|values| count(&values, found)).map_err(|()| Unreadable)
             }
             (Output::Count, _) => {
                 found.tally.count += 1;
@@ -159,7 +159,7 @@ impl<'j, 's> Worker<'j, 's> {
         let sort: Box<[_]> = match &job.sort {
             None => Box::default(),
             // An unreadable object is sorted like one without values.
-            Some(columns) => match read(columns, head, body) {
+            Some(columns) => match job.read(columns, head, body) {
                 Ok(values) => {
                     found.tally.order.note(&values);
                     values.iter().map(|values| SortKey::new(values)).collect()
@@ -175,7 +175,7 @@ impl<'j, 's> Worker<'j, 's> {
         }
         // With an order and a limit, few objects are in the answer; their columns are read at the end.
         if let Some(columns) = job.columns.as_ref().filter(|_| job.sort.is_none() || job.keep.is_none()) {
-            let row = read(columns, head, body).map_err(|()| Unreadable)?;
+            let row = job.read(columns, head, body).map_err(|()| Unreadable)?;
             found.tally.bytes += row.iter().map(|values| size(values)).sum::<usize>();
             hit.row = Some(row);
         }
