@@ -15,12 +15,12 @@ use source::{Tree, code, is_declared, is_test, is_test_mark, module, read, root,
 
 /// Workspace crates that each crate may depend on, tests and examples aside.
 const CRATES: &[(&str, &[&str])] = &[
-    ("types", &[]),
     ("testing", &[]),
     ("dial", &[]),
     ("tls", &[]),
     ("disk", &[]),
     ("protobuf", &[]),
+    ("types", &["protobuf"]),
     ("query", &["types"]),
     ("workqueue", &["types"]),
     ("access", &["types"]),

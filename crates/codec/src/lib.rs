@@ -5,8 +5,9 @@
 //! [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed answer
 //! into a [`SourceError`].
 //!
-//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The decoder converts an
-//! object to the JSON that the apiserver would have sent, so nothing behind it knows the difference.
+//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The object stays protobuf,
+//! and is converted to the JSON that the apiserver would have sent when it is read. So nothing behind the decoder knows the
+//! difference.
 //!
 //! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).

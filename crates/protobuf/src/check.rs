@@ -7,7 +7,7 @@ use super::convert::{MAX_DEPTH, WRONG_TYPE, is_number};
 use super::error::ConvertError;
 use super::form;
 use super::omit::Omit;
-use super::schema::{FieldInfo, Label, MessageId, Schema, Shape};
+use super::schema::{FieldOutline, Label, Message, MessageId, Schema, Shape};
 use super::wire::{Reader, Value, varint};
 
 /// Levels that the conversion may add for absent members.
@@ -37,57 +37,53 @@ impl Check<'_> {
         if depth > MAX_DEPTH - SPARE_DEPTH {
             return Err(ConvertError::TooDeep);
         }
-        let message = self.schema.message(message);
-        // One bit for each place of a field, of which there are at most 255.
-        let mut seen = [0_u64; 4];
+        let mut level = Level { message: self.schema.message(message), seen: [0; 4], omit, depth };
         let mut reader = Reader::new(bytes);
-        while let Some(found) = reader.field()? {
-            let Some(place) = message.place(found.number) else {
-                if found.value.is_empty() {
-                    continue;
-                }
-                return Err(ConvertError::UnknownField { message: message.name, number: found.number });
-            };
-            let field = &message.fields[place];
-            let below = omit.and_then(|omit| omit.below(field.name));
-            let is_omitted = below.is_some_and(Omit::is_all);
-            match field.label {
-                Label::Repeated | Label::Map if is_omitted => {}
-                Label::Repeated => self.element(field, found.value, depth)?,
-                Label::Map => self.entry(field, found.value, depth)?,
-                Label::One | Label::Pointer => {
-                    let (word, bit) = (&mut seen[place / 64], 1 << (place % 64));
-                    if *word & bit != 0 {
-                        return Err(ConvertError::Malformed("a field that occurs twice"));
-                    }
-                    *word |= bit;
-                    if !is_omitted {
-                        self.one(field, found.value, below, depth)?;
-                    }
-                }
+        loop {
+            if let Some((number, content)) = reader.short() {
+                self.bytes(&mut level, number, content)?;
+                continue;
+            }
+            let Some(found) = reader.field()? else { return Ok(()) };
+            match found.value {
+                Value::Bytes(content) => self.bytes(&mut level, found.number, content)?,
+                value => level.number(found.number, value)?,
             }
         }
-        Ok(())
+    }
+
+    /// Checks a field of bytes.
+    #[inline]
+    fn bytes(&mut self, level: &mut Level<'_, '_>, number: u32, content: &[u8]) -> Done {
+        let Some(field) = level.message.outline(number) else {
+            return level.unknown(number, content.is_empty());
+        };
+        let below = level.below(field);
+        let is_omitted = below.is_some_and(Omit::is_all);
+        match field.label {
+            Label::Repeated | Label::Map if is_omitted => Ok(()),
+            Label::Repeated if is_number(field.shape) => packed(field, content),
+            Label::Repeated => self.value(field, content, None, level.depth),
+            Label::Map => self.entry(field, content, level.depth),
+            Label::One | Label::Pointer => {
+                level.once(field)?;
+                if is_omitted { Ok(()) } else { self.value(field, content, below, level.depth) }
+            }
+        }
     }
 
     #[inline]
-    fn one(&mut self, field: &FieldInfo, value: Value<'_>, below: Option<&Omit>, depth: usize) -> Done {
-        match (field.shape, value) {
-            (Shape::Message, Value::Bytes(bytes)) => self.message(field.message, bytes, below, depth + 1),
-            _ => self.value(field, value, depth),
+    fn value(&mut self, field: FieldOutline, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
+        match field.shape {
+            Shape::Text | Shape::Bytes => Ok(()),
+            Shape::Message => self.message(field.message, bytes, below, depth + 1),
+            Shape::Quantity if is_one_text(bytes) => Ok(()),
+            shape => self.special(shape, bytes),
         }
     }
 
-    fn value(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
-        let bytes = match value {
-            Value::Bytes(bytes) => bytes,
-            Value::Varint(_) if matches!(field.shape, Shape::Bool | Shape::Int32 | Shape::Int64) => return Ok(()),
-            Value::Fixed64(bits) if field.shape == Shape::Double && f64::from_bits(bits).is_finite() => return Ok(()),
-            _ => return Err(WRONG_TYPE),
-        };
-        match field.shape {
-            Shape::Text | Shape::Bytes => Ok(()),
-            Shape::Message => self.message(field.message, bytes, None, depth + 1),
+    fn special(&mut self, shape: Shape, bytes: &[u8]) -> Done {
+        match shape {
             Shape::Time => form::time_of(bytes, false).map(drop),
             Shape::MicroTime => form::time_of(bytes, true).map(drop),
             Shape::Quantity => self.written(bytes, form::quantity),
@@ -96,7 +92,7 @@ impl Check<'_> {
             Shape::Texts => self.written(bytes, form::texts),
             Shape::Duration => self.written(bytes, form::duration),
             Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrTexts => Err(RARE),
-            Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Constant => Err(WRONG_TYPE),
+            _ => Err(WRONG_TYPE),
         }
     }
 
@@ -106,28 +102,96 @@ impl Check<'_> {
         write(&mut self.scratch, bytes)
     }
 
-    /// Checks an element of a list, or packed numbers.
-    fn element(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
-        match value {
-            Value::Bytes(_) if field.shape == Shape::Double => Err(RARE),
-            Value::Bytes(mut packed) if is_number(field.shape) => {
-                while !packed.is_empty() {
-                    let (_, used) = varint(packed, 0)?.ok_or(RARE)?;
-                    packed = &packed[used..];
-                }
-                Ok(())
-            }
-            value => self.value(field, value, depth),
-        }
-    }
-
     /// Checks an entry of a map.
-    fn entry(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
-        let Value::Bytes(entry) = value else { return Err(WRONG_TYPE) };
+    fn entry(&mut self, field: FieldOutline, entry: &[u8], depth: usize) -> Done {
+        if field.shape == Shape::Text && is_pair_of_texts(entry) {
+            return Ok(());
+        }
         match form::fields(entry, "a map's entry")? {
-            [None | Some(Value::Bytes(_)), Some(value)] => self.value(field, value, depth),
             [None | Some(Value::Bytes(_)), None] => Ok(()),
+            [None | Some(Value::Bytes(_)), Some(Value::Bytes(value))] => self.value(field, value, None, depth),
+            [None | Some(Value::Bytes(_)), Some(value)] => number(field, value),
             _ => Err(WRONG_TYPE),
         }
     }
+}
+
+/// A message that is being checked.
+struct Level<'s, 'o> {
+    message: &'s Message,
+    /// One bit for each place of a field that occurred, of which there are at most 255.
+    seen: [u64; 4],
+    omit: Option<&'o Omit>,
+    depth: usize,
+}
+
+impl<'o> Level<'_, 'o> {
+    /// Returns the members to omit below a field.
+    #[inline]
+    fn below(&self, field: FieldOutline) -> Option<&'o Omit> {
+        self.omit?.below(self.message.fields[usize::from(field.place)].name)
+    }
+
+    /// Checks that the field has not occurred before.
+    #[inline]
+    fn once(&mut self, field: FieldOutline) -> Done {
+        let (word, bit) = (&mut self.seen[usize::from(field.place / 64)], 1 << (field.place % 64));
+        if *word & bit != 0 {
+            return Err(ConvertError::Malformed("a field that occurs twice"));
+        }
+        *word |= bit;
+        Ok(())
+    }
+
+    /// Checks a field of a number.
+    fn number(&mut self, field_number: u32, value: Value<'_>) -> Done {
+        let Some(field) = self.message.outline(field_number) else {
+            return self.unknown(field_number, value.is_empty());
+        };
+        match field.label {
+            Label::Repeated => {}
+            Label::Map => return Err(WRONG_TYPE),
+            Label::One | Label::Pointer => self.once(field)?,
+        }
+        number(field, value)
+    }
+
+    /// Returns an error for a field that the schema lacks, unless it is empty.
+    #[cold]
+    fn unknown(&self, number: u32, is_empty: bool) -> Done {
+        let message = self.message.name;
+        if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message, number }) }
+    }
+}
+
+fn number(field: FieldOutline, value: Value<'_>) -> Done {
+    match (field.shape, value) {
+        (Shape::Bool | Shape::Int32 | Shape::Int64, Value::Varint(_)) => Ok(()),
+        (Shape::Double, Value::Fixed64(bits)) if f64::from_bits(bits).is_finite() => Ok(()),
+        _ => Err(WRONG_TYPE),
+    }
+}
+
+/// Checks packed numbers.
+fn packed(field: FieldOutline, mut bytes: &[u8]) -> Done {
+    if field.shape == Shape::Double {
+        return Err(RARE);
+    }
+    while !bytes.is_empty() {
+        let (_, used) = varint(bytes, 0)?.ok_or(RARE)?;
+        bytes = &bytes[used..];
+    }
+    Ok(())
+}
+
+/// Returns whether a message has exactly one field, field 1, with short bytes. Most quantities are written so.
+fn is_one_text(message: &[u8]) -> bool {
+    matches!(message, [0x0a, length @ ..0x80, text @ ..] if text.len() == usize::from(*length))
+}
+
+/// Returns whether a message has exactly the fields 1 and 2, each with short bytes. Most entries of maps are written so.
+fn is_pair_of_texts(message: &[u8]) -> bool {
+    let [0x0a, length @ ..0x80, rest @ ..] = message else { return false };
+    let Some(rest) = rest.get(usize::from(*length)..) else { return false };
+    matches!(rest, [0x12, length @ ..0x80, text @ ..] if text.len() == usize::from(*length))
 }

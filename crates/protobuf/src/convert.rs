@@ -3,7 +3,7 @@
 use super::error::ConvertError;
 use super::form::{self, int32};
 use super::omit::Omit;
-use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
+use super::schema::{FieldInfo, FieldOutline, Label, Message, MessageId, Rule, Schema, Shape};
 use super::text;
 use super::wire::{Field, Reader, Value};
 
@@ -393,42 +393,83 @@ impl Run<'_> {
 /// Finds the fields of a message and stores their positions in `slots`, by the index of the field.
 fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     let mut reader = Reader::new(bytes);
-    while let Some(found) = reader.field()? {
-        let Some(place) = message.place(found.number) else {
-            // Ignore an unknown field without content, as new fields must have `omitempty` by the API's rules.
-            if found.value.is_empty() {
-                continue;
+    loop {
+        let start = reader.at();
+        if let Some((number, content)) = reader.short() {
+            match message.outline(number) {
+                Some(field) => slots[usize::from(field.place)].add_bytes(field, content, (start, reader.at()))?,
+                None => unknown(message, number, content.is_empty())?,
             }
-            return Err(ConvertError::UnknownField { message: message.name, number: found.number });
-        };
-        find_field(&message.fields[place], &mut slots[place], found, reader.at())?;
+            continue;
+        }
+        let Some(found) = reader.field()? else { return Ok(()) };
+        match message.outline(found.number) {
+            Some(field) => slots[usize::from(field.place)].add(field, found, reader.at())?,
+            None => unknown(message, found.number, found.value.is_empty())?,
+        }
     }
-    Ok(())
 }
 
-/// Stores the position of a field's value, which ends at `end`.
-#[inline]
-fn find_field(field: &FieldInfo, slot: &mut Slot, found: Field<'_>, end: usize) -> Done {
-    let is_first = slot.count == 0;
-    slot.count += 1;
-    if matches!(field.label, Label::Repeated | Label::Map) {
-        slot.start = if is_first { found.start } else { slot.start };
-        slot.end = end;
-        return Ok(());
-    }
-    if !is_first {
-        return Err(ConvertError::Malformed("a field that occurs twice"));
-    }
-    match (found.value, field.shape) {
-        (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)
-        | (Value::Fixed64(number), Shape::Double) => {
-            slot.number = number;
+/// Ignores an unknown field without content, as new fields must have `omitempty` by the API's rules.
+#[cold]
+fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
+    if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message: message.name, number }) }
+}
+
+impl Slot {
+    /// Notes a field, whose value ends at `end`.
+    fn add(&mut self, field: FieldOutline, found: Field<'_>, end: usize) -> Done {
+        match found.value {
+            Value::Bytes(content) => return self.add_bytes(field, content, (found.start, end)),
+            _ if matches!(field.label, Label::Repeated | Label::Map) => {
+                self.extend(found.start, end);
+                return Ok(());
+            }
+            _ => self.begin()?,
         }
-        (Value::Bytes(_), shape) if is_number(shape) => return Err(WRONG_TYPE),
-        (Value::Bytes(value), _) => (slot.start, slot.end) = (end - value.len(), end),
-        _ => return Err(WRONG_TYPE),
+        match (found.value, field.shape) {
+            (Value::Varint(number), Shape::Bool | Shape::Int32 | Shape::Int64)
+            | (Value::Fixed64(number), Shape::Double) => {
+                self.number = number;
+                Ok(())
+            }
+            _ => Err(WRONG_TYPE),
+        }
     }
-    Ok(())
+
+    /// Notes a field of bytes at the given range.
+    #[inline]
+    fn add_bytes(&mut self, field: FieldOutline, content: &[u8], (start, end): (usize, usize)) -> Done {
+        if matches!(field.label, Label::Repeated | Label::Map) {
+            self.extend(start, end);
+            return Ok(());
+        }
+        self.begin()?;
+        if is_number(field.shape) {
+            return Err(WRONG_TYPE);
+        }
+        (self.start, self.end) = (end - content.len(), end);
+        Ok(())
+    }
+
+    /// Notes another element of a list or map.
+    #[inline]
+    fn extend(&mut self, start: usize, end: usize) {
+        if self.count == 0 {
+            self.start = start;
+        }
+        (self.count, self.end) = (self.count + 1, end);
+    }
+
+    /// Notes the only occurrence of a field.
+    #[inline]
+    fn begin(&mut self) -> Done {
+        if self.count > 0 {
+            return Err(ConvertError::Malformed("a field that occurs twice"));
+        }
+        self.count = 1;
+        Ok(())
+    }
 }
 
 /// Returns whether the JSON form omits this value, as Go's `omitempty` and `omitzero` do.

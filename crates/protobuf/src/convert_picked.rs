@@ -1,6 +1,6 @@
 //! Conversion of some members of an object.
 
-use super::{Converter, Done, Run, Slot, WRONG_TYPE, find_field};
+use super::{Converter, Done, Run, Slot, WRONG_TYPE};
 use crate::convert::TypeMeta;
 use crate::excerpt::Picked;
 use crate::schema::{Label, Message, MessageId, Rule};
@@ -34,10 +34,9 @@ impl Run<'_> {
         self.slots.resize(base + picked.0.len(), Slot::default());
         let mut reader = Reader::new(bytes);
         while let Some(found) = reader.field()? {
-            let place = message.place(found.number);
-            if let Some(at) = picked.0.iter().position(|picked| Some(picked.place) == place) {
-                let field = &message.fields[picked.0[at].place];
-                find_field(field, &mut self.slots[base + at], found, reader.at())?;
+            let Some(field) = message.outline(found.number) else { continue };
+            if let Some(at) = picked.0.iter().position(|picked| picked.place == usize::from(field.place)) {
+                self.slots[base + at].add(field, found, reader.at())?;
             }
         }
         for (at, picked) in picked.0.iter().enumerate() {

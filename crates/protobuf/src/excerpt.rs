@@ -11,7 +11,7 @@ use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
 use super::strip;
 use super::wire_out::{END_OF_ENVELOPE, begin_envelope};
 
-/// What is read of the objects of one kind when they arrive, and which members are not stored.
+/// Members that are read of the objects of one kind when they arrive, and members that are not stored.
 #[derive(Debug)]
 pub struct Excerpt {
     message: MessageId,
@@ -52,7 +52,7 @@ impl Excerpt {
     ///
     /// # Errors
     /// The object is malformed, needs more memory than its size suggests, or has a rare form that this does not check.
-    /// [`Converter::object`] tells which.
+    /// [`Converter::object`] shows which.
     pub fn read(
         &self,
         converter: &mut Converter,

@@ -30,8 +30,18 @@ pub(super) struct Message {
     pub(super) name: &'static str,
     /// Fields, in the order of the JSON members.
     pub(super) fields: Vec<FieldInfo>,
-    /// Index in `fields` for each field number; [`NONE`] if there is no such field.
-    by_number: Vec<u8>,
+    /// The field of each number; its place is [`NONE`] if there is no such field.
+    by_number: Vec<FieldOutline>,
+}
+
+/// The part of a field's description that a check of its wire form needs, in few bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FieldOutline {
+    /// Index of the field in its message.
+    pub(super) place: u8,
+    pub(super) label: Label,
+    pub(super) shape: Shape,
+    pub(super) message: MessageId,
 }
 
 /// A field of a message and its JSON member.
@@ -97,13 +107,19 @@ impl Message {
     /// Returns the index of the field with this number; `None` if there is none.
     #[inline]
     pub(super) fn place(&self, number: u32) -> Option<usize> {
-        let place = *self.by_number.get(usize::try_from(number).ok()?)?;
-        (place != NONE).then_some(usize::from(place))
+        self.outline(number).map(|field| usize::from(field.place))
+    }
+
+    /// Returns the outline of the field with this number; `None` if there is none.
+    #[inline]
+    pub(super) fn outline(&self, number: u32) -> Option<FieldOutline> {
+        self.by_number.get(usize::try_from(number).ok()?).filter(|field| field.place != NONE).copied()
     }
 
     /// Returns the fields sorted by number, without constants.
     pub(super) fn by_number(&self) -> impl Iterator<Item = &FieldInfo> {
-        self.by_number.iter().filter(|place| **place != NONE).map(|place| &self.fields[usize::from(*place)])
+        let fields = self.by_number.iter().filter(|field| field.place != NONE);
+        fields.map(|field| &self.fields[usize::from(field.place)])
     }
 }
 
@@ -205,9 +221,12 @@ impl Message {
         if field.number > 0 {
             let number = usize::try_from(field.number).ok()?;
             if self.by_number.len() <= number {
-                self.by_number.resize(number + 1, NONE);
+                let none = FieldOutline { place: NONE, label: Label::One, shape: Shape::Text, message: MessageId(0) };
+                self.by_number.resize(number + 1, none);
             }
-            self.by_number[number] = u8::try_from(self.fields.len()).ok().filter(|place| *place != NONE)?;
+            let place = u8::try_from(self.fields.len()).ok().filter(|place| *place != NONE)?;
+            let FieldInfo { label, shape, message, .. } = field;
+            self.by_number[number] = FieldOutline { place, label, shape, message };
         }
         self.fields.push(field);
         Some(())
