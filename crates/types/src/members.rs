@@ -1,12 +1,10 @@
 //! Members that a reader needs of objects.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use informer_hub_protobuf::{MessageId, Picked};
 
-use super::body::Loaded;
-use super::protobuf_body::{is_protobuf, members};
-use super::{DecodeError, FieldPath, Segment, StoredObject};
+use super::{FieldPath, Segment};
 
 /// Members that a reader needs of objects. Of a protobuf body, only these are converted to JSON.
 #[derive(Debug)]
@@ -33,23 +31,6 @@ impl Members {
     }
 }
 
-impl StoredObject {
-    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of protobuf,
-    /// nothing else is converted (about 2 µs instead of 10 for a pod). Nothing is kept for the next call.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
-    pub fn json_with(&self, wanted: &Members) -> Result<Arc<[u8]>, DecodeError> {
-        let stored = match self.load() {
-            Loaded::Plain(bytes) if is_protobuf(&bytes) => return Ok(members(&bytes, wanted)?.into()),
-            Loaded::Plain(bytes) => return Ok(bytes),
-            Loaded::Packed(view) => self.unpack(&view)?,
-            Loaded::Unkept => return Err(self.not_kept()),
-        };
-        Ok(if is_protobuf(&stored) { members(&stored, wanted)? } else { stored }.into())
-    }
-}
-
 fn name(segment: &Segment) -> Option<&str> {
     match segment {
         Segment::Field(name) => Some(name),
@@ -64,7 +45,9 @@ mod tests {
     use informer_hub_protobuf::{ObjectWriter, TypeMeta};
 
     use super::*;
-    use crate::{Dictionary, Labels, ObjectKey, PackedTotals, Packer, ResourceVersion, StoredObjectParts, Uid};
+    use crate::{
+        Dictionary, Labels, ObjectKey, PackedTotals, Packer, ResourceVersion, StoredObject, StoredObjectParts, Uid,
+    };
 
     const JSON: &str = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"a","uid":"1"}]},"spec":{"containers":[{"name":"main","image":"web:1"}],"nodeName":"n1"},"status":{"phase":"Running"}}"#;
 

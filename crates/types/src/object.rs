@@ -14,7 +14,7 @@ use triomphe::ThinArc;
 use super::body::{Body, Converted, Loaded, PackedView};
 use super::identifier_encoding::{KnownTexts, encode_identifiers};
 use super::protobuf_body::{self, is_protobuf};
-use super::{CodecError, DecodeError, Dictionary, FieldPath, ObjectKey, ResourceVersion, SharedStr, Uid};
+use super::{CodecError, DecodeError, Dictionary, FieldPath, Members, ObjectKey, ResourceVersion, SharedStr, Uid};
 
 /// Labels of an object, sorted by key. When interned, each distinct set and each distinct label has one allocation.
 #[derive(Clone, Default)]
@@ -297,6 +297,21 @@ impl StoredObject {
             }
             Loaded::Unkept => Err(self.not_kept()),
         }
+    }
+
+    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of protobuf,
+    /// nothing else is converted (about 2 µs instead of 10 for a pod). Nothing is kept for the next call.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
+    pub fn json_with(&self, wanted: &Members) -> Result<Arc<[u8]>, DecodeError> {
+        let stored = match self.load() {
+            Loaded::Plain(bytes) if is_protobuf(&bytes) => return Ok(protobuf_body::members(&bytes, wanted)?.into()),
+            Loaded::Plain(bytes) => return Ok(bytes),
+            Loaded::Packed(view) => self.unpack(&view)?,
+            Loaded::Unkept => return Err(self.not_kept()),
+        };
+        Ok(if is_protobuf(&stored) { protobuf_body::members(&stored, wanted)? } else { stored }.into())
     }
 
     /// Returns the object in its protobuf envelope, as it is stored; `None` if it is stored as JSON. A packed body is
