@@ -88,7 +88,11 @@ impl Check<'_> {
             Shape::MicroTime => form::time_of(bytes, true).map(drop),
             Shape::Quantity => self.written(bytes, form::quantity),
             Shape::IntOrString => self.written(bytes, form::int_or_string),
-            Shape::RawJson => self.written(bytes, form::raw),
+            // The JSON is not converted, so it may have bytes that are not UTF-8.
+            Shape::RawJson => {
+                self.written(bytes, form::raw)?;
+                std::str::from_utf8(&self.scratch).map(drop).map_err(|_| RARE)
+            }
             Shape::Texts => self.written(bytes, form::texts),
             Shape::Duration => self.written(bytes, form::duration),
             Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrTexts => Err(RARE),

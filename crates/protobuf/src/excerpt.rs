@@ -106,7 +106,7 @@ impl Picked {
         }
         let inline = fields
             .iter()
-            .position(|field| field.rule == Rule::Inline && has_member(schema.message(field.message), name));
+            .position(|field| field.rule == Rule::Inline && has_member(schema, schema.message(field.message), name));
         if let Some(place) = inline
             && let Some(below) = self.field(place, true)
         {
@@ -132,6 +132,10 @@ fn is_message(field: &FieldInfo) -> bool {
     field.shape == Shape::Message && field.label != Label::Map
 }
 
-fn has_member(message: &Message, name: &str) -> bool {
-    message.fields.iter().any(|field| field.name == name)
+/// Returns whether a message has the member, itself or in an inlined message.
+fn has_member(schema: &Schema, message: &Message, name: &str) -> bool {
+    message.fields.iter().any(|field| match field.rule {
+        Rule::Inline => has_member(schema, schema.message(field.message), name),
+        _ => field.name == name,
+    })
 }

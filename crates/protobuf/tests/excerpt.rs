@@ -1,7 +1,9 @@
 //! Excerpts and stripped messages beside the full conversion of the same objects.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use informer_hub_protobuf::{ConvertError, Converter, Envelope, Excerpt, Omit, Schema, TypeMeta};
+use std::collections::BTreeSet;
+
+use informer_hub_protobuf::{ConvertError, Converter, Envelope, Excerpt, ObjectWriter, Omit, Picked, Schema, TypeMeta};
 use serde_json::Value;
 
 #[path = "reference/objects.rs"]
@@ -97,6 +99,73 @@ fn excerpt_has_the_values_of_the_whole_object() {
         }
     }
     assert!(compared > 200 && refused < 5, "{compared}, {refused}");
+}
+
+/// Adds the paths of all scalars in a value, without the steps into elements of arrays.
+fn scalar_paths(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<Vec<String>>) {
+    match value {
+        Value::Array(elements) => elements.iter().for_each(|element| scalar_paths(element, path, found)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                path.push(name.clone());
+                scalar_paths(value, path, found);
+                path.pop();
+            }
+        }
+        _ => drop(found.insert(path.clone())),
+    }
+}
+
+#[test]
+fn each_scalar_of_an_object_can_be_picked_alone() {
+    let mut compared = 0;
+    for (wire, _) in objects() {
+        let Envelope { api_version, kind, raw } = Envelope::read(wire).unwrap();
+        let (message, type_meta) = (Schema::builtin().kind(api_version, kind).unwrap(), TypeMeta { api_version, kind });
+        let whole: Value = serde_json::from_slice(&full(wire, &Omit::default()).unwrap()).unwrap();
+        let mut paths = BTreeSet::new();
+        scalar_paths(&whole, &mut Vec::new(), &mut paths);
+        for path in paths {
+            let names: Vec<&str> = path.iter().map(String::as_str).collect();
+            let picked = Picked::new(message, [names.iter().copied()]);
+            let mut json = Vec::new();
+            Converter::default().picked(message, Some(type_meta), raw, &picked, &mut json).unwrap();
+            let alone: Value = serde_json::from_slice(&json).unwrap();
+            let (mut of_alone, mut of_whole) = (Vec::new(), Vec::new());
+            values(&alone, &names, &mut of_alone);
+            values(&whole, &names, &mut of_whole);
+            assert_eq!(of_alone, of_whole, "{names:?} of {kind}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 2_000, "{compared}");
+}
+
+#[test]
+fn members_of_messages_inlined_twice_are_picked() {
+    let json = br#"{"spec":{"matchConstraints":{"resourceRules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}}}"#;
+    let kind = TypeMeta { api_version: "admissionregistration.k8s.io/v1", kind: "ValidatingAdmissionPolicy" };
+    let message = Schema::builtin().kind(kind.api_version, kind.kind).unwrap();
+    let raw = ObjectWriter::new(kind, LIMIT).unwrap().message(json).unwrap().to_vec();
+    let picked = Picked::new(message, [["spec", "matchConstraints", "resourceRules", "resources"]]);
+    let mut out = Vec::new();
+    Converter::default().picked(message, None, &raw, &picked, &mut out).unwrap();
+    let expected = r#"{"spec":{"matchConstraints":{"resourceRules":[{"resources":["deployments"]}]}}}"#;
+    assert_eq!(String::from_utf8_lossy(&out), expected);
+}
+
+#[test]
+fn embedded_json_that_is_not_utf8_has_no_excerpt() {
+    let kind = TypeMeta { api_version: "apps/v1", kind: "ControllerRevision" };
+    let message = Schema::builtin().kind(kind.api_version, kind.kind).unwrap();
+    let mut raw =
+        ObjectWriter::new(kind, LIMIT).unwrap().message(br#"{"data":{"a":"@"},"revision":1}"#).unwrap().to_vec();
+    let excerpt = Excerpt::new(message, [["metadata", "name"]], &Omit::default()).unwrap();
+    let mut read = |raw: &[u8]| excerpt.read(&mut Converter::default(), Some(kind), raw, &mut Vec::new()).is_ok();
+    assert!(read(&raw));
+    let at = raw.iter().position(|byte| *byte == b'@').unwrap();
+    raw[at] = 0xff;
+    assert!(!read(&raw));
 }
 
 #[test]
