@@ -61,9 +61,10 @@ impl Uncompressed {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
-    /// Adds a new object.
+    /// Adds a new object. Objects of a first list are counted without the JSON that readers may make of them: few are read
+    /// before they are compressed, and smaller rounds of compression would cost more.
     pub fn add(&mut self, object: Arc<StoredObject>) {
-        let bytes = object.body_size();
+        let bytes = if self.is_listing() { object.body_size() } else { object.weight() };
         self.bytes += bytes;
         self.objects.push_back((object, bytes));
     }

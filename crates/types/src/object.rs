@@ -314,6 +314,26 @@ impl StoredObject {
         Ok(if is_protobuf(&stored) { protobuf_body::members(&stored, wanted)? } else { stored }.into())
     }
 
+    /// Drops a body that cannot be read as JSON. Returns whether it was dropped.
+    #[must_use]
+    pub fn drop_unreadable(&self) -> bool {
+        let is_unreadable = matches!(self.json(), Err(DecodeError::Damaged(_)));
+        if is_unreadable {
+            self.exchange(Body::Unkept);
+        }
+        is_unreadable
+    }
+
+    /// Returns the bytes that count for a limit on uncompressed bodies. Protobuf counts twice: it takes half the bytes of
+    /// its JSON, and up to three times its own once a reader has converted it.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        match &*self.body.lock() {
+            Body::Plain(bytes) if is_protobuf(bytes) => bytes.len() * 2,
+            body => body.size(),
+        }
+    }
+
     /// Returns the object in its protobuf envelope, as it is stored; `None` if it is stored as JSON. A packed body is
     /// decompressed.
     ///

@@ -17,7 +17,7 @@
 //!
 //! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote record 4; to them,
 //! record 10 is damage, after which they list again. So does this version if the schema is newer than its own, since it
-//! might lack a field.
+//! might lack a field. If it is older, each body is converted once to see whether it can be.
 //!
 //! Record 9 describes the state as of the commit record that follows it, and of no later one.
 //!
@@ -97,7 +97,14 @@ pub(super) enum Record<'r> {
     File(ApiResource, View),
     Dictionary(u64, &'r [u8]),
     Partition(u64, PartitionHeader),
-    Objects { partition: u64, heads_len: usize, heads: &'r [u8], bodies: &'r [u8] },
+    Objects {
+        partition: u64,
+        heads_len: usize,
+        heads: &'r [u8],
+        bodies: &'r [u8],
+        /// Whether protobuf in it has an older schema, which may have had fields that this version lacks.
+        is_older: bool,
+    },
     Removed(u64, Vec<ObjectKey>),
     Dropped(u64),
     Commit,
@@ -352,14 +359,16 @@ impl<'r> Record<'r> {
             2 => Self::Dictionary(bytes.id()?, bytes.block()?),
             3 => Self::Partition(bytes.id()?, bytes.header(view)?),
             kind @ (4 | 10) => {
-                if kind == 10 && bytes.number()? > Schema::builtin().minor() {
-                    return None;
+                let (minor, mut is_older) = (Schema::builtin().minor(), false);
+                if kind == 10 {
+                    let of_record = bytes.number().filter(|found| *found <= minor)?;
+                    is_older = of_record < minor;
                 }
                 let (partition, heads_len, heads) = (bytes.id()?, bytes.size()?, bytes.block()?);
                 if heads_len > MAX_HEADS {
                     return None;
                 }
-                Self::Objects { partition, heads_len, heads, bodies: bytes.0 }
+                Self::Objects { partition, heads_len, heads, bodies: bytes.0, is_older }
             }
             5 => {
                 let partition = bytes.id()?;

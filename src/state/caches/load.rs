@@ -235,12 +235,13 @@ impl<'l> Loader<'l> {
                 self.claimed.insert(number, (self.claims)(resource, &header));
                 ops.push(Op::Partition(number, header));
             }
-            Record::Objects { partition, heads_len, heads, bodies } => {
+            Record::Objects { partition, heads_len, heads, bodies, is_older } => {
                 // Objects before the header of their partition are damage.
                 let claimed = *self.claimed.get(&partition)?;
                 let (before, len) = (ops.len(), payload.len());
                 if claimed {
-                    self.reader.objects((heads_len, heads, bodies), |object| ops.push(Op::Put(partition, object)))?;
+                    let put = |object| ops.push(Op::Put(partition, object));
+                    self.reader.objects((heads_len, heads, bodies), is_older, put)?;
                 }
                 self.files.objects += (ops.len() - before) as u64;
                 if claimed {
@@ -295,6 +296,9 @@ impl<'l> Loader<'l> {
         let dictionaries = self.reader.finish();
         if self.reader.lost {
             self.damage.push("a compression dictionary is lost, so bodies of objects are missing".to_owned());
+        }
+        if self.reader.unreadable {
+            self.damage.push("bodies of objects have fields that this version of Kubernetes' schema lacks".to_owned());
         }
         let of_key = |partition: ReadPartition| (partition.header.key(), partition);
         let partitions = self.partitions.into_values().map(of_key).collect();

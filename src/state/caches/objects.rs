@@ -202,8 +202,12 @@ pub(super) struct ObjectReader {
     labels: HashMap<Box<[u8]>, Labels>,
     /// Objects whose bodies (JSON) are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Whether the record of any object had a body (JSON) that could not be restored.
+    /// Whether the record of any object had a body that could not be restored.
     pub(super) lost: bool,
+    /// Objects whose bodies were written with an older schema.
+    older: Vec<Arc<StoredObject>>,
+    /// Whether a body of an older schema cannot be read.
+    pub(super) unreadable: bool,
 }
 
 impl ObjectReader {
@@ -218,6 +222,8 @@ impl ObjectReader {
             labels: HashMap::new(),
             plain: Vec::new(),
             lost: false,
+            older: Vec::new(),
+            unreadable: false,
         })
     }
 
@@ -232,10 +238,12 @@ impl ObjectReader {
         true
     }
 
-    /// Passes the objects of a record to `take`. Returns `None` if the record is malformed.
+    /// Passes the objects of a record to `take`. `is_older`: whether its bodies must be checked. Returns `None` if the
+    /// record is malformed.
     pub(super) fn objects(
         &mut self,
         (heads_len, heads, bodies): (usize, &[u8], &[u8]),
+        is_older: bool,
         mut take: impl FnMut(Arc<StoredObject>),
     ) -> Option<()> {
         let mut plain = std::mem::take(&mut self.heads);
@@ -245,7 +253,11 @@ impl ObjectReader {
         let done = read.ok().filter(|len| *len == heads_len).and_then(|_| {
             let (mut heads, mut bodies) = (Bytes(&plain), Bytes(bodies));
             while !heads.0.is_empty() {
-                take(self.object(&mut heads, &mut bodies)?);
+                let object = self.object(&mut heads, &mut bodies)?;
+                if is_older {
+                    self.older.push(Arc::clone(&object));
+                }
+                take(object);
             }
             Some(())
         });
@@ -301,7 +313,7 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Completes the restored bodies (JSON) after the last record. Returns the dictionaries with their numbers.
+    /// Completes the restored bodies after the last record, and drops those of an older schema that cannot be read. Returns the dictionaries with their numbers.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()
@@ -311,6 +323,9 @@ impl ObjectReader {
             })
             .collect();
         all.sort_unstable_by_key(|(id, _)| *id);
+        for object in self.older.drain(..) {
+            self.unreadable |= object.drop_unreadable();
+        }
         all
     }
 }

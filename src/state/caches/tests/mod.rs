@@ -22,6 +22,7 @@ use informer_hub_types::{
 
 mod crash_model;
 mod old_dictionaries;
+mod older_schema;
 
 const ROOT: &str = "/state/caches";
 const CLUSTERS: [&str; 3] = ["a", "b", "c"];
