@@ -161,7 +161,7 @@ fn embedded_json_that_is_not_utf8_has_no_excerpt() {
     let mut raw =
         ObjectWriter::new(kind, LIMIT).unwrap().message(br#"{"data":{"a":"@"},"revision":1}"#).unwrap().to_vec();
     let excerpt = Excerpt::new(message, [["metadata", "name"]], &Omit::default()).unwrap();
-    let mut read = |raw: &[u8]| excerpt.read(&mut Converter::default(), Some(kind), raw, &mut Vec::new()).is_ok();
+    let read = |raw: &[u8]| excerpt.read(&mut Converter::default(), Some(kind), raw, &mut Vec::new()).is_ok();
     assert!(read(&raw));
     let at = raw.iter().position(|byte| *byte == b'@').unwrap();
     raw[at] = 0xff;
