@@ -1,9 +1,9 @@
 //! Check of an object's message: whether it can be converted to JSON.
 //!
-//! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. It never accepts
-//! what the conversion refuses.
+//! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. All that it
+//! accepts can be converted.
 
-use super::convert::{MAX_DEPTH, WRONG_TYPE, is_number};
+use super::convert::{MAX_DEPTH, WRONG_TYPE, is_number, unknown};
 use super::error::ConvertError;
 use super::form;
 use super::omit::Omit;
@@ -56,7 +56,7 @@ impl Check<'_> {
     #[inline]
     fn bytes(&mut self, level: &mut Level<'_, '_>, number: u32, content: &[u8]) -> Done {
         let Some(field) = level.message.outline(number) else {
-            return level.unknown(number, content.is_empty());
+            return unknown(level.message, number, content.is_empty());
         };
         let below = level.below(field);
         let is_omitted = below.is_some_and(Omit::is_all);
@@ -150,7 +150,7 @@ impl<'o> Level<'_, 'o> {
     /// Checks a field of a number.
     fn number(&mut self, field_number: u32, value: Value<'_>) -> Done {
         let Some(field) = self.message.outline(field_number) else {
-            return self.unknown(field_number, value.is_empty());
+            return unknown(self.message, field_number, value.is_empty());
         };
         match field.label {
             Label::Repeated => {}
@@ -158,13 +158,6 @@ impl<'o> Level<'_, 'o> {
             Label::One | Label::Pointer => self.once(field)?,
         }
         number(field, value)
-    }
-
-    /// Returns an error for a field that the schema lacks, unless it is empty.
-    #[cold]
-    fn unknown(&self, number: u32, is_empty: bool) -> Done {
-        let message = self.message.name;
-        if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message, number }) }
     }
 }
 

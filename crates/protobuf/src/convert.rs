@@ -412,7 +412,7 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
 
 /// Ignores an unknown field without content, as new fields must have `omitempty` by the API's rules.
 #[cold]
-fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
+pub(super) fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
     if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message: message.name, number }) }
 }
 

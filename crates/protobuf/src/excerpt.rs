@@ -9,7 +9,7 @@ use super::error::ConvertError;
 use super::omit::Omit;
 use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
 use super::strip;
-use super::wire_out::{END_OF_ENVELOPE, begin_envelope};
+use super::wire_out::{END_OF_ENVELOPE, begin_message, close};
 
 /// Members that are read of the objects of one kind when they arrive, and members that are not stored.
 #[derive(Debug)]
@@ -51,8 +51,7 @@ impl Excerpt {
     /// whole object can be converted.
     ///
     /// # Errors
-    /// The object is malformed, needs more memory than its size suggests, or has a rare form that this does not check.
-    /// [`Converter::object`] shows which.
+    /// The object is malformed, or has a rare form that this does not check. [`Converter::object`] shows which.
     pub fn read(
         &self,
         converter: &mut Converter,
@@ -69,10 +68,10 @@ impl Excerpt {
     /// # Errors
     /// The object is malformed.
     pub fn write(&self, type_meta: TypeMeta<'_>, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ConvertError> {
-        let schema = Schema::builtin();
-        let length = strip::stripped_length(schema, self.message, bytes, &self.omit)?;
-        begin_envelope(out, type_meta, length);
-        strip::strip(schema, self.message, bytes, &self.omit, out)?;
+        begin_message(out, type_meta);
+        let start = out.len();
+        strip::strip(Schema::builtin(), self.message, bytes, &self.omit, out)?;
+        close(out, start);
         out.extend_from_slice(END_OF_ENVELOPE);
         Ok(())
     }

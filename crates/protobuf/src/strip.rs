@@ -4,7 +4,7 @@ use super::error::ConvertError;
 use super::omit::Omit;
 use super::schema::{Label, MessageId, Rule, Schema, Shape};
 use super::wire::{Reader, Value};
-use super::wire_out::{length, tag};
+use super::wire_out::{close, tag};
 
 /// Returns whether the JSON of a message without the members in `omit` equals the JSON of the whole message without
 /// them. It does not if Go writes one of them although it is absent, or if a path leads through a list or a map.
@@ -30,30 +30,6 @@ fn below<'o>(schema: &Schema, message: MessageId, omit: &'o Omit, number: u32) -
     (below.is_all() || field.shape == Shape::Message).then_some((below, field.message))
 }
 
-/// Returns the length of the message without the members in `omit`.
-pub(super) fn stripped_length(
-    schema: &Schema,
-    message: MessageId,
-    bytes: &[u8],
-    omit: &Omit,
-) -> Result<usize, ConvertError> {
-    if omit.is_all() {
-        return Ok(bytes.len());
-    }
-    let (mut reader, mut total) = (Reader::new(bytes), 0);
-    while let Some(found) = reader.field()? {
-        total += match (below(schema, message, omit, found.number), found.value) {
-            (Some((below, _)), _) if below.is_all() => 0,
-            (Some((below, inner)), Value::Bytes(content)) => {
-                let content = stripped_length(schema, inner, content, below)?;
-                field_length(found.number, content)
-            }
-            _ => reader.at() - found.start,
-        };
-    }
-    Ok(total)
-}
-
 /// Appends the message without the members in `omit` to `out`.
 pub(super) fn strip(
     schema: &Schema,
@@ -76,20 +52,13 @@ pub(super) fn strip(
             _ if below.is_all() => {}
             Value::Bytes(content) => {
                 tag(out, found.number, 2);
-                length(out, stripped_length(schema, inner, content, below)?);
+                let start = out.len();
                 strip(schema, inner, content, below, out)?;
+                close(out, start);
             }
             _ => out.extend_from_slice(&bytes[found.start..copied]),
         }
     }
     out.extend_from_slice(&bytes[copied..]);
     Ok(())
-}
-
-/// Returns the length of a field of bytes.
-fn field_length(number: u32, content: usize) -> usize {
-    let mut head = Vec::with_capacity(16);
-    tag(&mut head, number, 2);
-    length(&mut head, content);
-    head.len() + content
 }

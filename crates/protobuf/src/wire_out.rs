@@ -49,7 +49,13 @@ pub(super) fn close(out: &mut Vec<u8>, start: usize) {
 
 /// Writes the start of the envelope (`runtime.Unknown`) of an object. The caller appends the object's message, which
 /// has `raw` bytes, and then [`END_OF_ENVELOPE`].
-pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMeta<'_>, raw: usize) {
+pub fn begin_envelope(out: &mut Vec<u8>, type_meta: TypeMeta<'_>, raw: usize) {
+    begin_message(out, type_meta);
+    length(out, raw);
+}
+
+/// Writes the start of an envelope up to the length of the object's message.
+pub(super) fn begin_message(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMeta<'_>) {
     out.extend_from_slice(MAGIC);
     tag(out, 1, 2);
     let start = out.len();
@@ -57,7 +63,6 @@ pub fn begin_envelope(out: &mut Vec<u8>, TypeMeta { api_version, kind }: TypeMet
     bytes(out, 2, kind.as_bytes());
     close(out, start);
     tag(out, 2, 2);
-    length(out, raw);
 }
 
 /// End of an envelope: empty fields for encoding and content type.
