@@ -79,7 +79,7 @@ pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)
     let Projection::Drop(paths) = projection else { return (omit, false) };
     let mut omits_all = true;
     for path in paths {
-        let names: Option<Vec<&str>> = path.segments().iter().map(field_name).collect();
+        let names: Option<Vec<&str>> = (!path.segments().contains(&Segment::Each)).then(|| path.names().collect());
         let is_read = |names: &[&str]| {
             READ.iter().chain([&READ_OF_BOOKMARKS]).any(|read| read.starts_with(names))
                 || indexes.iter().any(|(_, index)| index.segments().starts_with(path.segments()))
@@ -95,15 +95,7 @@ pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)
 /// Returns the paths that the decoder and the indexes read of each object, without the steps into elements.
 fn read(indexes: &[(SharedStr, FieldPath)]) -> Vec<Vec<Box<str>>> {
     let own = READ.iter().map(|path| path.iter().map(|name| Box::from(*name)).collect());
-    let of_index = |path: &FieldPath| path.segments().iter().filter_map(field_name).map(Box::from).collect();
-    own.chain(indexes.iter().map(|(_, path)| of_index(path))).collect()
-}
-
-fn field_name(segment: &Segment) -> Option<&str> {
-    match segment {
-        Segment::Field(name) => Some(name),
-        Segment::Each => None,
-    }
+    own.chain(indexes.iter().map(|(_, path)| path.names().map(Box::from).collect())).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use informer_hub_protobuf::{MessageId, Picked};
 
-use super::{FieldPath, Segment};
+use super::FieldPath;
 
 /// Members that a reader needs of objects. Of a protobuf body, only these are converted to JSON.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Members {
     /// Creates the set of the members at `paths`.
     #[must_use]
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p FieldPath>) -> Self {
-        let names = |path: &FieldPath| path.segments().iter().filter_map(name).map(Box::from).collect();
+        let names = |path: &FieldPath| path.names().map(Box::from).collect();
         Self { paths: paths.into_iter().map(names).collect(), picked: OnceLock::new() }
     }
 
@@ -28,13 +28,6 @@ impl Members {
         let prepare = || Picked::new(message, self.paths.iter().map(|path| path.iter().map(|name| &**name)));
         let (of, picked) = self.picked.get_or_init(|| (message, prepare()));
         if *of == message { read(picked) } else { read(&prepare()) }
-    }
-}
-
-fn name(segment: &Segment) -> Option<&str> {
-    match segment {
-        Segment::Field(name) => Some(name),
-        Segment::Each => None,
     }
 }
 

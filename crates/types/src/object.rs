@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use triomphe::ThinArc;
 
-use super::body::{Body, Converted, Loaded, PackedView};
+use super::body::{Body, Converted, Loaded};
 use super::identifier_encoding::{KnownTexts, encode_identifiers};
 use super::protobuf_body::{self, is_protobuf};
-use super::{CodecError, DecodeError, Dictionary, FieldPath, Members, ObjectKey, ResourceVersion, SharedStr, Uid};
+use super::{DecodeError, Dictionary, FieldPath, Members, ObjectKey, ResourceVersion, SharedStr, Uid};
 
 /// Labels of an object, sorted by key. When interned, each distinct set and each distinct label has one allocation.
 #[derive(Clone, Default)]
@@ -281,22 +281,15 @@ impl StoredObject {
     /// # Errors
     /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn json(&self) -> Result<Arc<[u8]>, DecodeError> {
-        let loaded = match &*self.body.lock() {
-            Body::Converted(converted) => return Ok(Arc::clone(&converted.json)),
-            body => body.load(),
-        };
-        match loaded {
-            Loaded::Plain(bytes) if is_protobuf(&bytes) => {
-                let json = protobuf_body::json(&bytes)?.into();
-                Ok(self.keep_converted(bytes, json))
-            }
-            Loaded::Plain(bytes) => Ok(bytes),
-            Loaded::Packed(view) => {
-                let stored = self.unpack(&view)?;
-                Ok(if is_protobuf(&stored) { protobuf_body::json(&stored)? } else { stored }.into())
-            }
-            Loaded::Unkept => Err(self.not_kept()),
+        if let Body::Converted(converted) = &*self.body.lock() {
+            return Ok(Arc::clone(&converted.json));
         }
+        let stored = self.stored()?;
+        if !is_protobuf(&stored) {
+            return Ok(stored);
+        }
+        let json = protobuf_body::json(&stored)?.into();
+        Ok(self.keep_converted(stored, json))
     }
 
     /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of protobuf,
@@ -305,13 +298,8 @@ impl StoredObject {
     /// # Errors
     /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn json_with(&self, wanted: &Members) -> Result<Arc<[u8]>, DecodeError> {
-        let stored = match self.load() {
-            Loaded::Plain(bytes) if is_protobuf(&bytes) => return Ok(protobuf_body::members(&bytes, wanted)?.into()),
-            Loaded::Plain(bytes) => return Ok(bytes),
-            Loaded::Packed(view) => self.unpack(&view)?,
-            Loaded::Unkept => return Err(self.not_kept()),
-        };
-        Ok(if is_protobuf(&stored) { protobuf_body::members(&stored, wanted)? } else { stored }.into())
+        let stored = self.stored()?;
+        Ok(if is_protobuf(&stored) { protobuf_body::members(&stored, wanted)?.into() } else { stored })
     }
 
     /// Drops a body that cannot be read as JSON. Returns whether it was dropped.
@@ -340,20 +328,16 @@ impl StoredObject {
     /// # Errors
     /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
     pub fn protobuf(&self) -> Result<Option<Arc<[u8]>>, DecodeError> {
+        Ok(Some(self.stored()?).filter(|stored| is_protobuf(stored)))
+    }
+
+    /// Returns the body as it is stored, JSON or protobuf. A packed body is decompressed.
+    fn stored(&self) -> Result<Arc<[u8]>, DecodeError> {
         match self.load() {
-            Loaded::Plain(bytes) => Ok(Some(bytes).filter(|bytes| is_protobuf(bytes))),
-            Loaded::Packed(view) => Ok(Some(self.unpack(&view)?).filter(|bytes| is_protobuf(bytes)).map(Into::into)),
-            Loaded::Unkept => Err(self.not_kept()),
+            Loaded::Plain(bytes) => Ok(bytes),
+            Loaded::Packed(view) => Ok(self.with_known_texts(|known| view.stored(known))?.into()),
+            Loaded::Unkept => Err(DecodeError::NotKept { key: self.key.clone() }),
         }
-    }
-
-    /// Returns the stored bytes of a packed body of this object.
-    pub(super) fn unpack(&self, view: &PackedView) -> Result<Vec<u8>, CodecError> {
-        self.with_known_texts(|known| view.stored(known))
-    }
-
-    pub(super) fn not_kept(&self) -> DecodeError {
-        DecodeError::NotKept { key: self.key.clone() }
     }
 
     /// Keeps the JSON of a protobuf body beside it, unless the body has been replaced since it was loaded. Returns the
@@ -420,15 +404,12 @@ impl StoredObject {
     /// read.
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
-        let sample = |stored: &[u8]| {
-            let mut encoded = Vec::new();
-            let is_encoded = self.with_known_texts(|known| encode_identifiers(stored, known, &mut encoded));
-            if is_encoded { encoded } else { stored.to_vec() }
-        };
-        match self.load() {
-            Loaded::Plain(bytes) => sample(&bytes),
-            Loaded::Packed(view) => self.unpack(&view).map_or_else(|_| Vec::new(), |bytes| sample(&bytes)),
-            Loaded::Unkept => Vec::new(),
+        let Ok(stored) = self.stored() else { return Vec::new() };
+        let mut encoded = Vec::new();
+        if self.with_known_texts(|known| encode_identifiers(&stored, known, &mut encoded)) {
+            encoded
+        } else {
+            stored.to_vec()
         }
     }
 

@@ -46,6 +46,14 @@ impl FieldPath {
         &self.0
     }
 
+    /// Returns the names of the fields along the path, without the steps into elements of lists.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|segment| match segment {
+            Segment::Field(name) => Some(&**name),
+            Segment::Each => None,
+        })
+    }
+
     /// Returns the values at this path in `value`, in document order.
     #[must_use]
     pub fn select<'v>(&self, value: &'v serde_json::Value) -> Vec<&'v serde_json::Value> {
