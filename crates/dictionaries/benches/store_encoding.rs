@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use informer_hub_dictionaries::{Encoding, Kind as Builtin};
 use informer_hub_protobuf::{Converter, Encoder, Excerpt, MessageId, Omit, Schema, TypeMeta};
-use informer_hub_types::{Dictionary, Gvr, PackOutcome, PackedTotals, Packer, StoredObject, StoredObjectParts, clock};
+use informer_hub_types::{Dictionary, Gvr, PackOutcome, PackedTotals, Packer, StoredObject, clock};
 
 #[path = "../tests/generator/invented.rs"]
 mod invented;
 
-use invented::{Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service};
+use invented::{
+    Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service, with_body,
+};
 
 /// Objects that are measured, and trained on.
 const COUNT: u32 = 400;
@@ -84,15 +86,7 @@ fn measure_writing(message: MessageId, objects: &[Arc<StoredObject>]) -> (f64, f
 
 /// Returns a new object with the same body.
 fn plain(object: &StoredObject) -> Arc<StoredObject> {
-    let parts = StoredObjectParts {
-        key: object.key().clone(),
-        uid: object.uid().clone(),
-        resource_version: object.resource_version().clone(),
-        labels: object.labels().clone(),
-        index_values: Vec::new(),
-        json: Vec::new(),
-    };
-    Arc::new(StoredObject::of(parts, object.plain().expect("a new object is not packed")))
+    with_body(object, object.plain().expect("a new object is not packed"))
 }
 
 /// Objects as the store keeps them, with the cost of compression and of reading them as JSON.

@@ -55,6 +55,11 @@ pub(crate) fn as_protobuf(object: &StoredObject) -> Arc<StoredObject> {
     let text = |member: &str| value[member].as_str().expect("objects have a kind and a version");
     let type_meta = TypeMeta { api_version: text("apiVersion"), kind: text("kind") };
     let mut writer = ObjectWriter::new(type_meta, 16 << 20).expect("it is a built-in kind");
+    with_body(object, writer.object(&json).expect("the generator has the schema's members").into())
+}
+
+/// Returns the object with another body.
+pub(crate) fn with_body(object: &StoredObject, body: Arc<[u8]>) -> Arc<StoredObject> {
     let parts = StoredObjectParts {
         key: object.key().clone(),
         uid: object.uid().clone(),
@@ -63,6 +68,5 @@ pub(crate) fn as_protobuf(object: &StoredObject) -> Arc<StoredObject> {
         index_values: Vec::new(),
         json: Vec::new(),
     };
-    let body = writer.object(&json).expect("the generator has the schema's members");
-    Arc::new(StoredObject::of(parts, body.into()))
+    Arc::new(StoredObject::of(parts, body))
 }
