@@ -108,7 +108,7 @@ fn object(number: usize, version: usize, interner: &mut Interner) -> StoredObjec
         key: ObjectKey::new(&namespace, &name),
         uid: Uid::new(&uid),
         resource_version: ResourceVersion::new(&version.to_string()),
-        labels: interner.labels(labels.map(|(key, value)| (key.into(), value.into()))),
+        labels: interner.labels(labels.map(|(key, value)| (key.to_owned(), value))),
         index_values,
         json: json.into_bytes(),
     })

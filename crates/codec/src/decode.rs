@@ -31,8 +31,8 @@ use informer_hub_types::{
 pub struct Decoder {
     resource: ApiResource,
     paths: Arc<Paths>,
-    index_names: Vec<SharedStr>,
-    interner: Interner,
+    pub(super) index_names: Vec<SharedStr>,
+    pub(super) interner: Interner,
     cuts: Vec<Range<usize>>,
     kept: Vec<u8>,
     /// Scratch buffer of the projected JSON.
@@ -63,11 +63,11 @@ pub enum Next {
     Incomplete,
 }
 
-/// Fields, labels and index values that a walk over an object found.
+/// Fields, labels and index values that were found in an object.
 pub(super) struct WalkResult<'de> {
-    head: Head<'de>,
-    labels: Labels,
-    index_values: Vec<IndexEntry>,
+    pub(super) head: Head<'de>,
+    pub(super) labels: Labels,
+    pub(super) index_values: Vec<IndexEntry>,
 }
 
 /// Bytes of an object.

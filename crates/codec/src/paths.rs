@@ -15,17 +15,17 @@ pub(super) struct Paths {
     pub(super) trie: Trie,
     /// Members of protobuf objects that need not be converted.
     pub(super) omit: Omit,
-    /// Whether the projection drops nothing else of a protobuf object.
-    pub(super) omits_all: bool,
-    /// Paths that are read when an object arrives, without the steps into elements of lists.
-    pub(super) read: Vec<Vec<Box<str>>>,
+    /// Whether objects can be stored as protobuf: the projection drops nothing else, and no index reads a member that
+    /// the messages lack.
+    pub(super) keeps_protobuf: bool,
+    /// Paths of indexes.
+    pub(super) indexes: Vec<FieldPath>,
 }
 
-/// Paths in use, with the projection and the indexes that they were made from.
+/// Paths in use, with the projection that they were made from.
 #[derive(Debug)]
 struct InUse {
     projection: Projection,
-    indexes: Vec<FieldPath>,
     paths: Weak<Paths>,
 }
 
@@ -38,30 +38,28 @@ thread_local! {
 impl Paths {
     /// Returns the prepared paths. Decoders that a thread created with the same projection and indexes share them.
     pub(super) fn shared(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> Arc<Self> {
-        let is_same = |known: &&InUse| {
-            known.projection == *projection && known.indexes.iter().eq(indexes.iter().map(|(_, path)| path))
+        let known = |known: &InUse| {
+            let paths = Some(known).filter(|known| known.projection == *projection)?.paths.upgrade()?;
+            paths.indexes.iter().eq(indexes.iter().map(|(_, path)| path)).then_some(paths)
         };
-        let known = |in_use: &[InUse]| in_use.iter().find(is_same)?.paths.upgrade();
-        if let Some(paths) = IN_USE.with_borrow(|in_use| known(in_use)) {
+        if let Some(paths) = IN_USE.with_borrow(|in_use| in_use.iter().find_map(known)) {
             return paths;
         }
         let (omit, omits_all) = omitted(projection, indexes);
         let trie = Trie::new(projection, indexes);
-        let paths = Arc::new(Self { trie, omit, omits_all, read: read(indexes) });
+        let indexes: Vec<FieldPath> = indexes.iter().map(|(_, path)| path.clone()).collect();
+        let reads_type = indexes.iter().any(|path| matches!(path.names().next(), Some("kind" | "apiVersion")));
+        let paths = Arc::new(Self { trie, omit, keeps_protobuf: omits_all && !reads_type, indexes });
         IN_USE.with_borrow_mut(|in_use| {
             in_use.retain(|known| known.paths.strong_count() > 0);
-            in_use.push(InUse {
-                projection: projection.clone(),
-                indexes: indexes.iter().map(|(_, path)| path.clone()).collect(),
-                paths: Arc::downgrade(&paths),
-            });
+            in_use.push(InUse { projection: projection.clone(), paths: Arc::downgrade(&paths) });
         });
         paths
     }
 }
 
 /// Members that the decoder reads of each object.
-const READ: [&[&str]; 5] = [
+pub(super) const READ: [&[&str]; 5] = [
     &["metadata", "name"],
     &["metadata", "namespace"],
     &["metadata", "uid"],
@@ -90,12 +88,6 @@ pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)
         }
     }
     (omit, omits_all)
-}
-
-/// Returns the paths that the decoder and the indexes read of each object, without the steps into elements.
-fn read(indexes: &[(SharedStr, FieldPath)]) -> Vec<Vec<Box<str>>> {
-    let own = READ.iter().map(|path| path.iter().map(|name| Box::from(*name)).collect());
-    own.chain(indexes.iter().map(|(_, path)| path.names().map(Box::from).collect())).collect()
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Decoder of objects and watch events in Kubernetes protobuf.
 //!
-//! An object of a built-in type stays protobuf: only the members that the decoder reads are converted to JSON, and then
-//! decoded. If that is not possible (a transform, some projections, large or rare objects), the object is converted in
-//! full.
+//! An object of a built-in type stays protobuf: it is checked, and the same pass finds what the decoder needs. If that is
+//! not possible (a transform, some projections, large or rare objects), the object is converted to JSON.
 
 use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};
 use super::event::{Skipped, WatchItem};
+use super::paths::READ;
 use super::protobuf_state::Items;
 use super::status::{bounded, classify_status};
-use informer_hub_protobuf::{ConvertError, Envelope, MessageId, Schema, TypeMeta, WatchEvent};
-use informer_hub_types::{EncodingInUse, JsonReason};
+use super::walk::Head;
+use informer_hub_protobuf::{ConvertError, Envelope, Excerpt, Found, MessageId, Schema, TypeMeta, WatchEvent};
+use informer_hub_types::{EncodingInUse, IndexEntry, JsonReason};
 
 /// Kind of objects that have only metadata.
 const PARTIAL: &str = "PartialObjectMetadata";
@@ -106,13 +107,46 @@ impl Decoder {
         if self.transform.is_some() {
             return None;
         }
-        let excerpt = self.protobuf.read(message, type_meta, bytes, limit)?;
-        let json = std::mem::take(&mut self.protobuf.json);
-        let (found, result) = self.walk_object(&json);
-        let object = result.is_ok().then(|| build(self, found, Bytes::Protobuf(&excerpt, type_meta, bytes)));
-        self.protobuf.keep(json);
+        let excerpt = self.protobuf.excerpt(message, bytes, limit)?;
+        let found = self.read_excerpt(&excerpt, type_meta, bytes);
+        let object = found.map(|found| build(self, found, Bytes::Protobuf(&excerpt, type_meta, bytes)));
         self.protobuf.keep_excerpt(excerpt);
         object
+    }
+
+    /// Reads what the decoder needs of an object; `None` if it must be converted.
+    fn read_excerpt<'b>(
+        &mut self,
+        excerpt: &Excerpt,
+        type_meta: TypeMeta<'b>,
+        bytes: &'b [u8],
+    ) -> Option<WalkResult<'b>> {
+        let mut head = Head {
+            api_version: Some(type_meta.api_version.into()),
+            kind: Some(type_meta.kind.into()),
+            is_object: true,
+            ..Head::default()
+        };
+        let (mut labels, mut index_values) = (Vec::new(), Vec::new());
+        let mut take = |path: usize, found| match (path.checked_sub(READ.len()), found) {
+            (None, Found::Entry(key, value)) => labels.push((key, value)),
+            (None, Found::Scalar(text)) => {
+                // In the order of `READ`.
+                let slots = [&mut head.name, &mut head.namespace, &mut head.uid, &mut head.version];
+                if let Some(slot) = slots.into_iter().nth(path) {
+                    *slot = Some(text);
+                }
+            }
+            (Some(number), Found::Scalar(text)) => {
+                if let Some(index) = self.index_names.get(number) {
+                    index_values.push(IndexEntry { index: index.clone(), value: self.interner.string(&text) });
+                }
+            }
+            // The value of a map is not a scalar, so it has no index.
+            (Some(_), Found::Entry(..)) => {}
+        };
+        excerpt.read(bytes, &mut take).ok()?;
+        Some(WalkResult { head, labels: self.interner.labels(labels), index_values })
     }
 
     /// Notes that a whole list was read, which ends a series of failures.

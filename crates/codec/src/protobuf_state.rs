@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::KEPT_CAPACITY;
-use super::paths::Paths;
-use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId, Schema, TypeMeta};
+use super::paths::{Paths, READ};
+use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId, Schema, Step, TypeMeta};
 use informer_hub_types::clock::{self, Instant};
-use informer_hub_types::{ApiResource, EncodingInUse, JsonReason};
+use informer_hub_types::{ApiResource, EncodingInUse, JsonReason, Segment};
 
 /// Limit of an object's JSON divided by that of the protobuf that is stored without a conversion. An empty message of
 /// two bytes has tens of bytes of JSON.
@@ -25,6 +25,13 @@ fn retry_after(reason: JsonReason) -> Duration {
         JsonReason::Schema => 6 * 3_600,
         _ => 600,
     })
+}
+
+fn step(segment: &Segment) -> Step<'_> {
+    match segment {
+        Segment::Field(name) => Step::Member(name),
+        Segment::Each => Step::Each,
+    }
 }
 
 #[derive(Debug)]
@@ -116,34 +123,22 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Reads what the decoder needs of an object that is stored as protobuf into the scratch buffer, as JSON. Returns how
-    /// to write the object; `None` if it must be converted at once.
+    /// Returns how to read an object that is stored as protobuf; `None` if it must be converted at once. Give it back to
+    /// [`Self::keep_excerpt`].
     ///
-    /// So it is if the projection cannot be applied to protobuf, and for large objects, since an object's JSON may be
-    /// many times larger.
-    pub(super) fn read(
-        &mut self,
-        message: MessageId,
-        type_meta: TypeMeta<'_>,
-        bytes: &[u8],
-        limit: usize,
-    ) -> Option<Box<Excerpt>> {
-        if !self.paths.omits_all || bytes.len() > limit / MAX_GROWTH {
+    /// An object is converted at once if the projection or the indexes need it, and if it is large, since an object's
+    /// JSON may be many times larger.
+    pub(super) fn excerpt(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Option<Box<Excerpt>> {
+        if !self.paths.keeps_protobuf || bytes.len() > limit / MAX_GROWTH {
             return None;
         }
-        let excerpt = if let Some(excerpt) = self.excerpt.take() {
-            excerpt
-        } else {
-            let paths = self.paths.read.iter().map(|path| path.iter().map(|name| &**name));
-            Box::new(Excerpt::new(message, paths, &self.paths.omit)?)
-        };
-        self.json.clear();
-        let converter = self.converter.get_or_insert_default();
-        if excerpt.read(converter, Some(type_meta), bytes, &mut self.json).is_ok() {
+        if let Some(excerpt) = self.excerpt.take() {
             return Some(excerpt);
         }
-        self.excerpt = Some(excerpt);
-        None
+        let read = READ.iter().map(|path| path.iter().copied().map(Step::Member).collect());
+        let indexes = self.paths.indexes.iter().map(|path| path.segments().iter().map(step).collect());
+        let paths: Vec<Vec<Step<'_>>> = read.chain(indexes).collect();
+        Some(Box::new(Excerpt::new(message, paths, &self.paths.omit)?))
     }
 
     /// Keeps an excerpt for the next object.

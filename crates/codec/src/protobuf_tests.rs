@@ -3,7 +3,7 @@
 use super::super::paths::omitted;
 use super::super::projection::Projection;
 use super::*;
-use informer_hub_protobuf::Omit;
+use informer_hub_protobuf::{ObjectWriter, Omit};
 use informer_hub_types::{ApiResource, Gvr, StoredObject};
 
 /// A field with a length.
@@ -41,9 +41,12 @@ fn event(kind: &str, object: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn decoder() -> Decoder {
-    let pods = ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true };
     let by_node = ("by-node".into(), "spec.nodeName".parse().unwrap());
-    Decoder::new(pods, &Projection::default(), vec![by_node])
+    Decoder::new(pods(), &Projection::default(), vec![by_node])
+}
+
+fn pods() -> ApiResource {
+    ApiResource { gvr: Gvr::new("", "v1", "pods"), kind: "Pod".into(), namespaced: true }
 }
 
 fn decode(decoder: &mut Decoder, frame: &[u8]) -> Result<WatchItem, SourceError> {
@@ -75,9 +78,57 @@ fn watch_event_equals_that_of_json() {
 }
 
 #[test]
+fn index_values_are_those_of_the_json() {
+    let object = br#"{"metadata":{"name":"a","namespace":"ns","labels":{"app":"web","tier":"x=y"},"ownerReferences":[
+        {"apiVersion":"v1","kind":"Job","name":"j","uid":"u-1"},{"apiVersion":"v1","kind":"Job","name":"k","uid":"u-2"}]},
+        "spec":{"nodeName":"","hostNetwork":true,"terminationGracePeriodSeconds":30,"containers":[
+        {"name":"c","image":"nginx","ports":[{"containerPort":80}]},{"name":"d","image":"redis","resources":{
+        "limits":{"cpu":"2"}}}]},"status":{"phase":"Running","startTime":"2024-11-24T08:21:23Z"}}"#;
+    let paths = [
+        "metadata.labels.app",
+        "metadata.labels.none",
+        "metadata.ownerReferences[*].uid",
+        "metadata.ownerReferences.uid",
+        "metadata.labels",
+        "metadata.creationTimestamp",
+        "spec.containers[*].image",
+        "spec.containers[*].name",
+        "spec.containers[*].ports[*].containerPort",
+        "spec.containers[*].resources.limits.cpu",
+        "spec.containers",
+        "spec.hostNetwork",
+        "spec.nodeName",
+        "spec.terminationGracePeriodSeconds",
+        "spec.noSuchMember",
+        "status.phase",
+        "status.startTime",
+    ];
+    for kind in [None, Some("kind")] {
+        let indexes = paths.into_iter().chain(kind).map(|path| (path.into(), path.parse().unwrap())).collect();
+        let mut decoder = Decoder::new(pods(), &Projection::default(), indexes);
+        let type_meta = TypeMeta { api_version: "v1", kind: "Pod" };
+        let message = ObjectWriter::new(type_meta, 1 << 20).unwrap().message(object).unwrap().to_vec();
+        let item = decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &message))).unwrap();
+        let WatchItem::Added(received) = item else { panic!("{item:?}") };
+        assert_eq!(received.protobuf().unwrap().is_some(), kind.is_none(), "a message does not have its kind");
+        let line = format!(r#"{{"type":"ADDED","object":{}}}"#, json(&received));
+        let WatchItem::Added(same) = decoder.decode_event(line.as_bytes()).unwrap() else { panic!() };
+        let sorted = |object: &StoredObject| {
+            let mut values = object.index_values().to_vec();
+            values.sort_by_key(|entry| entry.index.clone());
+            values
+        };
+        assert_eq!(sorted(&received), sorted(&same));
+        assert_eq!(received.index_values().len(), 13 + usize::from(kind.is_some()));
+        assert_eq!(received.labels(), same.labels());
+    }
+}
+
+#[test]
 fn bookmark_frees_the_scratch_buffers() {
     let mut decoder = decoder();
-    decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &pod("a", "7")))).unwrap();
+    // An object that is converted at once, since its JSON may exceed the limit.
+    decoder.decode_frame(&event("ADDED", &unknown("v1", "Pod", &pod("a", "7"))), 4_000).unwrap();
     assert!(decoder.protobuf.json.capacity() > 0);
     let bookmark = event("BOOKMARK", &unknown("v1", "Pod", &bytes(1, &bytes(6, b"8"))));
     decode(&mut decoder, &bookmark).unwrap();

@@ -1,4 +1,4 @@
-//! Check of an object's message: whether it can be converted to JSON.
+//! Check of an object's message: whether it can be converted to JSON. Finds the wanted values in the same pass.
 //!
 //! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. All that it
 //! accepts can be converted.
@@ -6,9 +6,12 @@
 use super::convert::{MAX_DEPTH, WRONG_TYPE, is_number, unknown};
 use super::error::ConvertError;
 use super::form;
-use super::omit::Omit;
 use super::schema::{FieldOutline, Label, Message, MessageId, Schema, Shape};
+use super::selection::{Found, SelectedField, Selection};
 use super::wire::{Reader, Value, varint};
+
+#[path = "check_wanted.rs"]
+mod wanted;
 
 /// Levels that the conversion may add for absent members.
 const SPARE_DEPTH: usize = 10;
@@ -17,66 +20,93 @@ const RARE: ConvertError = ConvertError::Malformed("a form that is not checked")
 
 type Done = Result<(), ConvertError>;
 
-/// Returns whether the message can be converted to JSON without the members in `omit`.
+/// Returns whether the message can be converted to JSON without the omitted members, and calls `found` for each wanted
+/// value.
 ///
 /// # Errors
 /// A reason why it cannot, or a rare form.
-pub(super) fn check(schema: &Schema, message: MessageId, bytes: &[u8], omit: &Omit) -> Done {
-    let omit = (!omit.is_all()).then_some(omit);
-    Check { schema, scratch: Vec::new() }.message(message, bytes, omit, 0)
+pub(super) fn check<'b>(
+    schema: &Schema,
+    message: MessageId,
+    bytes: &'b [u8],
+    selection: &Selection,
+    found: &mut dyn FnMut(usize, Found<'b>),
+) -> Done {
+    Check { schema, scratch: Vec::new(), found }.message(message, bytes, Some(selection), 0)
 }
 
-struct Check<'s> {
+struct Check<'s, 'f, 'b> {
     schema: &'s Schema,
     /// JSON of values whose only check is to write them.
     scratch: Vec<u8>,
+    found: &'f mut dyn FnMut(usize, Found<'b>),
 }
 
-impl Check<'_> {
-    fn message(&mut self, message: MessageId, bytes: &[u8], omit: Option<&Omit>, depth: usize) -> Done {
+impl<'b> Check<'_, '_, 'b> {
+    fn message(&mut self, message: MessageId, bytes: &'b [u8], selection: Option<&Selection>, depth: usize) -> Done {
         if depth > MAX_DEPTH - SPARE_DEPTH {
             return Err(ConvertError::TooDeep);
         }
-        let mut level = Level { message: self.schema.message(message), seen: [0; 4], omit, depth };
+        let mut level = Level { message: self.schema.message(message), seen: [0; 4], selection, depth, last_key: None };
         let mut reader = Reader::new(bytes);
         loop {
             if let Some((number, content)) = reader.short() {
                 self.bytes(&mut level, number, content)?;
                 continue;
             }
-            let Some(found) = reader.field()? else { return Ok(()) };
+            let Some(found) = reader.field()? else { break };
             match found.value {
                 Value::Bytes(content) => self.bytes(&mut level, found.number, content)?,
-                value => level.number(found.number, value)?,
+                value => self.number(&mut level, found.number, value)?,
             }
         }
+        level.selection.map_or(Ok(()), |selection| self.absent(&level, selection))
     }
 
     /// Checks a field of bytes.
     #[inline]
-    fn bytes(&mut self, level: &mut Level<'_, '_>, number: u32, content: &[u8]) -> Done {
+    fn bytes(&mut self, level: &mut Level<'_, '_, 'b>, number: u32, content: &'b [u8]) -> Done {
         let Some(field) = level.message.outline(number) else {
             return unknown(level.message, number, content.is_empty());
         };
-        let below = level.below(field);
-        let is_omitted = below.is_some_and(Omit::is_all);
+        let selected = level.selected(field);
+        let is_omitted = selected.is_some_and(|selected| selected.is_omitted);
+        let below = selected.map(|selected| &selected.below);
         match field.label {
-            Label::Repeated | Label::Map if is_omitted => Ok(()),
-            Label::Repeated if is_number(field.shape) => packed(field, content),
-            Label::Repeated => self.value(field, content, None, level.depth),
-            Label::Map => self.entry(field, content, level.depth),
+            Label::Repeated | Label::Map if is_omitted => return Ok(()),
+            Label::Repeated if is_number(field.shape) => packed(field, content)?,
+            Label::Map => self.entry(field, content, level.depth)?,
+            Label::Repeated => self.value(field, content, below, level.depth)?,
             Label::One | Label::Pointer => {
                 level.once(field)?;
-                if is_omitted { Ok(()) } else { self.value(field, content, below, level.depth) }
+                if is_omitted {
+                    return Ok(());
+                }
+                self.value(field, content, below, level.depth)?;
             }
         }
+        selected.map_or(Ok(()), |selected| self.found(level, selected, Value::Bytes(content)))
+    }
+
+    /// Checks a field of a number.
+    fn number(&mut self, level: &mut Level<'_, '_, 'b>, field_number: u32, value: Value<'b>) -> Done {
+        let Some(field) = level.message.outline(field_number) else {
+            return unknown(level.message, field_number, value.is_empty());
+        };
+        match field.label {
+            Label::Repeated => {}
+            Label::Map => return Err(WRONG_TYPE),
+            Label::One | Label::Pointer => level.once(field)?,
+        }
+        number(field, value)?;
+        level.selected(field).map_or(Ok(()), |selected| self.found(level, selected, value))
     }
 
     #[inline]
-    fn value(&mut self, field: FieldOutline, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
+    fn value(&mut self, field: FieldOutline, bytes: &'b [u8], selection: Option<&Selection>, depth: usize) -> Done {
         match field.shape {
             Shape::Text | Shape::Bytes => Ok(()),
-            Shape::Message => self.message(field.message, bytes, below, depth + 1),
+            Shape::Message => self.message(field.message, bytes, selection, depth + 1),
             Shape::Quantity if is_one_text(bytes) => Ok(()),
             shape => self.special(shape, bytes),
         }
@@ -107,7 +137,7 @@ impl Check<'_> {
     }
 
     /// Checks an entry of a map.
-    fn entry(&mut self, field: FieldOutline, entry: &[u8], depth: usize) -> Done {
+    fn entry(&mut self, field: FieldOutline, entry: &'b [u8], depth: usize) -> Done {
         if field.shape == Shape::Text && is_pair_of_texts(entry) {
             return Ok(());
         }
@@ -121,43 +151,41 @@ impl Check<'_> {
 }
 
 /// A message that is being checked.
-struct Level<'s, 'o> {
+struct Level<'s, 'n, 'b> {
     message: &'s Message,
     /// One bit for each place of a field that occurred, of which there are at most 255.
     seen: [u64; 4],
-    omit: Option<&'o Omit>,
+    selection: Option<&'n Selection>,
     depth: usize,
+    /// Place of the wanted map whose entry came last, and the entry's key.
+    last_key: Option<(u8, &'b [u8])>,
 }
 
-impl<'o> Level<'_, 'o> {
-    /// Returns the members to omit below a field.
+impl<'n> Level<'_, 'n, '_> {
+    /// Returns what is wanted or omitted of a field.
     #[inline]
-    fn below(&self, field: FieldOutline) -> Option<&'o Omit> {
-        self.omit?.below(self.message.fields[usize::from(field.place)].name)
+    fn selected(&self, field: FieldOutline) -> Option<&'n SelectedField> {
+        self.selection?.get(field.place)
+    }
+
+    #[inline]
+    fn has(&self, place: u8) -> bool {
+        self.seen[usize::from(place / 64)] & (1 << (place % 64)) != 0
     }
 
     /// Checks that the field has not occurred before.
     #[inline]
     fn once(&mut self, field: FieldOutline) -> Done {
-        let (word, bit) = (&mut self.seen[usize::from(field.place / 64)], 1 << (field.place % 64));
-        if *word & bit != 0 {
+        if self.has(field.place) {
             return Err(ConvertError::Malformed("a field that occurs twice"));
         }
-        *word |= bit;
+        self.note(field.place);
         Ok(())
     }
 
-    /// Checks a field of a number.
-    fn number(&mut self, field_number: u32, value: Value<'_>) -> Done {
-        let Some(field) = self.message.outline(field_number) else {
-            return unknown(self.message, field_number, value.is_empty());
-        };
-        match field.label {
-            Label::Repeated => {}
-            Label::Map => return Err(WRONG_TYPE),
-            Label::One | Label::Pointer => self.once(field)?,
-        }
-        number(field, value)
+    #[inline]
+    fn note(&mut self, place: u8) {
+        self.seen[usize::from(place / 64)] |= 1 << (place % 64);
     }
 }
 

@@ -473,7 +473,7 @@ impl Slot {
 }
 
 /// Returns whether the JSON form omits this value, as Go's `omitempty` and `omitzero` do.
-fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, ConvertError> {
+pub(super) fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, ConvertError> {
     match (field.rule, value) {
         (Rule::OmitZero, Value::Bytes(bytes)) => Ok(form::time_of(bytes, false)?.is_none()),
         (Rule::OmitEmpty, Value::Bytes(bytes)) => match field.shape {

@@ -2,7 +2,7 @@
 
 use super::{Converter, Done, Run, Slot, WRONG_TYPE};
 use crate::convert::TypeMeta;
-use crate::excerpt::Picked;
+use crate::picked::Picked;
 use crate::schema::{Label, Message, MessageId, Rule};
 use crate::wire::{Reader, Value};
 

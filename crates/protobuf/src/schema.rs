@@ -175,6 +175,16 @@ impl Schema {
         &self.messages[usize::from(id.0)]
     }
 
+    /// Returns the index of a member's field, or of the inlined message that has the member; `None` if there is none.
+    pub(super) fn place_of(&self, message: &Message, member: &str) -> Option<usize> {
+        let is_inline = |field: &FieldInfo| field.rule == Rule::Inline;
+        let own = message.fields.iter().position(|field| !is_inline(field) && field.name == member);
+        own.or_else(|| {
+            let has_member = |field: &FieldInfo| self.place_of(self.message(field.message), member).is_some();
+            message.fields.iter().position(|field| is_inline(field) && has_member(field))
+        })
+    }
+
     pub(super) fn field(&self, id: MessageId, place: usize) -> &FieldInfo {
         &self.message(id).fields[place]
     }

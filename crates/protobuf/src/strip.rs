@@ -3,6 +3,7 @@
 use super::error::ConvertError;
 use super::omit::Omit;
 use super::schema::{Label, MessageId, Rule, Schema, Shape};
+use super::selection::Selection;
 use super::wire::{Reader, Value};
 use super::wire_out::{close, tag};
 
@@ -22,38 +23,29 @@ pub(super) fn is_exact(schema: &Schema, message: MessageId, omit: &Omit) -> bool
     })
 }
 
-/// Returns the members of the message of `field` that are omitted; `None` if nothing in it is.
-fn below<'o>(schema: &Schema, message: MessageId, omit: &'o Omit, number: u32) -> Option<(&'o Omit, MessageId)> {
-    let message = schema.message(message);
-    let field = &message.fields[message.place(number)?];
-    let below = omit.below(field.name).filter(|_| field.rule != Rule::Inline)?;
-    (below.is_all() || field.shape == Shape::Message).then_some((below, field.message))
-}
-
-/// Appends the message without the members in `omit` to `out`.
+/// Appends the message without the omitted members to `out`.
 pub(super) fn strip(
     schema: &Schema,
     message: MessageId,
     bytes: &[u8],
-    omit: &Omit,
+    selection: &Selection,
     out: &mut Vec<u8>,
 ) -> Result<(), ConvertError> {
-    if omit.is_all() {
-        out.extend_from_slice(bytes);
-        return Ok(());
-    }
+    let message = schema.message(message);
     // Consecutive fields without omitted members are copied at once.
     let (mut reader, mut copied) = (Reader::new(bytes), 0);
     while let Some(found) = reader.field()? {
-        let Some((below, inner)) = below(schema, message, omit, found.number) else { continue };
+        let Some(field) = message.outline(found.number) else { continue };
+        let selected = selection.get(field.place).filter(|selected| selected.is_omitted || selected.omits_below);
+        let Some(selected) = selected else { continue };
         out.extend_from_slice(&bytes[copied..found.start]);
         copied = reader.at();
         match found.value {
-            _ if below.is_all() => {}
+            _ if selected.is_omitted => {}
             Value::Bytes(content) => {
                 tag(out, found.number, 2);
                 let start = out.len();
-                strip(schema, inner, content, below, out)?;
+                strip(schema, field.message, content, &selected.below, out)?;
                 close(out, start);
             }
             _ => out.extend_from_slice(&bytes[found.start..copied]),

@@ -1,7 +1,5 @@
 //! Interner for repeated strings: label keys and values, index values.
 
-use std::borrow::Cow;
-
 use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
@@ -64,13 +62,13 @@ impl Interner {
 
     /// Returns the shared copy of a label set, given as keys and values. The last value of a repeated key wins. Keys
     /// that contain `=` are dropped.
-    pub fn labels<'l>(&mut self, pairs: impl IntoIterator<Item = (Cow<'l, str>, Cow<'l, str>)>) -> Labels {
+    pub fn labels<T: AsRef<str>>(&mut self, pairs: impl IntoIterator<Item = (T, T)>) -> Labels {
         self.asked += 1;
         let mut labels = Vec::new();
         let mut scratch = std::mem::take(&mut self.scratch);
-        for (key, value) in pairs.into_iter().filter(|(key, _)| !key.contains('=')) {
+        for (key, value) in pairs.into_iter().filter(|(key, _)| !key.as_ref().contains('=')) {
             scratch.clear();
-            scratch.extend([&*key, "=", &*value]);
+            scratch.extend([key.as_ref(), "=", value.as_ref()]);
             labels.push(self.string(&scratch));
         }
         self.scratch = scratch;
@@ -161,7 +159,7 @@ mod tests {
     #[test]
     fn rest_drops_entries_that_died_at_once() {
         let mut interner = Interner::default();
-        let labels = |interner: &mut Interner, i: usize| interner.labels([("app".into(), format!("app-{i}").into())]);
+        let labels = |interner: &mut Interner, i: usize| interner.labels([("app", &*format!("app-{i}"))]);
         let lived: Vec<_> = (0..50_000).map(|i| labels(&mut interner, i)).collect();
         interner.rest();
         let kept = lived[7].clone();

@@ -46,9 +46,12 @@ impl Labels {
         if labels.is_empty() {
             return Self(None);
         }
-        labels.reverse();
-        labels.sort_by(|a, b| key(a).cmp(key(b)));
-        labels.dedup_by(|later, earlier| key(later) == key(earlier));
+        // Servers sort them.
+        if !labels.is_sorted_by(|a, b| key(a) < key(b)) {
+            labels.reverse();
+            labels.sort_by(|a, b| key(a).cmp(key(b)));
+            labels.dedup_by(|later, earlier| key(later) == key(earlier));
+        }
         Self(Some(ThinArc::from_header_and_iter((), labels.into_iter())))
     }
 

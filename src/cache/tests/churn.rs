@@ -11,7 +11,7 @@ use informer_hub_types::{
 const LIVE: u64 = 1_000;
 
 fn pod(interner: &mut Interner, number: u64) -> StoredObject {
-    let label = ("app".into(), format!("app-{number}").into());
+    let label = ("app".to_owned(), format!("app-{number}"));
     let entry = |interner: &mut Interner, index: &str, value: &str| IndexEntry {
         index: index.into(),
         value: interner.string(value),

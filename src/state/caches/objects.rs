@@ -306,7 +306,7 @@ impl ObjectReader {
         }
         let (mut bytes, mut pairs) = (Bytes(block), Vec::new());
         while !bytes.0.is_empty() {
-            pairs.push((bytes.text()?.into(), bytes.text()?.into()));
+            pairs.push((bytes.text()?, bytes.text()?));
         }
         let labels = self.interner.labels(pairs);
         self.labels.insert(block.into(), labels.clone());

@@ -1,0 +1,133 @@
+//! Values that are wanted of an object, in the form of its JSON.
+
+use std::borrow::Cow;
+
+use super::{Check, Done, Level, RARE};
+use crate::convert::{is_number, omits};
+use crate::error::ConvertError;
+use crate::form::{self, int32};
+use crate::schema::{FieldInfo, Label, Rule, Shape};
+use crate::selection::{Found, SelectedField, Selection};
+use crate::text;
+use crate::wire::Value;
+
+impl<'b> Check<'_, '_, 'b> {
+    /// Reports what is wanted of a field's value, element or entry, which was checked.
+    pub(super) fn found(&mut self, level: &mut Level<'_, '_, 'b>, wanted: &SelectedField, value: Value<'b>) -> Done {
+        let field = &level.message.fields[usize::from(wanted.place)];
+        match (field.label, value) {
+            (Label::Map, Value::Bytes(entry)) => self.found_entry(level, field, wanted, entry),
+            _ if wanted.paths.is_empty() => Ok(()),
+            (Label::Repeated, Value::Bytes(_)) if is_number(field.shape) => Err(RARE),
+            (Label::One, value) if omits(field, value)? => Ok(()),
+            (_, value) => self.scalar(field, wanted, value),
+        }
+    }
+
+    fn found_entry(
+        &mut self,
+        level: &mut Level<'_, '_, 'b>,
+        field: &FieldInfo,
+        wanted: &SelectedField,
+        entry: &'b [u8],
+    ) -> Done {
+        let [key, value] = form::fields(entry, "a map's entry")?;
+        let key = utf8(if let Some(Value::Bytes(key)) = key { key } else { &[] })?;
+        // Of entries with the same key, only the last counts. Servers sort entries, so others are not compared.
+        let is_next = match level.last_key {
+            Some((place, last)) if place == wanted.place => last < key.as_bytes(),
+            _ => !level.has(wanted.place),
+        };
+        if !is_next {
+            return Err(RARE);
+        }
+        level.note(wanted.place);
+        level.last_key = Some((wanted.place, key.as_bytes()));
+        let unset = if is_number(field.shape) { Value::Varint(0) } else { Value::Bytes(&[]) };
+        let value = value.unwrap_or(unset);
+        if let (Value::Bytes(value), false) = (value, wanted.paths.is_empty()) {
+            let value = utf8(value)?;
+            wanted.paths.iter().for_each(|path| (self.found)(*path, Found::Entry(key, value)));
+        }
+        for (_, path) in wanted.keys.iter().filter(|(wanted, _)| **wanted == *key) {
+            if let Some(text) = self.text_of(field.shape, value)? {
+                (self.found)(*path, Found::Scalar(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports wanted values that Go writes although their fields are absent.
+    pub(super) fn absent(&mut self, level: &Level<'_, '_, 'b>, selection: &Selection) -> Done {
+        for wanted in selection.fields().iter().filter(|wanted| !wanted.is_omitted && !level.has(wanted.place)) {
+            let field = &level.message.fields[usize::from(wanted.place)];
+            match field.shape {
+                _ if !field.is_written_if_absent => {}
+                Shape::Constant => {
+                    wanted.paths.iter().for_each(|path| (self.found)(*path, Found::Scalar(field.constant.into())));
+                }
+                Shape::Message if field.label == Label::One || field.rule == Rule::Inline => {
+                    self.message(field.message, &[], Some(&wanted.below), level.depth + 1)?;
+                }
+                // Go writes `null` for other absent values.
+                Shape::Bytes => {}
+                _ if field.label != Label::One || wanted.paths.is_empty() => {}
+                Shape::Double => self.scalar(field, wanted, Value::Fixed64(0))?,
+                shape if is_number(shape) => self.scalar(field, wanted, Value::Varint(0))?,
+                _ => self.scalar(field, wanted, Value::Bytes(&[]))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, field: &FieldInfo, wanted: &SelectedField, value: Value<'b>) -> Done {
+        if let Some(text) = self.text_of(field.shape, value)? {
+            wanted.paths.iter().for_each(|path| (self.found)(*path, Found::Scalar(text.clone())));
+        }
+        Ok(())
+    }
+
+    /// Returns a scalar as text; `None` if it is `null`.
+    fn text_of(&mut self, shape: Shape, value: Value<'b>) -> Result<Option<Cow<'b, str>>, ConvertError> {
+        let text = match (shape, value) {
+            (Shape::Text, Value::Bytes(text)) => utf8(text)?.into(),
+            (Shape::Bool, Value::Varint(number)) => if number == 0 { "false" } else { "true" }.into(),
+            (Shape::Int32, Value::Varint(number)) => int32(number.cast_signed()).to_string().into(),
+            (Shape::Int64, Value::Varint(number)) => number.cast_signed().to_string().into(),
+            (Shape::Double, Value::Fixed64(bits)) => {
+                self.written(&[], |out, _| text::double(out, f64::from_bits(bits)))?;
+                return self.written_text();
+            }
+            (shape, Value::Bytes(bytes)) => {
+                self.written(bytes, |out, bytes| match shape {
+                    Shape::Bytes => {
+                        text::base64(out, bytes);
+                        Ok(())
+                    }
+                    Shape::Quantity => form::quantity(out, bytes),
+                    Shape::IntOrString => form::int_or_string(out, bytes),
+                    Shape::Time => form::write_time(out, bytes, false),
+                    Shape::MicroTime => form::write_time(out, bytes, true),
+                    Shape::Duration => form::duration(out, bytes),
+                    _ => Err(RARE),
+                })?;
+                return self.written_text();
+            }
+            _ => return Err(RARE),
+        };
+        Ok(Some(text))
+    }
+
+    /// Returns the scalar whose JSON was written last.
+    fn written_text(&self) -> Result<Option<Cow<'b, str>>, ConvertError> {
+        let json = utf8(&self.scratch)?;
+        if json.contains('\\') {
+            return Err(RARE);
+        }
+        Ok((json != "null").then(|| json.trim_matches('"').to_owned().into()))
+    }
+}
+
+fn utf8(text: &[u8]) -> Result<&str, ConvertError> {
+    std::str::from_utf8(text).map_err(|_| RARE)
+}

@@ -1,0 +1,159 @@
+//! The fields of an object that are wanted when it arrives, and those that are not stored, as a tree.
+
+use std::borrow::Cow;
+
+use super::omit::Omit;
+use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
+
+/// A step of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'p> {
+    /// To the member of this name, or the value of this key.
+    Member(&'p str),
+    /// To each element of a list.
+    Each,
+}
+
+/// What is at a wanted path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found<'b> {
+    /// A string without escapes, or a number or boolean as in JSON.
+    Scalar(Cow<'b, str>),
+    /// An entry of a map of strings, if the path leads to the whole map.
+    Entry(&'b str, &'b str),
+}
+
+/// What is wanted of a message, and what is omitted from it.
+#[derive(Debug, Default)]
+pub(super) struct Selection {
+    fields: Vec<SelectedField>,
+    /// One bit for the place of each field in `fields`.
+    places: [u64; 4],
+}
+
+/// What is wanted of a field: of its value, of each of its elements, or of its entries.
+#[derive(Debug)]
+pub(super) struct SelectedField {
+    /// Index of the field in its message.
+    pub(super) place: u8,
+    /// Whether the whole field is omitted.
+    pub(super) is_omitted: bool,
+    /// Whether something in the field's message is omitted.
+    pub(super) omits_below: bool,
+    /// Numbers of the paths to the value.
+    pub(super) paths: Vec<usize>,
+    /// Keys of a map's wanted values, with the numbers of their paths.
+    pub(super) keys: Vec<(Box<str>, usize)>,
+    /// What is wanted of the field's messages, and omitted from them.
+    pub(super) below: Selection,
+}
+
+impl Selection {
+    /// Prepares wanted paths, which are numbered in their order, and members to omit. Returns `None` if a path leads into
+    /// a value that only its JSON shows.
+    pub(super) fn new<'p, P: AsRef<[Step<'p>]>>(
+        schema: &Schema,
+        message: MessageId,
+        paths: impl IntoIterator<Item = P>,
+        omit: &Omit,
+    ) -> Option<Self> {
+        let (mut selection, message) = (Self::default(), schema.message(message));
+        for (number, path) in paths.into_iter().enumerate() {
+            selection.add(schema, message, path.as_ref(), number)?;
+        }
+        selection.omit(schema, message, omit);
+        Some(selection)
+    }
+
+    fn omit(&mut self, schema: &Schema, message: &Message, omit: &Omit) {
+        for (name, below) in omit.members() {
+            let Some(place) = schema.place_of(message, name) else { continue };
+            let field = &message.fields[place];
+            if let Some(selected) = self.field(place).filter(|_| field.rule != Rule::Inline) {
+                selected.is_omitted = below.is_all();
+                selected.omits_below = !below.is_all() && field.shape == Shape::Message;
+                if selected.omits_below {
+                    selected.below.omit(schema, schema.message(field.message), below);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, schema: &Schema, message: &Message, path: &[Step<'_>], number: usize) -> Option<()> {
+        let [Step::Member(name), rest @ ..] = path else { return Some(()) };
+        let Some(place) = schema.place_of(message, name) else { return Some(()) };
+        let field = &message.fields[place];
+        let selected = self.field(place)?;
+        let rest = match (field.label, rest) {
+            _ if field.rule == Rule::Inline => path,
+            (Label::Map, [Step::Member(key)]) if is_scalar(field) => {
+                selected.keys.push(((*key).into(), number));
+                return Some(());
+            }
+            (Label::Map, [Step::Member(_), ..]) if !is_scalar(field) => return None,
+            (Label::Map, []) if field.shape == Shape::Text => rest,
+            (Label::Repeated, [Step::Each, rest @ ..]) => rest,
+            (Label::One | Label::Pointer, rest) => rest,
+            // Lists and maps are not scalars, and lists have no members.
+            (Label::Map | Label::Repeated, _) => return Some(()),
+        };
+        match (field.shape, rest) {
+            (Shape::Message, rest) => selected.below.add(schema, schema.message(field.message), rest, number)?,
+            (Shape::Texts, []) => {}
+            (_, []) if is_scalar(field) => selected.paths.push(number),
+            (_, _) if is_scalar(field) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Returns the entry of the field at `place`, and adds it if necessary.
+    fn field(&mut self, place: usize) -> Option<&mut SelectedField> {
+        let place = u8::try_from(place).ok()?;
+        let known = self.fields.iter().position(|field| field.place == place);
+        let at = known.unwrap_or(self.fields.len());
+        if known.is_none() {
+            let (paths, keys, below) = (Vec::new(), Vec::new(), Self::default());
+            self.fields.push(SelectedField { place, is_omitted: false, omits_below: false, paths, keys, below });
+            self.places[usize::from(place / 64)] |= 1 << (place % 64);
+        }
+        self.fields.get_mut(at)
+    }
+
+    /// Returns what is wanted or omitted of the field at `place`.
+    #[inline]
+    pub(super) fn get(&self, place: u8) -> Option<&SelectedField> {
+        if self.places[usize::from(place / 64)] & (1 << (place % 64)) == 0 {
+            return None;
+        }
+        self.fields.iter().find(|field| field.place == place)
+    }
+
+    pub(super) fn fields(&self) -> &[SelectedField] {
+        &self.fields
+    }
+}
+
+/// Returns whether the field's values are strings, numbers or booleans in JSON.
+fn is_scalar(field: &FieldInfo) -> bool {
+    match field.shape {
+        Shape::Message
+        | Shape::Texts
+        | Shape::RawJson
+        | Shape::SchemaOrBool
+        | Shape::SchemaOrArray
+        | Shape::SchemaOrTexts => false,
+        Shape::Text
+        | Shape::Bool
+        | Shape::Int32
+        | Shape::Int64
+        | Shape::Double
+        | Shape::Bytes
+        | Shape::Quantity
+        | Shape::IntOrString
+        | Shape::Time
+        | Shape::MicroTime
+        | Shape::Duration
+        | Shape::Constant => true,
+    }
+}
