@@ -1,5 +1,5 @@
-//! Connection slots: limits the number of connections, evicts the connection that has been idle longest, and closes
-//! connections whose client does not read.
+//! Connection slots: track which connections are idle, evict the one that has been idle longest, and close connections
+//! whose client does not read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -135,8 +135,8 @@ impl Slot {
         self.slots.became_idle.notify_one();
     }
 
-    /// Completes when the connection must close: it was evicted, was idle for `longest`, or its client has not read its only
-    /// stream for that time. Of several streams, only the one that is not read ends.
+    /// Completes when the connection must close: it was evicted, was idle for `longest`, or its client has not read a
+    /// stream for that time. While other requests are being answered, only the unread stream ends.
     pub(super) async fn closed(&self, longest: Duration) {
         let overdue = async {
             loop {
@@ -155,8 +155,8 @@ impl Slot {
         }
     }
 
-    /// Returns since when the connection has been idle or, if it is not, its oldest unread part has waited for the
-    /// client. Returns the present time if neither holds.
+    /// Returns since when the connection has been idle. If it is not idle: since when its oldest unread part has waited
+    /// for the client, or the present time if no part waits.
     fn waits_since(&self) -> Instant {
         let state = self.state.lock();
         let idle = state.idle.map(|(_, since)| since);
@@ -179,8 +179,8 @@ impl Slot {
 }
 
 impl Busy {
-    /// Turns the request into a stream, which the client has not begun to read. `abandon` drops the stream's body; it is
-    /// called if the client does not read while the connection has other requests.
+    /// Marks the response as a stream, whose first part waits for the client. `abandon` drops the stream's body; it is
+    /// called if the client does not read for too long.
     pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {
         self.is_stream = true;
         let slot = Arc::clone(&self.slot);

@@ -181,9 +181,9 @@ type PortStream = Either<TcpStream, TlsStream<TcpStream>>;
 #[derive(Clone)]
 struct Client {
     peer: PeerAddress,
-    /// Its verified certificate.
+    /// Verified certificate of the client, if it has sent one.
     certificate: Option<Arc<ClientCertificate>>,
-    /// Whether it speaks HTTP/2.
+    /// Whether the connection uses HTTP/2.
     is_http2: bool,
 }
 
@@ -309,7 +309,7 @@ async fn decide(
     }
 }
 
-/// Returns a body as the answer of a connection without others, for tests of its pace.
+/// Wraps a body as the only stream of a connection, to test that slow reading ends it.
 #[cfg(test)]
 pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());
@@ -365,7 +365,7 @@ impl HttpBody for StreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // The connection asks for the next part when it has room for it.
+        // The connection asks for the next part when it has room for it, so the last part counts as read.
         if std::mem::take(&mut self.waits) {
             self.stream.part_taken();
         }

@@ -283,7 +283,7 @@ mod tests {
             letters.retain(reader, &mut all).await;
             all.into_iter().map(|letter| letter.number).collect::<Vec<_>>()
         };
-        // The clusters of the bench do not distinguish resources, so the reader sees Secrets of `b`.
+        // The access reviews of the test clusters ignore the resource, so the reader sees Secrets of `b`.
         assert_eq!(seen(&bench.reader).await, [0, 2, 3, 4]);
         assert_eq!(seen(&ann(vec![rule(None, &["shop"], &["*"], &[])])).await, [0, 6]);
         assert_eq!(seen(&Reader::unknown()).await, [] as [u64; 0]);

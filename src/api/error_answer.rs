@@ -1,4 +1,4 @@
-//! Error answers of the API: one JSON object, `{"error": "…"}`.
+//! Error answers of the API: a Kubernetes `Status` below the Kubernetes roots, else one JSON object, `{"error": "…"}`.
 
 use axum::body::to_bytes;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -19,7 +19,7 @@ pub(super) fn is_kubernetes(path: &str) -> bool {
     path.starts_with("/clusters/") || path.starts_with("/unique/")
 }
 
-/// Returns an error response in the form that clients of a path expect: a `Status` below the Kubernetes roots.
+/// Returns an error response: a `Status` if `path` is below the Kubernetes roots, else `{"error": "…"}`.
 pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
     if !is_kubernetes(path) {
         return error_response(code, problem);
@@ -39,7 +39,7 @@ pub(super) fn status_response(code: StatusCode, status: &Status) -> Response {
     (code, [(CONTENT_TYPE, JSON)], status.json()).into_response()
 }
 
-/// Returns 429 in the form that clients of a path expect, with the seconds after which to try again.
+/// Returns 429 in the form of [`denial`], with `seconds` in the header `Retry-After`.
 pub(super) fn too_many_requests(path: &str, seconds: u32, problem: &str) -> Response {
     let mut response = if is_kubernetes(path) {
         status_response(StatusCode::TOO_MANY_REQUESTS, &Status::too_many_requests(problem, seconds))

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerAddress(pub(super) IpAddr);
 
-/// Marks a response whose body is a stream, as an extension: the connection is busy until its end, and closes if the
-/// client does not read.
+/// Marks a response whose body is a stream, as an extension: the connection is busy until the stream ends, and closes
+/// if the client does not read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Streaming;
 

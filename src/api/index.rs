@@ -1,4 +1,4 @@
-//! `/`, which names the paths of a port, and the answer of paths that it does not have.
+//! `/`, which lists the paths of the port, and the answer to unknown paths.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -16,7 +16,7 @@ use informer_hub_types::{MAX_QUOTED, shortened};
 /// First segments of the paths of an apiserver, which the hub serves only below its roots.
 const OF_APISERVERS: [&str; 4] = ["api", "apis", "openapi", "version"];
 
-/// Returns the routes. With `reads`, the port serves objects.
+/// Returns the routes. `reads` is whether the port serves objects.
 pub(super) fn routes(reads: bool) -> Router {
     let index = Bytes::from(index(reads));
     let show = move || async move { ([(CONTENT_TYPE, JSON)], index) };

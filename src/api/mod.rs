@@ -101,7 +101,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 /// Data sources and handlers of the API's paths.
 pub struct Services {
-    /// Status and probes.
+    /// Source of the status and of the probes `/livez` and `/readyz`.
     pub show: StateSource,
     /// Function that sends requests about dead letters to sinks.
     pub letters: AskLetters,
@@ -160,7 +160,7 @@ struct Shows {
 }
 
 async fn readyz(State(Shows { show, .. }): State<Shows>, parts: Parts) -> Response {
-    // The details name clusters.
+    // The details name clusters, so only readers that see everything get them.
     let may = rights::reader_of(&parts).sees_everything();
     let lines = |first, waiting: &[String]| lines(first, if may { waiting } else { &[] });
     match shown(&show).await {

@@ -48,7 +48,7 @@ impl Notes {
         self.0.objects.store(objects, Relaxed);
     }
 
-    /// Notes that the objects were hidden: the reader may not see them, and the answer is as if they did not exist.
+    /// Records that objects were hidden: the reader may not see them, and the answer is as if they did not exist.
     pub(in crate::api) fn withhold(&self) {
         self.0.is_withheld.store(true, Relaxed);
     }

@@ -156,7 +156,7 @@ impl fmt::Debug for Collecting {
     }
 }
 
-/// Adds clusters to the registry while this process owns them.
+/// Adds clusters to the registry when this process becomes their owner, and removes them afterwards.
 struct RegistryHost {
     registry: Addr<RegistryActor>,
     clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,

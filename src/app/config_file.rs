@@ -2,7 +2,7 @@
 //!
 //! It polls time and size every [`POLL_INTERVAL`], which works on every file system and with the links of files that
 //! Kubernetes mounts. A change is applied once two polls are equal, so that a file is not read while it is being
-//! written. A partly written file is reported as a mistake, and its next change is applied.
+//! written. If a partly written file is read nevertheless, it is reported as a mistake, and its next change is applied.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of mistakes that are logged one by one.
 const MAX_LOGGED: usize = 50;
 
-/// Request for a reload. The sender in it returns the result to the requester.
+/// Request for a reload: the sender of its result to the requester.
 pub(super) type ReloadRequest = oneshot::Sender<Reloaded>;
 
 /// A watched configuration file.

@@ -1,9 +1,9 @@
 //! Watches the expiry of credentials: of clusters, management clusters, sinks and the HTTP port.
 //!
-//! Files are polled every [`POLL_INTERVAL`], and read again only if they changed or their credential is due. A
-//! credential is logged when it becomes due, when three quarters of the notice period have passed, and when it has
-//! expired: see [`Credential::expiry`]. The watch sends no request to a cluster and runs no plugin. It neither keeps
-//! nor logs secrets.
+//! Files are polled every [`POLL_INTERVAL`], and read again only if they changed or their credential expires soon. A
+//! credential is logged when its notice period before the expiry begins, when three quarters of that period have
+//! passed, and when it has expired: see [`Credential::expiry`]. The watch sends no request to a cluster and runs no
+//! plugin. It neither keeps nor logs secrets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ pub(super) trait CredentialOwners: Send + Sync + 'static {
 pub(super) struct CredentialWatch {
     /// Credentials by owner, as of the last check. Replaced as a whole, so that the status never waits for a file.
     known: ArcSwap<BTreeMap<Owner, OwnerCredentials>>,
-    /// Notified to start the next check at once.
+    /// Notified to start the next check immediately.
     wake: Notify,
     end: CancellationToken,
 }
@@ -91,7 +91,7 @@ impl CredentialWatch {
         owners.threads().spawn(watch(Arc::clone(self), Arc::downgrade(owners)));
     }
 
-    /// Starts a check at once, after a change of the configuration or of a source.
+    /// Starts a check immediately, after a change of the configuration or of a source.
     pub(super) fn check_now(&self) {
         self.wake.notify_one();
     }
@@ -166,8 +166,8 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Returns whether the credentials need not be read again: no file changed, and none expires soon. Sizes and times
-    /// may miss a change of a file; it is noticed when the credential expires soon.
+    /// Returns whether the credentials need not be read again: no file changed, and none expires soon. A change that
+    /// leaves size and time of a file as they were is noticed only when the credential expires soon.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }

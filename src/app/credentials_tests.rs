@@ -75,7 +75,8 @@ fn an_expiring_token_is_logged_once_at_each_threshold() {
         logged.extend(lines.take().into_iter().map(|line| (minute, line)));
     }
     let [soon, imminent, ended] = &logged[..] else { panic!("{logged:#?}") };
-    // 5 min after four fifths of a day, then when a quarter of the rest is left.
+    // The notice period begins 5 min after four fifths of the day. Three quarters of it have passed 70 min before the
+    // end.
     assert_eq!((soon.0, imminent.0, ended.0), (24 * 48 + 5, 24 * 60 - 70, 24 * 60), "{logged:#?}");
     let level = |line: &str| line.split_whitespace().next().unwrap().to_owned();
     assert_eq!([soon, imminent, ended].map(|(_, line)| level(line)), ["WARN", "WARN", "ERROR"]);

@@ -30,7 +30,7 @@ impl Delivered {
     }
 
     /// Returns the version up to which all sinks have delivered the changes of a resource of a cluster. Sinks without a
-    /// version of it do not count; `None` if no sink has one.
+    /// version for that resource do not count; `None` if no sink has one.
     #[cfg(feature = "fleet")]
     pub(super) fn version_of(&self, cluster: &str, resource: &Gvr) -> Option<u64> {
         let resource = resource_key(&resource.group, &resource.resource);
@@ -77,7 +77,8 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
-/// Adds the versions of the previous holder for resources that this process has not read yet, so that they are not lost.
+/// Adds the versions `earlier` of the previous holder to `own`, except for resources that have a version in `own` or
+/// for which `is_obsolete` returns true.
 pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
         let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));

@@ -1,9 +1,9 @@
 //! Leader election of active/standby replicas: runs the elector, and sets the fence that stops sinks of a standby.
 //!
 //! All replicas watch their clusters and answer requests. Only the holder of the Lease delivers to sinks. Two tasks
-//! share the state of the election: this one reads and renews the Lease and sets the fence; [`super::reconciler`] opens
-//! the sinks and publishes their progress. A process of a fleet has an election for each sink, see
-//! [`super::elections`].
+//! share the state of the election: the task of this module reads and renews the Lease and sets the fence;
+//! [`super::reconciler`] opens the sinks and publishes their progress. A process of a fleet has an election for each
+//! sink, see [`super::elections`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub(super) struct SharedElection {
 struct State {
     elector: Elector,
     was_leader: bool,
-    /// Text in the lease with the progress of the sinks: of the last holder, or what this process publishes.
+    /// Text in the lease with the progress of the sinks, as the last holder published it or this process publishes it.
     note: Arc<str>,
     error: Option<String>,
     /// Delay before this process takes a free lease that any process may take.
@@ -116,7 +116,7 @@ struct HandingOver {
     is_drained: bool,
 }
 
-/// Objects that connect an election with the sinks and the other elections of its process.
+/// Fence of the election's sinks, and signals that it shares with the other elections of the process.
 #[derive(Default)]
 pub(super) struct Connected {
     pub(super) fence: Arc<SendFence>,
@@ -348,8 +348,8 @@ impl SharedElection {
         self.changed.notify_one();
     }
 
-    /// Returns whether this replica leads, and the note (progress of the sinks): that of the last holder, or the one
-    /// that this process publishes.
+    /// Returns whether this replica leads, and the note (progress of the sinks) as the last holder published it or this
+    /// process publishes it.
     pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
         let state = self.state.lock();
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
@@ -396,8 +396,8 @@ impl SharedElection {
         self.state.lock().handover.is_some()
     }
 
-    /// Called after each reconciliation during a handover. The second call returns the process that takes the lease:
-    /// the sinks have then not sent anything for a whole interval.
+    /// Advances a handover after each reconciliation. The second call returns the process that takes the lease, because
+    /// the sinks have then sent nothing for an interval.
     pub(super) fn advance_handover(&self) -> Option<String> {
         let handover = &mut self.state.lock().handover;
         let HandingOver { to, is_drained } = handover.as_mut()?;

@@ -1,6 +1,7 @@
 //! Elections of a process: one for all sinks with `[ha]`, one for each sink in a fleet.
 //!
-//! In a fleet, the deliverers share the sinks. The holder of a sink's lease delivers it, and publishes its progress there.
+//! In a fleet, the deliverers share the sinks. The holder of a sink's lease delivers the sink's events, and publishes
+//! its progress in the lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -161,7 +162,7 @@ impl ElectionSet {
             Kind::All(election) => election.begin(io),
             Kind::BySink(shares) => {
                 let elections = shares.elections.lock();
-                // Called once. From then on, elections of added sinks begin at once.
+                // Called once. From then on, elections of added sinks begin immediately.
                 let _ = self.begun.set(io.clone());
                 for share in elections.values() {
                     share.begin(io);

@@ -70,8 +70,8 @@ impl MetricsExporter {
 
     /// Returns all metrics in Prometheus' text format (`text/plain; version=0.0.4`).
     ///
-    /// Reads counters and sends no message to an actor. For the cost, see docs/metrics.md; each queue adds the time to
-    /// visit its keys that workers are processing.
+    /// Reads counters and sends no message to an actor. For the cost, see docs/metrics.md; each registered queue adds
+    /// the time to visit the keys that its workers are processing.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut snapshot = self.hub.collect();

@@ -84,7 +84,8 @@ mod tests {
 
     use super::*;
 
-    /// Serves one answer to every connection, and returns its address. An empty answer is never sent.
+    /// Starts a server that sends `answer` to every connection, or keeps the connection open if `answer` is empty.
+    /// Returns the server's address.
     async fn serve(answer: Vec<u8>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}/keys", listener.local_addr().unwrap());

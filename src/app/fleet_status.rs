@@ -14,7 +14,7 @@ use informer_hub_types::ClusterName;
 pub struct FleetStatus {
     /// Name of the process in the fleet.
     pub process: String,
-    /// Role of the process: `collect` or `serve`.
+    /// Role of the process: `collect`, or `serve` for the roles serve and deliver.
     pub role: &'static str,
     /// Whether NATS answered the last requests.
     pub connected: bool,

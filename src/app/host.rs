@@ -1,4 +1,4 @@
-//! Name of the host, from which processes of one hub derive names of their own.
+//! Name of the host, a part of the unique names of processes.
 
 /// Returns the name of the pod or host; `informer-hub` if it is unknown.
 pub(super) fn host_name() -> String {

@@ -46,7 +46,7 @@ pub enum MemoryLimitError {
 /// A running hub: clusters, informers, caches and sinks.
 ///
 /// A hub has its own threads. The addresses of its actors can be used from any thread and any runtime.
-/// [`Hub::shutdown`] ends the hub in order; dropping it ends the hub at once.
+/// [`Hub::shutdown`] ends the hub gracefully; dropping the handle ends the hub immediately.
 pub struct Hub {
     system: HubSystem,
     /// Holds the lock on the state directory until the hub has ended.
@@ -169,8 +169,8 @@ impl Hub {
         Ok(MetricsExporter::new(metrics))
     }
 
-    /// Limits the resident memory of the process, in bytes; `None` removes the limit. Within seconds, informers keep
-    /// only a part of their objects' data if the limit requires it, and more again if it permits. The status shows what
+    /// Limits the resident memory of the process, in bytes; `None` removes the limit. Within seconds, informers drop
+    /// parts of their objects' data if the limit requires it, and restore them if it permits. The status shows what
     /// they keep.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl Hub {
     }
 
     /// Stops clusters and informers, and waits until their notifications have been delivered. If the deadline passes,
-    /// returns the number of notifications left, by sink: a full sink accepts none.
+    /// returns the number of notifications that each sink has not accepted, e.g. because it is full.
     async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
         let backlogs = self.backlogs_of_sinks().await;
         // An error means that the registry had ended already.
@@ -259,7 +259,8 @@ impl Hub {
         }
         undelivered.retain(|(_, left)| *left > 0);
         kept.retain(|(_, kept)| *kept > 0);
-        // Before the Lease is released: its successor delivers what these sinks have not.
+        // Publishes the progress of the drained sinks before it releases the Lease, so that the next holder delivers
+        // the rest.
         self.running.resign().await;
         drop((sinks, std::mem::take(&mut *self.running.sinks.lock())));
         let actor_count = self.system.env().actor_count.clone();

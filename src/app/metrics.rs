@@ -54,7 +54,7 @@ struct Shared {
     #[cfg(feature = "cli")]
     audit: OnceLock<Arc<crate::api::Auditor>>,
     hub: OnceLock<(FleetView, Parts)>,
-    /// Last known sinks, for a hub that shuts down: it drops its own list before they are drained.
+    /// Last known sinks, because a hub that shuts down drops its own list while metrics are still served.
     sinks: Mutex<Vec<(String, Arc<SinkHealth>)>>,
     ending: AtomicBool,
 }

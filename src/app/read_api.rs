@@ -87,7 +87,7 @@ impl LocalReadApi {
     }
 }
 
-/// A running hub as the read API sees it.
+/// Adapter through which the read API reads a running hub.
 #[derive(Clone, Debug)]
 struct HubFleet {
     view: FleetView,

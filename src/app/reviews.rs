@@ -51,7 +51,7 @@ impl SendReview for StartedFleet {
     }
 }
 
-/// Sends access and token reviews to clusters; by default, through a hub that starts later.
+/// Sender of access and token reviews to clusters; by default, over the connections of a hub that starts later.
 pub(super) struct ClusterReviews<S = StartedFleet>(S);
 
 impl ClusterReviews {

@@ -192,12 +192,12 @@ fn cached(clusters: &FakeClusters, answers: usize) -> ReviewCache {
 async fn cached_answers_are_used_until_they_expire_and_failures_deny() {
     let clusters = FakeClusters::answering(&json!({ "allowed": true }));
     let cache = cached(&clusters, 100);
-    // One question for all that ask at once, then none.
+    // Concurrent equal questions send one review. Later ones are answered from the cache.
     let all = join_all((0..20).map(|_| cache.decide(review("shop")))).await;
     assert!(all.iter().all(|answer| *answer == Ok(true)));
     assert_eq!((cache.decide(review("shop")).await, clusters.asked()), (Ok(true), 1));
     assert_eq!((cache.decide(review("pay")).await, clusters.asked()), (Ok(true), 2));
-    // A revoked right ends with the answer.
+    // A revoked right is noticed once the cached answer has expired.
     clusters.answer_from_now(&json!({ "allowed": false }));
     tokio::time::advance(Duration::from_secs(61)).await;
     assert_eq!((cache.decide(review("shop")).await, clusters.asked()), (Ok(false), 3));

@@ -26,7 +26,7 @@ const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connection to the services of the fleet, and the parameters of this process's replica.
 #[derive(Clone, Debug)]
 pub struct Serve {
-    /// Log, owners, documents and checkpoints.
+    /// Store of the fleet's log, ownerships, documents and checkpoints.
     pub backend: Arc<dyn Backend>,
     /// Parameters of the replica.
     pub params: ReplicaParams,

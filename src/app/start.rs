@@ -149,8 +149,8 @@ impl HubBuilder {
         self
     }
 
-    /// Opens connections to webhook receivers with `dial` instead of TCP and proxies. They use HTTP/1.1 without TLS:
-    /// the start refuses a sink with an `https` address.
+    /// Opens connections to webhook receivers with `dial` instead of TCP and proxies. The connections use HTTP/1.1
+    /// without TLS: the start refuses a sink with an `https` address.
     #[must_use]
     #[doc(hidden)]
     pub fn dial_receivers(mut self, dial: Dial) -> Self {
@@ -263,7 +263,8 @@ fn demands(config: &Config) -> Vec<InformerFor> {
     demands
 }
 
-/// Returns the replica that the caller or the configuration asks for, and the elections of this process, if any.
+/// Returns the replica that the caller asks for, otherwise the configured one, and the elections of this process, if
+/// any.
 #[cfg(feature = "fleet")]
 fn serving(
     serve: Option<Box<Serve>>,
@@ -282,7 +283,7 @@ fn with_role<'c>(config: &'c Config, roles: &[FleetRole]) -> Option<&'c FleetCon
     config.fleet.as_ref().filter(|fleet| fleet.roles.iter().any(|role| roles.contains(role)))
 }
 
-/// Takes the role of a collector or replica that the caller or the configuration asks for. A collector contends for the
+/// Starts the collector or replica that the caller asks for, otherwise the configured one. A collector contends for the
 /// clusters that are added later; a replica reads them from the log.
 #[cfg(feature = "fleet")]
 fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
@@ -303,8 +304,8 @@ fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), conf
     }
 }
 
-/// Builds the readers of all sinks and durable subscriptions, without starting any. An unusable configuration is thus
-/// found before the first reader starts.
+/// Builds all readers (sinks and durable subscriptions) without starting any. An unusable configuration is thus found
+/// before the first reader starts.
 fn readers(
     config: &Config,
     durable: Vec<DurableSubscription>,
@@ -353,8 +354,8 @@ async fn open_stores(
     opening.await.map_err(|_| StartError::Died(MailboxError::Closed))?
 }
 
-/// Work before and after each checkpoint: releases journaled events that the caches on disk cover, and rewrites files
-/// that were deleted from the state directory.
+/// Listener of checkpoints. Before a checkpoint, it rewrites files that were deleted from the state directory. After
+/// it, it releases journaled events that the caches on disk cover.
 struct Releasing {
     sinks: RunningSinks,
     sources: Arc<Sources>,

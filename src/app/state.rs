@@ -212,7 +212,7 @@ impl OpenState {
 /// Caches loaded from disk, before they are started.
 pub(super) struct LoadedState {
     loaded: Loaded,
-    /// Snapshots of the loaded caches before journaled events are added, in the same order.
+    /// Snapshots of the loaded caches before journaled events are added, in the order of `loaded.caches`.
     on_disk: Vec<Arc<Snapshot>>,
     plan: RestorePlan,
     began: Instant,
@@ -222,8 +222,8 @@ pub(super) struct LoadedState {
 }
 
 impl LoadedState {
-    /// Returns whether the cache on disk has a journaled event's object in that state or a newer one, and `reader` had
-    /// acknowledged that partition. Also true if no cache is configured for the object.
+    /// Returns whether the cache on disk has the object of a journaled event in the event's state or a newer one, and
+    /// `reader` had acknowledged the partition. Also true if no cache is configured for the object.
     pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
         let Some(subject) = EventObject::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&subject) else { return true };
@@ -232,12 +232,12 @@ impl LoadedState {
         has_it && partition.restored().is_some_and(|restored| restored.has_reader(reader))
     }
 
-    /// Whether a partition on disk covers an event: it has the object in that state or a newer one, or it is complete
-    /// up to the version of the event.
+    /// Whether a partition on disk covers an event: it has the object in the event's state or a newer one, or it
+    /// contains every change up to the event's version.
     fn has(&self, event: &Event, subject: &EventObject<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
         let stored = partition.get(&subject.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
-        // The partition is complete up to its version, so a missing older object was deleted. The deletion may be
-        // missing in the journal, because the reader may not select deletions.
+        // The partition contains every change up to its resourceVersion, so a missing older object was deleted. The
+        // deletion may be missing in the journal, because the reader may not select deletions.
         let is_past = partition
             .resume_version()
             .is_some_and(|version| version == event.version() || version.newer_than(event.version()));
@@ -254,14 +254,14 @@ impl LoadedState {
     }
 
     /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk;
-    /// `None` if no event is missing. Incomplete partitions without such an event are left out.
+    /// `None` if no event is missing. Partitions without such an event whose first list was not complete are left out.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
             let snapshot = cache.store.published().load();
             for (id, partition) in snapshot.partitions() {
                 let ahead = ahead.get(&(at, id)).cloned();
-                // An incomplete partition is left out: it lists again and notifies of all its objects.
+                // A partition without a complete list is left out: it lists again and notifies of all its objects.
                 if ahead.is_some() || partition.resume_version().is_some() {
                     let key = (cache.resource.gvr.clone(), cache.view.clone());
                     versions.entry(key).or_default().insert(id, ahead);
@@ -271,8 +271,8 @@ impl LoadedState {
         versions
     }
 
-    /// Raises the minimum version of each partition's next list to its newest object and journaled event. Both may be
-    /// newer than the version up to which the partition is complete.
+    /// Raises the minimum version of each partition's next list to that of its newest object or journaled event,
+    /// whichever is newer. Both may be newer than the version up to which the partition contains every change.
     fn raise_floors(&self) {
         let ahead = self.ahead.lock();
         for (at, cache) in self.loaded.caches.iter().enumerate() {

@@ -65,7 +65,7 @@ impl<K> CacheClient<K> {
     /// Runs a query on one snapshot over all clusters.
     ///
     /// # Errors
-    /// Outer: the hub is shutting down. Inner: [`QueryError`], the query is wrong.
+    /// Outer: the hub is shutting down. Inner: [`QueryError`], the query is wrong or cannot be answered now.
     pub async fn send(&self, query: Query) -> Result<Result<Answer<K>, QueryError>, MailboxError> {
         let mut answer = self.cache()?.send(Ask(query.clone())).await;
         for _ in 0..RETRIES {

@@ -74,7 +74,7 @@ pub struct Report {
 /// Usage and share of one informer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryShare {
-    /// Bytes that the informer is entitled to while others need memory too.
+    /// Bytes that the informer may use while others need memory too; zero if there is no limit.
     pub share: u64,
     /// Bytes that the informer uses.
     pub used: u64,
@@ -190,7 +190,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         Self { pace, members: BTreeMap::new(), slack: None, recent: VecDeque::new(), limit: None }
     }
 
-    /// Decides on step changes after a reading of the memory in use. Costs a sort of the informers.
+    /// Decides on step changes after a reading of the memory in use. Sorts the informers once, and scans them for each
+    /// change.
     pub fn evaluate(&mut self, reading: &Reading<'_, Id>) -> Decision<Id> {
         self.observe(reading);
         let accounted = reading.usages.values().map(Usage::used).sum();
@@ -269,8 +270,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         slack as i64
     }
 
-    /// Estimates the bytes that informers released recently but that are still resident. It is the largest decrease, not the
-    /// sum of all, so that repeated growth and release counts once.
+    /// Estimates the bytes that informers released recently but that are still resident. It is the largest decrease,
+    /// not the sum of all, so that repeated growth and release counts once.
     fn returning(&self, now: Instant, accounted: u64) -> f64 {
         let (held, returned) = (RETURNING.as_secs_f64(), RETURNED.as_secs_f64());
         let part = |(then, before): &(Instant, u64)| {
@@ -310,7 +311,7 @@ impl<Id: Ord + Clone> Governor<Id> {
             let Some(furthest) = above.max_by_key(|one| one.predicted) else { break };
             let Some(memory) = self.members.get_mut(&furthest.id) else { break };
             let Some(to) = furthest.step.worse() else { break };
-            // Stopping a watch is the last resort.
+            // A watch is stopped only while the total is above `HIGH`, as a last resort.
             let may_wait = !to.watches() && total <= percent(HIGH, limit);
             // A paused informer accepts no data, which may suffice. Wait before it releases its objects.
             let is_paused = furthest.step == MemoryStep::Paused;

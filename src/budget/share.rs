@@ -1,7 +1,7 @@
 //! Max-min fair shares.
 
-/// Returns the largest share that each demand may get, so that together they fit `capacity` (max-min fairness). Smaller
-/// demands are met in full. If all demands fit, the result is the largest demand plus the rest of `capacity`.
+/// Returns the largest share for which all demands, each limited to this share, fit into `capacity` (max-min fairness).
+/// If all demands fit, the result is the largest demand plus the rest of `capacity`.
 #[must_use]
 pub fn level(demands: impl IntoIterator<Item = u64>, capacity: u64) -> u64 {
     let mut demands: Vec<_> = demands.into_iter().collect();

@@ -223,7 +223,7 @@ fn governor_reacts_to_growth_of_unaccounted_memory() {
 
 #[test]
 fn governor_doubles_the_wait_after_each_relapse() {
-    // It fits while it is small, and is too large once it has been listed again.
+    // The informer fits while its cluster is small, and is too large after it has been listed again with bodies.
     let mut process = Process::new(30 * MIB, 80 * MIB, vec![Model::new(20_000, 500, 550)]);
     process.run(minutes(1));
     let mut up = Vec::new();
@@ -256,7 +256,7 @@ fn governor_uses_accounted_memory_if_resident_is_unknown() {
 }
 
 fn model() -> impl Strategy<Value = Model> {
-    // The governor's estimate of a head is never exact.
+    // The size of a head varies around the governor's estimate, which is the same for all.
     (0_u64..150_000, 50_u64..3_000, 350_u64..900).prop_map(|(cluster, body, head)| Model::new(cluster, body, head))
 }
 

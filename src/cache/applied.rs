@@ -38,7 +38,7 @@ pub enum Applied {
     Synced,
 }
 
-/// Effects of a partition's last batch.
+/// Effects of the last batch that was applied to a partition.
 #[derive(Clone, Debug)]
 pub struct Outbox {
     /// Number of the batch within its partition, from 1.

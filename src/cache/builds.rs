@@ -55,7 +55,7 @@ enum Source {
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
-/// Part of the input that a thread processes at once.
+/// Unit of work: the part of the input that a thread takes in one step.
 enum Piece {
     Objects(PartitionId, Vec<Arc<StoredObject>>),
     Rows(Vec<(Location, Row)>),
@@ -90,7 +90,7 @@ impl Source {
 }
 
 impl IndexBuild {
-    /// Number of objects that a thread takes at once.
+    /// Maximum number of objects or journal entries in a [`Piece`].
     const PIECE: usize = if cfg!(test) { 2 } else { 256 };
 
     fn new(indexers: Indexers) -> Self {
@@ -196,7 +196,7 @@ impl fmt::Debug for Builds {
 /// Progress of a build.
 #[derive(Debug)]
 pub enum BuildStep {
-    /// The build has work left: run this.
+    /// The build has work left: call [`IndexBuild::work`], then [`Store::resume_build`](super::Store::resume_build).
     Work(Arc<IndexBuild>),
     /// The build has ended: its indices are published, or the error gives the reason why not.
     Done(Result<(), AddIndexersError>),
@@ -218,7 +218,7 @@ impl BuildRequest {
 }
 
 impl Drop for BuildRequest {
-    /// Stops the threads of the build: it is complete or cancelled, or its store was dropped.
+    /// Stops the threads of the build. A request is dropped once its build is complete or cancelled, or with its store.
     fn drop(&mut self) {
         self.build.ended.store(true, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Objects of a partition that a selector may select: by the label filters of the tree, or by an index.
+//! Candidates of a selector in one partition, found by the label filters of the tree or by an index.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::posting::{PartitionId, Posting};
 use super::snapshot::{Partition, Snapshot};
 use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 
-/// One in this many of the objects that cannot match is returned all the same, so that the caller gets a chance to
-/// pause during a long scan.
+/// Of the objects that cannot match, one in this many is returned nevertheless, so that the caller can pause during a
+/// long scan.
 const SKIPPED: usize = 64;
 
 impl Partition {
@@ -31,7 +31,7 @@ impl Partition {
 
 impl Snapshot {
     /// Returns the objects of a partition that have `value` at a path, in key order after `key`. `None` if the
-    /// partition is missing or no index of the path covers it.
+    /// partition is missing or no index of the path covers its objects.
     #[doc(hidden)]
     #[must_use]
     pub fn indexed_after<'s>(

@@ -1,14 +1,15 @@
 //! Queue of deltas: merges the deltas of one key, and queues each key once, in order of arrival (client-go's DeltaFIFO).
 //!
 //! Differences from client-go, and their reasons:
-//! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that a page need not wait for the
-//!   last one. The store compares the list with its contents by the set of listed keys, as client-go's `AtomicFIFO`
-//!   does since 1.36. A list after the first one is published in one step.
+//! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that no page of a list has to wait
+//!   for the last page. The store compares the list with its contents by the set of listed keys, as client-go's
+//!   `AtomicFIFO` does since 1.36. A list after the first one is published in one step.
 //! - *One place per key.* client-go's `RealFIFO` keeps the watch order between objects too. Here all deltas of a key
 //!   are popped together, because merging them bounds the queue.
 //! - *It is bounded.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas
 //!   are kept up to half of the byte limit; above that, those of one key merge into the newest state. Above the limit,
-//!   [`DeltaFifo::is_full`] makes the caller wait. The store drops old versions, a listener's queue repeated batches.
+//!   [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops old versions, and
+//!   a listener's queue drops repeated batches.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
 //! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. Keys are
 //!   queued by their first change, so a later change of one may be popped before an earlier one of another. The
@@ -50,7 +51,7 @@ struct Entry {
 #[derive(Debug)]
 enum EntryKind {
     Key(ObjectKey),
-    /// End of a list: that of the oldest one in `ends`.
+    /// End of a list. The first such entry in the queue belongs to the first element of `ends`.
     ReplaceEnd,
 }
 
@@ -82,8 +83,8 @@ impl Pending {
     }
 }
 
-/// Kind of the first change that the queue received. After a list, the queue is synced once the list has ended; after a
-/// watch event, at once. client-go's `populated`.
+/// Kind of the first change that the queue received. If it belongs to a list, the queue is synced once the end of a
+/// list was popped; if it is a watch event, immediately. Corresponds to client-go's `populated`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Start {
     #[default]
@@ -104,7 +105,7 @@ pub struct DeltaFifo {
     start: Start,
     /// Version up to which all changes have arrived.
     received: Option<ResourceVersion>,
-    /// Watermark before the last [`Self::pop`]; requeued entries restore it.
+    /// Watermark before the last [`Self::pop`]; requeueing an entry restores it.
     settled: Option<ResourceVersion>,
     /// Number of list ends that were popped and not requeued.
     ended: u64,
@@ -122,8 +123,8 @@ impl DeltaFifo {
     /// Bytes per delta that count against the limit besides the body, so that tiny objects are limited too.
     const OVERHEAD: usize = 128;
 
-    /// Divisor of the byte limit while a list is received. An apiserver waits for a slow reader of a list, unlike that
-    /// of a watch, so a longer queue would only cost memory.
+    /// Divisor of the byte limit while a list is received. An apiserver waits for slow readers of lists, but not of
+    /// watches. A longer queue of listed objects would only cost memory.
     pub(super) const LIST_SHARE: usize = 128;
 
     /// Capacity in keys that an empty queue retains.
@@ -169,8 +170,7 @@ impl DeltaFifo {
         match change {
             Change::ReplaceBegin => {
                 self.listing = Some(HashSet::new());
-                // The objects of a list have their states from different times, so no version is complete before its
-                // end.
+                // Listed objects have states from different times, so no version is complete until the list ends.
                 self.received = None;
             }
             Change::ReplaceKeep(key) => {
@@ -196,7 +196,8 @@ impl DeltaFifo {
     }
 
     /// Returns the version up to which every queued change has been popped. A reader that has applied all of them may
-    /// resume a watch there. `None` if unknown, as during a list. May go back after a list that started over.
+    /// resume a watch there. `None` if unknown, as during a list. May decrease after another list, for example of a
+    /// restored etcd.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
         self.queue.front().map_or(&self.received, |first| &first.since).as_ref()
@@ -238,12 +239,12 @@ impl DeltaFifo {
         }
     }
 
-    /// Pops up to `max` entries, oldest key first. A list end closes the batch.
+    /// Pops up to `max` entries, oldest key first. Stops after a list end.
     pub fn pop(&mut self, max: usize) -> Vec<Popped> {
         self.pop_within(max, usize::MAX)
     }
 
-    /// As [`Self::pop`], but also stops once the entries have `bytes` bytes of bodies.
+    /// As [`Self::pop`], but also stops once the popped entries amount to `bytes` bytes, counted as by [`Self::bytes`].
     pub fn pop_within(&mut self, max: usize, bytes: usize) -> Vec<Popped> {
         self.settled = self.watermark().cloned();
         let mut batch = Vec::with_capacity(max.min(self.queue.len()));
@@ -350,7 +351,8 @@ impl DeltaFifo {
     }
 
     /// Returns whether the end of the first list has been popped. An empty list therefore counts too. As in client-go,
-    /// a queue that started with a watch event is synced at once. Requeueing the end of the only list reverts this.
+    /// a queue that started with a watch event is synced immediately. If the end of the only list is requeued, the
+    /// queue is no longer synced.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         match self.start {
@@ -367,8 +369,8 @@ impl DeltaFifo {
     }
 
     /// Returns whether the caller should wait before it pushes more, because the byte limit (lower during a list) or
-    /// the maximum number of complete lists is exceeded. Lists have their own limit, because their sets of keys count
-    /// no bytes.
+    /// the maximum number of complete lists is exceeded. Complete lists have a separate limit, because their sets of
+    /// keys are not counted in bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
@@ -393,7 +395,7 @@ impl DeltaFifo {
         self.bytes
     }
 
-    /// Returns the number of merged deltas since the start.
+    /// Returns the number of deltas that merging has removed since the queue was created.
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.coalesced

@@ -2,7 +2,7 @@
 
 use informer_hub_types::DecodeError;
 
-/// Reason why a function has no values for an object. The object is missing from this index only.
+/// Reason why an index function returned no values for an object. The object is then missing from this index only.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct IndexError(
@@ -24,7 +24,7 @@ impl From<DecodeError> for IndexError {
 pub struct IndexerConflict {
     /// The resource.
     pub resource: String,
-    /// Names that indices have already, sorted.
+    /// Names that other indices already have, sorted.
     pub names: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub enum AddIndexersError {
     Removed {
         /// The resource.
         resource: String,
-        /// The names, sorted.
+        /// Names of the removed indices, sorted.
         names: Vec<String>,
     },
     /// The cache stopped or failed before the indices were complete. They can be added again after its restart.

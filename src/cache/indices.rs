@@ -94,7 +94,7 @@ impl Computed {
         self.set(at, now);
     }
 
-    /// Sets the values of the current object of a location; empty if there is none.
+    /// Sets the values of the object at a location to `now`, which must be empty if there is no object.
     pub(super) fn set(&mut self, at: &Location, mut now: ValuesOf) {
         let before =
             self.stored_values.get(&at.partition).and_then(|stored_values| stored_values.get(&at.key)).cloned();

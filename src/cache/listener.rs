@@ -2,7 +2,7 @@
 //!
 //! Bounded by merging. Up to a threshold every notification is kept. Above it, notifications of one object merge: at
 //! most three per object wait, however long the subscriber stalls: its initial addition, its deletion, and the addition
-//! of its successor. Merging never changes the final state that a subscriber sees.
+//! of its successor (another object of the same name). Merging never changes the final state that a subscriber sees.
 //!
 //! An initial addition merges with nothing. The receiver of a sink may know the object from an earlier process, and drop
 //! the addition because it was delivered before. It must still get the update or the deletion.

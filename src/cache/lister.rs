@@ -31,7 +31,7 @@ fn within(key: &ObjectKey) -> String {
 /// Lists and gets objects of one resource, in all or some clusters.
 ///
 /// Each call reads one snapshot and blocks no other thread. A list by labels tests every object of the namespace (or of
-/// all), as in client-go.
+/// all namespaces), as in client-go.
 pub struct Lister<K = Dynamic> {
     reader: IndexReader<K>,
 }

@@ -57,8 +57,8 @@ fn tag(key: &ObjectKey) -> u16 {
     u16::from_le_bytes([low, high])
 }
 
-/// Bounds of a tree node, prepared for lookups: their common prefix, and the eight bytes after it as a number for each.
-/// Most lookups then compare numbers only.
+/// Bounds of a tree node, prepared for lookups: their common prefix, and the next eight bytes of each bound as a
+/// number. Most lookups then compare numbers only.
 #[derive(Clone)]
 struct Routes {
     common: SmolStr,
@@ -193,7 +193,7 @@ impl Leaf for ObjectLeaf {
         };
         let head = head(rest);
         let less: usize = routes.heads.iter().map(|bound| usize::from(*bound < head)).sum();
-        // Mostly zero: then the number of bounds need not be loaded.
+        // `equal` is mostly zero; then `bounds` need not be loaded.
         let equal = routes.heads[less..].iter().take_while(|bound| **bound == head).count();
         if equal == 0 {
             return less;
@@ -268,8 +268,8 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Converts a bound to its key and whether the position is after that key; `None` if there is no bound. `behind` is the
-/// result for an included key; an excluded key has the opposite.
+/// Converts a bound to a position: its key, and whether the position is after that key. `None` if there is no bound.
+/// For an included key the flag is `behind`, for an excluded key the opposite.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,
@@ -364,7 +364,7 @@ impl Objects {
         }
     }
 
-    /// Returns the namespaces that have objects, sorted. Costs a seek for each, unless they are known.
+    /// Returns the namespaces that have objects, sorted. Costs a seek for each namespace, unless they are cached.
     pub(super) fn namespaces(&self) -> &Arc<[SmolStr]> {
         self.namespaces.get_or_init(|| {
             let mut found = Vec::new();

@@ -1,11 +1,12 @@
 //! Compression of a resource's bodies: dictionary training, and repacking of packed bodies.
 //!
-//! Common kinds begin with a built-in dictionary if it suits their first objects, so that a list trains nothing. Once
-//! the resource is idle, a dictionary is trained on its own objects, and replaces the built-in one if it is clearly
-//! better. Otherwise the dictionary is trained from the first objects. If later objects compress worse, the resource
-//! has changed (or its list began with an untypical namespace). Then a new dictionary is trained from objects of the
-//! whole store. After a change of dictionaries, a sweep repacks old bodies, if they do not grow. A sweep also empties
-//! chunks with mostly dead bytes.
+//! Common kinds begin with a built-in dictionary if it suits their first objects, so that nothing is trained during the
+//! first list. Once the resource is idle, a dictionary is trained on its own objects, and replaces the built-in one if
+//! it is clearly better. Without a suitable built-in dictionary, one is trained on the first objects. If later objects
+//! compress worse, the resource has changed (or its list began with an untypical namespace). Then a new dictionary is
+//! trained on objects of the whole store. After a change of dictionaries, a sweep repacks old bodies, if they do not
+//! grow. A sweep also empties chunks (blocks of packed bodies) with over a third of dead bytes: those of replaced or
+//! deleted bodies.
 //!
 //! A dictionary consists of parts of its samples, and is written to the state directory. Secrets and ConfigMaps
 //! therefore have none: a value would outlive its object.
@@ -45,7 +46,8 @@ enum Fitness {
     Untrained,
     /// Built-in dictionary of the kind.
     Builtin {
-        /// The kind, whose dictionary of the other encoding may suit the objects better. `None` in tests.
+        /// The kind, to switch to its dictionary of the other encoding if most objects have that encoding. `None` in
+        /// tests.
         kind: Option<&'static Kind>,
         dictionary: Arc<Dictionary>,
         /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary
@@ -135,7 +137,7 @@ impl Ratio {
         self.plain >= Self::MIN_BYTES
     }
 
-    /// Returns whether compression got so much worse that a new dictionary pays: by a fifth.
+    /// Returns whether compression is over a fifth worse than in `first`, so that a new dictionary pays.
     fn is_worse_than(&self, first: &Self) -> bool {
         let (now, then) = (self.packed as u128 * first.plain as u128, first.packed as u128 * self.plain as u128);
         now * 5 > then * 6
@@ -178,14 +180,15 @@ impl Packing {
     const SLICE: (usize, usize) = (8192, 256);
     /// Dead bytes that are not worth a sweep.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
-    /// Number of packed bytes after which a resource with a built-in dictionary trains one on its own objects, for
-    /// comparison.
+    /// Uncompressed bytes of packed bodies after which a resource with a built-in dictionary trains one on its own
+    /// objects, for comparison.
     const TRIAL_BYTES: usize = 512 * 1024;
-    /// Factor for a resource that is never idle: it trains that dictionary only after this many times `TRIAL_BYTES`.
+    /// Factor for a resource that is never idle: it trains a dictionary for comparison only after this many times
+    /// `TRIAL_BYTES`.
     const BUSY: usize = 512;
-    /// Divisor: while a first list is read, uncompressed objects may use this part of the size of all packed bodies.
+    /// Divisor of the live packed bytes: while a first list is read, uncompressed objects may use this part of them.
     const LIST_SHARE: usize = 8;
-    /// After a training that gave no better dictionary, the packed bytes must grow by this factor before the next.
+    /// After a training that gave no better dictionary, these bytes must grow by this factor before the next training.
     const NEXT_TRIAL: usize = 8;
 
     /// Creates the state of a resource without packed bodies.
@@ -266,7 +269,8 @@ impl Packing {
         self.begin(aged, uncompressed, snapshot, false)
     }
 
-    /// As [`Self::round`], for a resource that has not changed for a while: the time to try another dictionary.
+    /// As [`Self::round`], for a resource that has not changed for a while. A dictionary of its own objects is then
+    /// tried earlier.
     #[must_use]
     pub fn idle_round(
         &mut self,
@@ -362,11 +366,12 @@ impl Packing {
         let dead = self.dead();
         if self.sweep.is_none() {
             if let Some(before) = self.swept_from.take() {
-                // A sweep that freed an eighth was worthwhile, so the next may be too.
+                // A sweep that freed an eighth of the dead bytes was worthwhile, so the next may be too.
                 self.out_of_reach = if dead * 8 > before * 7 { dead } else { 0 };
             }
             self.out_of_reach = self.out_of_reach.min(dead);
-            // At two fifths dead, some chunk is sparse: other chunks are at least two thirds alive.
+            // If two fifths of all bytes are dead, some chunk is sparse: the others have at most one third of dead
+            // bytes.
             if dead - self.out_of_reach > Self::MIN_DEAD_BYTES && dead * 5 > self.totals.bytes() * 2 {
                 self.begin_sweep(false);
             }

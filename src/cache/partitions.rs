@@ -61,7 +61,7 @@ impl Snapshot {
         self.partitions.insert(id, Arc::new(partition));
     }
 
-    /// Takes over a partition of another snapshot for the informer that continues it.
+    /// Adds a partition of another snapshot, for the informer that continues it.
     pub(super) fn adopt(&mut self, id: PartitionId, partition: Partition, origin: Arc<Origin>) {
         self.open(id, Arc::clone(&origin), Arc::clone(&partition.health), Arc::default());
         self.partitions.insert(id, Arc::new(partition.continue_as(origin)));

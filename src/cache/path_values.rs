@@ -10,7 +10,8 @@ pub(super) fn is_of_head(path: &FieldPath) -> bool {
     first == "metadata" && matches!(second.as_str(), "name" | "namespace" | "labels")
 }
 
-/// Reads a path from an object's head into `found`. Returns whether the head has the answer.
+/// Reads a path from an object's head into `found`. Returns false if the path is not in the head, so that the body must
+/// be read.
 pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec<SharedStr>) -> bool {
     let [Segment::Field(first), rest @ ..] = path.segments() else { return false };
     if first != "metadata" {
@@ -44,7 +45,7 @@ fn value(input: &[u8], at: usize, path: &[Segment], found: &mut dyn FnMut(&str))
             let end = scan::value(input, start)?;
             match scan::scalar_of(&input[start..end]) {
                 Some(scalar) => found(&scalar),
-                // For example a lone surrogate.
+                // The string cannot be decoded, for example because of a lone surrogate.
                 None if byte == b'"' => return Err(start),
                 None => {}
             }

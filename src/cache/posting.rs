@@ -71,7 +71,8 @@ impl Posting {
             }
             Self::Many(tree) => {
                 tree.remove(location);
-                // Half of the limit, so that a set around it does not change its form at every update.
+                // Half of the limit, so that a set whose size varies around the limit does not change its form at every
+                // update.
                 if tree.len <= Chunk::MAX / 2 {
                     *self = Self::Few(Chunk::of(self.iter().map(owned).collect()));
                 }
@@ -163,13 +164,13 @@ pub(super) enum Chunk {
 /// Result of inserting into a chunk.
 enum ChunkInsertion {
     Whole(Chunk),
-    /// The chunk was full.
+    /// The chunk was full and was split.
     Split(Chunk, Chunk),
 }
 
 impl Chunk {
     /// Maximum number of locations per chunk. An update copies all of them, so a tree is cheaper above it. With its
-    /// counters, a full chunk fills the allocator's size class of 256 bytes.
+    /// reference counts, a full chunk fills the allocator's size class of 256 bytes.
     const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
@@ -390,9 +391,9 @@ pub(super) mod tests {
     use super::*;
 
     thread_local! {
-        /// Locations of postings visited on this thread.
+        /// Number of locations of postings visited on this thread.
         pub(crate) static SHOWN: Cell<usize> = const { Cell::new(0) };
-        /// Locations copied by updates on this thread.
+        /// Number of locations copied by updates on this thread.
         pub(super) static COPIED: Cell<usize> = const { Cell::new(0) };
     }
 

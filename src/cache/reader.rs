@@ -45,8 +45,8 @@ impl<K> IndexReader<K> {
         Self { only: Some(cluster.clone()), scope, ..Self::new(published, clusters) }
     }
 
-    /// Restricts the reader to informers of exactly this scope. A subscriber of one namespace then does not see what
-    /// others watch elsewhere.
+    /// Restricts the reader to informers of exactly this scope. A subscriber of one namespace then does not see objects
+    /// that other informers watch elsewhere.
     #[must_use]
     pub fn of_informers(self, scope: Scope) -> Self {
         Self { scope: Some(scope), ..self }
@@ -103,7 +103,7 @@ impl<K> IndexReader<K> {
         Ok(found)
     }
 
-    /// Returns the sorted keys of the objects with an index value. A key in several clusters is returned once.
+    /// Returns the sorted keys of the objects with `value` in `index`. A key in several clusters is returned once.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.
@@ -132,7 +132,7 @@ impl<K> IndexReader<K> {
         Ok(values)
     }
 
-    /// Returns the objects with an index value.
+    /// Returns the objects with `value` in `index`.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.

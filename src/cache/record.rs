@@ -22,7 +22,7 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 
 impl Store {
     /// Records the versions that the present state, restored as a whole, had in an earlier process, so that readers can
-    /// resume from them. Dropped at the next change, or once [`Self::keep_history`] has used them.
+    /// resume from them. They are dropped at the next change, or once [`Self::keep_history`] has used them.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
         self.saved_version = Some((saved, clusters));
     }
@@ -73,7 +73,7 @@ impl Store {
         let made_up = saved.filter(|saved| saved.list >= Some(MADE_UP));
         let of_readers = saved.and_then(|saved| saved.greatest);
         let greatest = own.max(of_readers).max(made_up.and_then(|saved| saved.list));
-        // The state of a single informer is that of the version from which it resumes.
+        // With a single informer, the state is that of the version from which the informer resumes.
         let resumed = greatest.filter(|_| self.next.has_one_informer(name));
         let exact = saved.and_then(|saved| saved.list).or(resumed).filter(|_| !is_ahead);
         let next = |greatest: u64| if exact == Some(greatest) { greatest } else { greatest.saturating_add(1) };
@@ -314,7 +314,7 @@ impl Store {
             object.set_fleet_version(version);
         }
         self.record_all(id, partition, PartitionChangeKind::Joined, 0);
-        // Versions that readers of the other partitions have must not be valid here.
+        // Versions that readers received before the join must not be valid after it.
         let ahead = newest_of(partition).filter(|newest| complete.is_some_and(|complete| *newest > complete));
         let floor = others.fresh().max(complete).max(ahead.map(|ahead| ahead.saturating_add(1)));
         partition.marks = Marks::new(complete, floor);

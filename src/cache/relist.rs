@@ -56,7 +56,7 @@ impl Partition {
             && self.converting.is_none()
     }
 
-    /// Starts staging when a list delivers its first object.
+    /// Starts a relist when a list delivers its first object: staged if possible, else in parts.
     pub(super) fn begin_relist(&mut self) {
         if matches!(self.relist, Relist::None) && self.synced {
             self.relist = if self.may_stage() { Relist::Staged(Stage::default()) } else { Relist::InParts };

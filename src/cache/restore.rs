@@ -105,8 +105,8 @@ impl Partition {
         self.objects.is_same(&other.objects)
     }
 
-    /// Raises the minimum version of the informer's lists to that of the newest stored object, or to `delivered`, the
-    /// version of a delivered event, if greater. Both may be newer than the version up to which the partition is
+    /// Raises the minimum version of the informer's lists to the version of the newest stored object or of a delivered
+    /// event (`delivered`), whichever is greater. Both may be newer than the version up to which the partition is
     /// complete.
     #[doc(hidden)]
     pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {

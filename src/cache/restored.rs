@@ -86,7 +86,7 @@ impl Restored {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Returns the readers that received a part of the state and have not reconnected.
+    /// Returns the readers that received the state or a part of it, and have not reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
@@ -99,7 +99,7 @@ impl Restored {
         self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
     }
 
-    /// Stops waiting for readers. A reader that reconnects later starts without history.
+    /// Stops waiting for readers. A reader that reconnects later is treated as a new one.
     pub fn give_up(&self) {
         let mut waiting = self.waiting.lock();
         waiting.readers.clear();

@@ -2,18 +2,19 @@
 //!
 //! All resyncs of one informer fall on ticks of one timer, at the shortest requested period. On a tick, objects are
 //! repeated to every due listener, so a listener waits at most one tick longer than its period. On average it gets its
-//! period: the next time is counted from the scheduled one, not from the actual one. Times missed during a stall are
-//! made up by one resync.
+//! period: the next time is counted from the scheduled one, not from the actual one. A stall during which several times
+//! are missed leads to one resync.
 //!
 //! Differences from client-go: its timer keeps the shortest period ever requested before the informer started, and
-//! raises later periods to it. It also counts a period from the tick, which rounds it up to a multiple of the timer's.
+//! raises later periods to it. It also counts a listener's period from the tick, which rounds the period up to a
+//! multiple of the timer's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Listeners of one informer with resyncs, by `Id`. Pure; a tick scans all of them.
+/// Resync schedule of one informer's listeners, by `Id`. Pure; a tick scans all of them.
 #[derive(Debug)]
 pub struct ResyncSchedule<Id> {
     listeners: BTreeMap<Id, Listener>,

@@ -98,7 +98,7 @@ impl Partition {
         &self.health
     }
 
-    /// Returns how much of the partition's objects is kept.
+    /// Returns the memory step: how much of the partition's objects is kept.
     #[must_use]
     pub fn memory(&self) -> MemoryStep {
         self.health.memory.step()
@@ -326,7 +326,7 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Returns the locations of the objects with an index value, by partition and key.
+    /// Returns the locations of the objects with `value` in `index`, by partition and key.
     #[doc(hidden)]
     pub fn by_index(&self, index: &str, value: &str) -> impl Iterator<Item = Location> {
         self.indices.posting(index, value).into_iter().flat_map(Posting::iter).map(owned)
@@ -377,7 +377,8 @@ impl Snapshot {
         self.indices.failures(index)
     }
 
-    /// Returns the name of an index of a path that covers all objects of these partitions; `None` if there is none.
+    /// Returns the name of an index that has the values at `path` and covers all objects of these partitions; `None` if
+    /// there is none.
     pub(super) fn index_of<'p>(
         &self,
         path: &FieldPath,
@@ -410,7 +411,7 @@ impl Snapshot {
 
     pub(super) fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
         match labels {
-            // A cluster that was marked late has answered already.
+            // The cluster has answered already: the mark arrived late.
             Some(_) if !self.partitions_of(&cluster).is_empty() => None,
             Some(labels) => self.expected.insert(cluster, labels),
             None => self.expected.remove(&cluster),

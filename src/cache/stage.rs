@@ -1,13 +1,13 @@
 //! Staged relists: changes of a list after the first one, hidden from readers until the list is complete.
 //!
-//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without holding the list. An
-//! object that the list repeats unchanged is dropped at once. A new or changed one waits in a [`Stage`] beside the
-//! partition. At the end of the list, the stage is written to the partition, unlisted objects are deleted, and both are
-//! published as one snapshot. The notifications follow that snapshot.
+//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without keeping the whole list
+//! in memory. An object that the list repeats unchanged is dropped immediately. A new or changed one waits in a
+//! [`Stage`] beside the partition. At the end of the list, the stage is written to the partition, unlisted objects are
+//! deleted, and both are published as one snapshot. The notifications follow that snapshot.
 //!
 //! - An interrupted list leaves its stage, and the next list continues it, because every staged state is newer than the
 //!   visible one. Until a list is complete, no part of it is visible.
-//! - While the stage is open, all changes go there, including events queued before the list. A resync repeats the
+//! - During a staged relist, all changes are staged, including events queued before the list. A resync repeats the
 //!   visible objects.
 //! - The partition keeps its resume version, because the visible objects are those of that version.
 //! - A stage is bounded ([`Stage::LIMIT`]). The rest of a list is published in parts, as a first list is, in three
@@ -53,8 +53,8 @@ pub(super) enum Relist {
     InParts,
 }
 
-/// Changes of a relist that readers do not see yet. Persistent: cloning a partition only increments two more reference
-/// counts.
+/// Changes of a relist that readers do not see yet. Its data structures are persistent: cloning a partition only
+/// increments two more reference counts.
 #[derive(Clone, Default)]
 pub(super) struct Stage {
     /// Last staged state of each changed key; `None` if the object is deleted.

@@ -147,7 +147,7 @@ impl Store {
         (whole.iter().map(|object| object.body_size()).sum(), next)
     }
 
-    /// Records a cluster that should have the resource but has not answered yet; `None` removes it.
+    /// Records a cluster that should have the resource but has not answered yet; without `labels`, removes it.
     pub fn expect(&mut self, cluster: ClusterName, labels: Option<ClusterLabels>) {
         self.next.expect(cluster, labels);
         self.publish();
@@ -160,7 +160,7 @@ impl Store {
     /// [`IndexerConflict`] if a declared, computed or planned index has one of the names. Then nothing is added.
     pub fn add_indexers(&mut self, indexers: Indexers) -> Result<(), IndexerConflict> {
         self.check_names(&indexers)?;
-        // Built on the side, not queued: nothing is written before they are complete.
+        // Built separately, not queued: the store is not written before they are complete.
         let built = Builds::build_now(indexers, Arc::new(self.next.clone()));
         self.next.indices.append(built);
         self.publish();
@@ -252,8 +252,8 @@ impl Store {
     }
 
     /// Applies a batch to a partition and publishes the result as one snapshot. Afterwards the partition is complete up
-    /// to `version`, if it is given. An empty batch with a version is not counted: it says that the caller no longer
-    /// needs the effects of the last batch. Changes of a list after the first one are staged (see `stage`).
+    /// to `version`, if it is given. An empty batch with a version gets no number. It drops the kept effects of the
+    /// last batch, which the caller no longer needs. Changes of a list after the first one are staged (see `stage`).
     ///
     /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were
     /// stored. `None` if the partition is closed.

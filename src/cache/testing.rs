@@ -79,7 +79,7 @@ pub fn change(text: &str) -> Change {
     Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
 }
 
-/// Returns a list that keeps these objects of namespace `ns` and contains no objects.
+/// Returns the changes of a list that names these objects of namespace `ns` as present without sending them.
 pub fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
     let keep = names.map(|name| Change::ReplaceKeep(ObjectKey::new("ns", name)));
     let end = Change::ReplaceEnd(ResourceVersion::new("1"));

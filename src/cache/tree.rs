@@ -389,7 +389,7 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Inserts an entry and returns a replaced one.
+    /// Inserts an entry, replacing that of the same key. Returns the replaced one.
     pub(super) fn insert(&mut self, item: L::Item) -> Option<L::Old> {
         let Some(root) = &mut self.root else {
             self.root = Some(Node::Leaf(Arc::new(L::of(item))));

@@ -31,7 +31,7 @@ impl Uncompressed {
     /// Limit for the bytes of uncompressed objects under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Lowest limit in bytes while a first list is read. Half of it would make compression run in smaller, costlier
+    /// Lowest limit in bytes while a first list is read. A lower one would make compression run in smaller, costlier
     /// rounds.
     pub const LIST_LIMIT: usize = 256 * 1024;
 
@@ -81,8 +81,8 @@ impl Uncompressed {
     }
 
     /// Returns whether the bytes exceed one and a half times the limit, objects being compressed included. Compression
-    /// then lags, and writers should wait. While a first list is read, at most [`Self::LIST_LIMIT`] bytes above the
-    /// limit are allowed.
+    /// then lags, and large writes and those of first lists should wait. While a first list is read, at most
+    /// [`Self::LIST_LIMIT`] bytes above the limit are allowed.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();

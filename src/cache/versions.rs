@@ -63,8 +63,8 @@ impl Snapshot {
         self.cluster_marks(cluster).complete
     }
 
-    /// Returns the position in the history of recent changes at which a reader continues that has the resource version
-    /// `version` of a cluster.
+    /// Returns the position in the history of recent changes at which a reader with resource version `version` of a
+    /// cluster continues.
     ///
     /// # Errors
     /// [`LocateError`] if the version is too old or too new, or if the store does not count changes.

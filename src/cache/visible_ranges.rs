@@ -44,7 +44,7 @@ impl Partition {
         self.objects.namespaces()
     }
 
-    /// Returns the number of objects in some ranges, without visiting them.
+    /// Returns the number of objects in `ranges`, without visiting them.
     #[doc(hidden)]
     #[must_use]
     pub fn len_in(&self, ranges: &[ObjectKey]) -> usize {

@@ -1,4 +1,4 @@
-//! `informer-hub agent`: collects the cluster in which it runs, for a fleet.
+//! `informer-hub agent`: watches the cluster in which it runs, and writes the changes to the log of a fleet.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

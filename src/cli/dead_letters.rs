@@ -150,7 +150,7 @@ fn path<'p>(sink: &'p str, last: Option<&'p str>) -> Vec<&'p str> {
     ["v1", "sinks", without_kind("sink", sink), "dead-letters"].into_iter().chain(last).collect()
 }
 
-/// Returns a time without fractions of a second, so that all times have one width. A text that is no time stays.
+/// Returns a time without fractions of a second, so that all times have one width. Returns any other text unchanged.
 fn seconds(time: &str) -> String {
     let parsed = time.parse::<jiff::Timestamp>();
     parsed.map_or_else(|_| time.to_owned(), |time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())

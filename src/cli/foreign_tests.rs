@@ -1,7 +1,7 @@
 //! Tests that no command prints control characters of untrusted text to a terminal.
 //!
-//! Other outputs are tested with the same text where they are written: log lines in `telemetry`, chats and answers of
-//! receivers in `sink`, JSON and TOML in `types::printable` and `import`.
+//! Other outputs are tested with the same text where they are written: log lines in `telemetry`, chat messages and
+//! answers of receivers in `sink`, JSON and TOML in `types::printable` and `import`.
 
 use serde_json::{Value, json};
 

@@ -105,7 +105,7 @@ pub(super) enum Format {
     Yaml,
 }
 
-/// Prints a document for programs, or the text for people.
+/// Prints `document` as JSON or YAML, or `text` if the format is text.
 pub(super) fn answer(format: Format, document: &impl Serialize, text: impl FnOnce() -> String) -> anyhow::Result<()> {
     out(&match format {
         Format::Text => printable_lines(&text(), colours()),
@@ -271,8 +271,8 @@ fn drawing(text: &str, before: usize, room: usize, out: &mut Vec<u8>) -> usize {
     // Switches wrapping off: a wrapped line would take two lines, and the next drawing would begin too low.
     out.extend(b"\x1b[?7l");
     let lines = text.lines().take(room).chain(more.as_deref());
-    // Each line is cleared first: at the last column the cursor stays on it, and clearing later would erase a
-    // character.
+    // Each line is cleared before it is written: after a line of full width, the cursor stays on the last character,
+    // which clearing would erase.
     let height = lines.map(|line| out.extend(format!("\x1b[K{line}\n").into_bytes())).count();
     out.extend(b"\x1b[J\x1b[?7h");
     height

@@ -9,8 +9,8 @@ pub(super) fn of_cluster(config: &AuthorizationConfig, cluster: &ClusterName) ->
     of(config, config.token_review.as_ref().is_some_and(|review| review.clusters.contains(cluster)))
 }
 
-/// Returns the review resources that the hub creates in a cluster. `is_token_reviewer` is whether it also has the
-/// cluster review tokens.
+/// Returns the review resources that the hub creates in a cluster. `is_token_reviewer`: whether the hub also creates
+/// TokenReviews there.
 pub(super) fn of(config: &AuthorizationConfig, is_token_reviewer: bool) -> Vec<ApiResource> {
     let review = |group: &str, plural: &str, kind: &str| ApiResource {
         gvr: Gvr::new(group, "v1", plural),

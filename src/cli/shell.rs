@@ -59,10 +59,10 @@ pub(super) fn completions(args: &Completions) -> anyhow::Result<ExitCode> {
 /// uses its static candidates.
 fn with_hub(shell: Shell, script: String) -> String {
     match shell {
-        // clap_complete 4.6 names the cases of commands differently from what it looks for if the program has a hyphen.
+        // For a program name with a hyphen, clap_complete 4.6 sets one command name but matches another.
         Shell::Bash => script.replace("informer__subcmd__hub", "informer__hub") + BASH,
         Shell::Zsh => {
-            // The file is autoloaded as the function that it defines, so the outer function must have its name.
+            // zsh autoloads the file as a function of the file's name, so the outer function must have this name.
             let script = script.replacen("\n_informer-hub() {", "\n_informer-hub-static() {", 1);
             let at = script.rfind("\nif [ \"$funcstack[1]\"").unwrap_or(script.len());
             format!("{}{ZSH}{}", &script[..at], &script[at..])

@@ -4,9 +4,9 @@
 //! [`Pace`] schedules discovery requests.
 //!
 //! # When objects count as deleted
-//! A resource that discovery does not list is not served now. Either its definition was deleted, or no version is
-//! served, or an apiserver that just started does not know it yet. Its objects are gone only in the first case. They
-//! therefore count as deleted only if the watch of definitions shows that the definition itself is gone.
+//! A resource that discovery does not list is not served now. Either its CRD was deleted, or no version is served, or
+//! an apiserver that just started does not know it yet. Its objects are gone only in the first case. They therefore
+//! count as deleted only if the watch of CRDs shows that the CRD itself is gone.
 
 mod pace;
 mod plan;

@@ -36,7 +36,7 @@ impl Default for DiscoveryIntervals {
 /// Result of a discovery request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The cluster serves the resources of all of its CRDs, as far as these can be watched.
+    /// The cluster serves the resources of all of its CRDs. Assumed if CRDs cannot be watched.
     Complete,
     /// The cluster has answered, but does not serve the resources of all of its CRDs yet, for example just after its
     /// start.
@@ -58,7 +58,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a schedule whose first request is due at once.
+    /// Creates a schedule whose first request is due immediately.
     #[must_use]
     pub fn new(intervals: DiscoveryIntervals, now: Instant) -> Self {
         let backoff = Backoff::new(Duration::from_secs(1).min(intervals.poll), intervals.poll);

@@ -12,7 +12,8 @@ use informer_hub_types::{ApiResource, Catalogue, Gvr, ResourceLookup, ResourcePa
 pub struct DiscoveryResults {
     /// Resources that the cluster serves now.
     pub catalogue: Arc<Catalogue>,
-    /// Names of the cluster's CRDs, each with `metadata.generation` or zero; `None` if they cannot be watched.
+    /// Names of the cluster's CRDs, each with its `metadata.generation` (zero if it has none); `None` if CRDs cannot be
+    /// watched.
     pub definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,
 }
 
@@ -106,7 +107,7 @@ fn nothing(
             (false, ": its definition exists, but no version of it is served")
         }
         Some(_) if was_defined => (true, ": its definition was deleted"),
-        // An aggregated API, or another resource without a CRD: nothing shows a deletion.
+        // An aggregated API, or another resource without a CRD: its deletion cannot be detected.
         Some(_) => {
             let why = format!("the cluster has no resource {name} now; its cached objects are kept");
             return WatchDecision::Rest { gone: false, why };
@@ -125,12 +126,12 @@ fn without_version(written: &ResourceRef) -> String {
     ResourceRef { version: None, ..written.clone() }.to_string()
 }
 
-/// A configured pattern.
+/// A configured pattern of resources to watch, and the configuration entry that contains it.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'c, U> {
-    /// Identifies the configuration entry of the pattern, which gets the resources assigned to the pattern.
+    /// Configuration entry of the pattern, to which the resources of the pattern are assigned.
     pub user: &'c U,
-    /// The pattern.
+    /// Pattern that selects resources of the cluster.
     pub pattern: &'c ResourcePattern,
 }
 

@@ -241,8 +241,8 @@ impl SharedInformerFactory {
         }
     }
 
-    /// Starts the informers that have not been started, and returns their number. Informers created later need another call.
-    /// Does not wait for clusters.
+    /// Starts the informers that have not been started, and returns their number. Informers created later need another
+    /// call. Does not wait for clusters.
     ///
     /// # Errors
     /// [`InformerError::Stopped`] if the factory has been shut down, [`InformerError::Hub`] if the hub has ended.

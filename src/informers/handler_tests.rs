@@ -205,7 +205,7 @@ proptest! {
         for (version, (name, app, gone)) in (1..).zip(steps) {
             let next = object(&format!("o{name}"), version, &app.to_string());
             let notification = match world.remove(&name) {
-                // The filter is consistent with the stored state, so the last state is the stored one.
+                // The deleted state is the stored one, so that the filter decides as it did before.
                 Some(object) if gone => Notification::Deleted { object, tombstone: app == 0 },
                 Some(old) => {
                     world.insert(name, next.clone());

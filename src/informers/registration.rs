@@ -114,7 +114,7 @@ impl HandlerRegistration {
         }
         let Some(subscription) = self.registry.send(FindSubscription(self.id)).await? else { return Ok(false) };
         let sync = self.registry.send(ViewSync).await?;
-        // Must be read before the informers: then a request sent later is already visible among them.
+        // Read before the informers: if no request is in flight now, the informers of all earlier requests are visible.
         let is_starting = sync.is_starting();
         let Some(scope) = (self.of)() else { return Ok(false) };
         let informers = sync.informers(&scope);

@@ -53,7 +53,7 @@ impl LockedDir {
 }
 
 impl Disk for LockedDir {
-    /// Checks the lock first. Writers of new files always call this before, so that they write only while it is held.
+    /// Checks the lock first. Writers call this before they create files, so they write only while the lock is held.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         self.verify_lock()?;
         self.disk.create_dir_all(dir)

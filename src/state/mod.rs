@@ -4,7 +4,7 @@
 //! LOCK        locked by the process that uses the directory, contains its process ID
 //! FORMAT      "informer-hub state 1"
 //! caches/     the last known state of each resource
-//! sinks/      the journal and the dead letters of each durable reader
+//! sinks/      the journal and the dead letters of each reader (sink or durable subscriber)
 //! fleet.json  clusters found by cluster sources, without their credentials
 //! names.json  the resources that short names were resolved to
 //! ```

@@ -14,7 +14,7 @@ use informer_hub_journal::inspect::{self, JournalReport};
 pub struct StateReport {
     /// The directory.
     pub root: String,
-    /// Whether a process uses it: then files may be incomplete.
+    /// Whether a process uses the directory. If so, files may be incomplete.
     pub access: Access,
     /// Sinks and durable subscribers.
     pub readers: Vec<ReaderReport>,

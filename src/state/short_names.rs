@@ -28,7 +28,8 @@ fn resource_name(gvr: &Gvr) -> String {
 }
 
 impl ShortNames {
-    /// Records that a cluster resolved a name to a resource. Returns whether this is new.
+    /// Records that a cluster resolved a name to a resource. Returns false if this is known, or if the name already has
+    /// 16 resources.
     pub fn record(&mut self, written: &ResourceRef, gvr: &Gvr) -> bool {
         let resources = self.resources.entry(written.to_string()).or_default();
         resources.len() < MAX_RESOURCES && resources.insert(resource_name(gvr))

@@ -32,10 +32,10 @@ pub struct ReviewCacheOptions {
     pub at_once: usize,
     /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others. Default 16.
     pub at_once_per_cluster: usize,
-    /// Rate limit of reviews per second to one cluster, after a burst. Further reviews wait; they fail at once if the
-    /// wait would exceed the deadline. Default 100.
+    /// Rate limit of reviews per second to one cluster, after a burst. Further reviews wait; they fail immediately if
+    /// the wait would exceed the deadline. Default 100.
     pub per_second: u32,
-    /// Number of reviews that one cluster may receive at once before `per_second` applies. Default 2000.
+    /// Number of reviews that one cluster may receive in one burst before `per_second` applies. Default 2000.
     pub burst: u32,
     /// Maximum number of reviews that wait or are in flight, by default 20 000. Further reviews fail.
     pub waiting: usize,

@@ -8,10 +8,10 @@
 //!
 //! # Layout
 //!
-//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review` is the port to the
-//! clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a static
-//! token (`token`), a client certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service account's
-//! token (`token_review`).
+//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review` is the interface to
+//! the clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a
+//! static token (`token`), a client certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service
+//! account's token (`token_review`).
 
 mod cache;
 mod certificate;

@@ -13,7 +13,7 @@ use informer_hub_types::ClusterName;
 /// How a reader was authenticated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReaderOrigin {
-    /// No credential: the port requires none, or the request has no valid one.
+    /// No credential: the HTTP port requires none, or the request has no valid one.
     Anonymous,
     /// The token `hub.auth.token` of the configuration.
     Administrator,
@@ -138,7 +138,7 @@ impl Reader {
         Self::named("informer-hub:reader", ReaderOrigin::ReadToken, Grants::everything())
     }
 
-    /// Returns the reader of a port that requires no credential. It sees and changes everything.
+    /// Returns the reader of an HTTP port that requires no credential. It sees and changes everything.
     #[must_use]
     pub fn open() -> Self {
         let reader = Self::named("system:anonymous", ReaderOrigin::Anonymous, Grants::everything());

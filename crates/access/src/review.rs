@@ -1,4 +1,4 @@
-//! Access reviews, and the port through which clusters answer them.
+//! Access reviews, and the interface through which they are sent to clusters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +93,7 @@ pub enum ReviewError {
     Failed(Arc<str>),
 }
 
-/// Port to the clusters: sends access reviews (`SubjectAccessReview`).
+/// Interface to the clusters: sends access reviews (`SubjectAccessReview`).
 pub trait Reviews: fmt::Debug + Send + Sync + 'static {
     /// Returns whether the cluster allows the access.
     fn review(&self, review: &Review) -> BoxFuture<'static, Result<bool, ReviewError>>;

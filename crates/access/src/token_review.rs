@@ -34,7 +34,7 @@ const WAITING: usize = 256;
 /// Prefix of the user names of service accounts.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// Port to the clusters: sends token reviews.
+/// Interface to the clusters: sends token reviews.
 pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
     /// Returns the user of a token; `None` if the cluster does not accept the token for this audience.
     fn review_token(
@@ -48,7 +48,7 @@ pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
 /// Settings of a [`TokenReviewer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenReviewSettings {
-    /// Clusters that are asked, all at once. If several accept a token, the first in this order counts.
+    /// Clusters that are asked, all at the same time. If several accept a token, the first in this order counts.
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens must have; `None` means the apiserver's own.
     pub audience: Option<String>,

@@ -107,8 +107,8 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a query plan after its steps, which end with the estimate of `candidates`. An example of a part
-/// is `matched on heads`. Without this estimate, all parts are returned.
+/// Returns the parts of a query plan after its steps, such as `matched on heads`. The steps end with the estimate of
+/// `candidates`; if the plan lacks this estimate, returns all parts.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

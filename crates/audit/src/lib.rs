@@ -6,7 +6,7 @@
 //! - [`AuditLog`] queues lines, and writes them on a thread of its own. It never delays a request: if the output is slow or
 //!   fails, lines are dropped and counted.
 //!
-//! This crate knows no HTTP: the hub's port describes requests to it.
+//! This crate has no code for HTTP: the hub's HTTP server describes requests to it.
 
 mod event;
 mod ids;

@@ -44,7 +44,7 @@ pub struct PolicyRule {
     pub groups: Vec<Pattern>,
     /// Verbs.
     pub verbs: Vec<SmolStr>,
-    /// Resources. A request that is about no resource does not match.
+    /// Resources. If the list is not empty, a request that is about no resource does not match.
     pub resources: Vec<Exclusion>,
     /// Patterns of paths, without percent-encoding.
     pub paths: Vec<Pattern>,

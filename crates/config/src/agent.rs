@@ -7,8 +7,9 @@ use super::{ClusterAccess, ClusterConfig, Config, ConfigErrors, FleetRole, Mista
 use informer_hub_types::ClusterName;
 
 impl Config {
-    /// Reduces the configuration to one cluster and its resources, which the agent collects for the fleet. A cluster with
-    /// `agent = true` is reached by the service account of the agent's pod. Drops cluster sources, sinks and `[ha]`.
+    /// Reduces the configuration to one cluster and its resources, which the agent collects for the fleet. If the
+    /// cluster has `agent = true`, the result connects to it by the service account of the agent's pod. Drops cluster
+    /// sources, sinks and `[ha]`.
     ///
     /// `cluster` may be `None` if the file has only one cluster, or only one with `agent = true`.
     ///

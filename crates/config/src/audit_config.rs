@@ -28,7 +28,7 @@ impl AuditConfig {
 pub enum AuditOutputConfig {
     /// Standard output.
     Stdout,
-    /// Writes to a file.
+    /// A file that the hub writes and rotates.
     File {
         /// Path. Its directory must exist.
         path: PathBuf,
@@ -47,12 +47,12 @@ impl AuditOutputConfig {
     }
 }
 
-/// How much of a request is logged.
+/// Parts of a request that are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLevel {
-    /// Log nothing.
+    /// Nothing: the request is not logged.
     None,
-    /// Log everything except bodies.
+    /// Everything except bodies.
     Metadata,
 }
 

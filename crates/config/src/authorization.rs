@@ -102,6 +102,6 @@ pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
         audience: config.audience,
     };
     table.finish();
-    // If a key is missing, that has been reported. Later checks treat `[oidc]` as given.
+    // Returned even without a required key, which has been reported: for later checks, `[oidc]` is present.
     config
 }

@@ -13,7 +13,7 @@ use super::{ClusterAccess, ClusterConfig, Secret};
 use informer_hub_types::{ClusterLabels, ClusterName, ClusterSelector, Encodings, HttpVersions};
 
 impl ClusterConfig {
-    /// Creates a cluster without labels, with gzipped lists and the default versions of HTTP.
+    /// Creates a cluster without labels, with gzipped lists and the default HTTP versions and encodings.
     #[must_use]
     pub fn new(name: ClusterName, access: ClusterAccess) -> Self {
         let (http, encoding) = (HttpVersions::default(), Encodings::default());
@@ -22,21 +22,21 @@ impl ClusterConfig {
 }
 
 impl ClusterAccess {
-    /// Connects by a kubeconfig file and one of its contexts; `None` is the current one.
+    /// Returns a connection by a kubeconfig file and one of its contexts; `None` selects the current context.
     #[must_use]
     pub fn kubeconfig(path: impl Into<PathBuf>, context: Option<String>) -> Self {
         Self::Kubeconfig { path: path.into(), context }
     }
 
-    /// Connects to an address with `http` or `https`, a PEM file of the CA and a bearer token. Without a CA, the system's
-    /// roots are trusted.
+    /// Returns a connection to an `http` or `https` address, with a PEM file of the CA and a bearer token. Without a
+    /// CA, the system's roots are trusted.
     #[must_use]
     pub fn server(server: impl Into<String>, ca_file: Option<PathBuf>, token: Option<Secret>) -> Self {
         Self::Server { server: server.into(), ca_file, token }
     }
 
-    /// Creates a placeholder for the connection of a cluster that its cluster source has not reported since the last
-    /// restart.
+    /// Returns a placeholder connection: the cluster is known from before a restart, and the cluster source `source`
+    /// has not reported its connection again yet.
     #[must_use]
     pub fn awaited(source: impl Into<String>) -> Self {
         Self::Awaited { source: source.into() }
@@ -76,7 +76,8 @@ pub(super) fn clusters(table: Table<'_>) -> Vec<ClusterConfig> {
     found
 }
 
-/// Reports clusters with `agent = true`, which require `[fleet]`: an agent writes to the log of a fleet.
+/// Reports clusters with `agent = true` as mistakes, in a configuration without `[fleet]`: an agent writes to the log
+/// of a fleet.
 pub(super) fn refuse_agents(checker: &Checker<'_>, clusters: &[ClusterConfig]) {
     for cluster in clusters.iter().filter(|cluster| cluster.access == ClusterAccess::Agent) {
         let path = KeyPath::default().key("clusters").key(cluster.name.as_str()).key("agent");
@@ -128,7 +129,8 @@ pub(super) fn access(table: &mut Table<'_>) -> ClusterAccess {
     }
 }
 
-/// Checks that exactly one of `kubeconfig`, `in_cluster` and `server` is given, and no key that belongs to another of them.
+/// Checks that exactly one of `kubeconfig`, `in_cluster` and `server` is given, and no key that belongs to the other
+/// two.
 fn check_connection(table: &mut Table<'_>) {
     let checker = table.checker;
     let (kubeconfig, server) = (table.has("kubeconfig"), table.has("server"));

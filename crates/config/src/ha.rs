@@ -81,7 +81,7 @@ pub(super) fn ha(mut table: Table<'_>, known: KnownClusters<'_>) -> HaConfig {
     let lease_duration = table.duration("lease_duration", LEASE_DURATION);
     let renew_deadline = table.duration("renew_deadline", WITHIN_LEASE);
     let retry_period = table.duration("retry_period", WITHIN_LEASE);
-    // A missing lease has been reported; the one without a namespace is never used.
+    // If the lease is missing, that has been reported, and this substitute without a namespace is never used.
     let default = HaConfig::new(lease.unwrap_or_else(|| LeaseConfig::new("")));
     let config = HaConfig {
         identity,

@@ -1,4 +1,4 @@
-//! Configuration of the hub: reads the file and the environment, checks them, and reports all mistakes at once.
+//! Configuration of the hub: reads the file and the environment, checks them, and reports all mistakes together.
 //!
 //! The public types are the checked result; unchecked values stay private. figment merges the environment over the file
 //! (`raw`). Then each table is read key by key (`resolve` and its siblings), so that one mistake does not hide the next.
@@ -187,8 +187,8 @@ impl Config {
 
     /// Parses a text without environment, for tests and embedding.
     ///
-    /// Relative paths are relative to the working directory. Variables with secrets are not checked; they fail when the
-    /// secret is read.
+    /// Relative paths are relative to the working directory. Variables with secrets are not checked: a missing one is
+    /// an error when the secret is read.
     ///
     /// # Errors
     /// All mistakes.
@@ -214,8 +214,8 @@ pub struct HubConfig {
     pub service: ServiceConfig,
     /// How long a shutdown waits for sinks to drain. Default 20 s.
     pub shutdown_deadline: Duration,
-    /// Limit of the process's resident memory in bytes, at least 64 MiB. Near the limit, informers keep less of their
-    /// objects. `None` is unlimited.
+    /// Limit of the process's resident memory in bytes, at least 64 MiB. Near the limit, informers keep smaller parts
+    /// of their objects in memory. `None` is unlimited.
     pub memory_limit: Option<u64>,
     /// Directory for caches and undelivered events over restarts; `None` keeps them in memory.
     pub state_dir: Option<PathBuf>,
@@ -307,10 +307,10 @@ pub enum ClusterAccess {
         /// Bearer token. A file is read again when it changes.
         token: Option<Secret>,
     },
-    /// Kubeconfig found by a cluster source. Not available in tables.
+    /// Kubeconfig found by a cluster source. Cannot be written in `[clusters]`.
     Inline(InlineKubeconfig),
-    /// Cluster known from before the last restart, whose connection its source has not reported again yet. Not available in
-    /// tables.
+    /// Cluster known from before the last restart, whose connection its source has not reported again yet. Cannot be
+    /// written in `[clusters]`.
     #[non_exhaustive]
     Awaited {
         /// Name of the cluster source.
@@ -328,13 +328,14 @@ pub enum Secret {
     File(PathBuf),
 }
 
-/// A watched resource or pattern: the table `[resources.<name>]`.
+/// A watched resource, or a pattern of resources: the table `[resources.<name>]`.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceConfig {
     /// The table's key, to which sinks refer.
     pub name: String,
-    /// Watched resource: `resource`, or else the table's key. A pattern includes `exclude` and `limit`.
+    /// Watched resource: the key `resource`; if missing, the table's key. A pattern includes the keys `exclude` and
+    /// `limit`.
     pub resource: Selected,
     /// Selected clusters. Default all.
     pub clusters: ClusterSelector,
@@ -372,7 +373,7 @@ pub struct SinkConfig {
     pub name: String,
     /// Partition of the objects that this sink delivers; `None` delivers all objects.
     pub partition: Option<SinkPartition>,
-    /// Notifications that are delivered.
+    /// `match`: selection of the notifications that are delivered.
     pub select: SinkMatch,
     /// CEL expression over `object`, `oldObject`, `cluster`, `event`; `None` accepts everything.
     pub filter: Option<String>,
@@ -443,7 +444,7 @@ impl SinkConfig {
     }
 }
 
-/// `match` of a sink.
+/// `match` of a sink: the notifications that it delivers. All conditions must hold.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkMatch {

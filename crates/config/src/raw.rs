@@ -70,7 +70,7 @@ pub(super) fn merge(text: &str, environment: &Environment) -> Result<Raw, Syntax
     Ok(Raw { values: values.unwrap_or_default(), spans, origins: layer.origins, strays: layer.strays })
 }
 
-/// Values as a figment provider; the text is its name in figment.
+/// Figment provider of values; the text is the provider's name.
 struct Layer<'d>(&'static str, &'d Dict);
 
 impl Provider for Layer<'_> {
@@ -119,8 +119,8 @@ impl EnvLayer {
     }
 }
 
-/// Returns the path of the key that a variable's name denotes. A level matches the file's key with the same spelling, where
-/// `-`, `.` and `/` become `_`. Without such a key, it is a new key: the level in lower case.
+/// Returns the path of the key that a variable's name denotes. A level matches the file's key with the same spelling,
+/// where `-`, `.` and `/` become `_`. Without such a key in the file, the level in lower case is the key.
 fn existing_keys(name: &str, file: &Dict) -> Result<Vec<String>, String> {
     let mut table = Some(file);
     let mut keys = Vec::new();

@@ -73,7 +73,7 @@ pub struct RuleConfig {
     pub except: Vec<Exclusion>,
 }
 
-/// `limits` of a reader, besides those that the hub sets for every reader. A field that is `None` adds no limit.
+/// `limits` of a reader, in addition to the limits in `[hub]`. A field that is `None` adds no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderLimitsConfig {
@@ -127,7 +127,7 @@ impl OidcConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationConfig {
-    /// Checks rights with a `SubjectAccessReview` in the cluster of each object; `None` does not.
+    /// Checks rights with a `SubjectAccessReview` in the cluster of each object; `None` disables this check.
     pub kubernetes: Option<AccessReviewConfig>,
     /// Authenticates service accounts with a `TokenReview`; `None` accepts no service accounts.
     pub token_review: Option<TokenReviewConfig>,
@@ -151,7 +151,8 @@ impl Default for AccessReviewConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenReviewConfig {
-    /// Clusters whose service accounts are accepted. If several accept a token, the first in this order counts.
+    /// Clusters whose service accounts are accepted. If several accept a token, the token belongs to the first of them
+    /// in this order.
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens must have; `None` is the audience of the apiserver.
     pub audience: Option<String>,

@@ -195,7 +195,8 @@ fn namespaces(table: &mut Table<'_>) -> Vec<String> {
     texts.into_iter().map(|(_, text)| text).collect()
 }
 
-/// Reads `resources`, by default everything. Built-in resources get their plural and group.
+/// Reads `resources`; if missing, selects all resources except Secrets. Built-in resources get their plural name and
+/// group.
 fn resources(table: &mut Table<'_>) -> Vec<Selected> {
     let everything = || vec![Selected::Matching(ResourcePattern::new(Groups::All))];
     let (checker, path) = (table.checker, table.path.key("resources"));

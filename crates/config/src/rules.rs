@@ -51,7 +51,7 @@ pub fn is_loopback(host: &str) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Returns whether a text can match names of clusters, in which `*` is any text.
+/// Returns whether a text is a valid pattern of cluster names, in which `*` matches any text.
 pub(super) fn is_cluster_pattern(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'*');
     text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '*') && text.bytes().all(legal)

@@ -81,7 +81,8 @@ fn settings_of(text: &str, file: Option<&Path>, environment: &Environment) -> Re
 }
 
 /// Formats settings as equivalent TOML, with the origin of each as a comment. A setting with hidden parts is commented
-/// out, and the first line says how many these are, so that the output is not mistaken for a complete configuration.
+/// out. The first line has the number of such settings, so that the output is not mistaken for a complete
+/// configuration.
 #[must_use]
 pub fn settings_as_toml(settings: &[Setting]) -> String {
     let parent = |setting: &Setting| {
@@ -207,7 +208,7 @@ fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     needs.into_iter().all(has) && !instead.any(|other| has(other)) && template
 }
 
-/// Returns the default of a key of `batch` or `retry` that depends on other keys; `None` for others.
+/// Returns the default of a key of `batch` or `retry`, if it depends on other keys; `None` for all other keys.
 fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     let ["sinks", name, table, key] = keys[..] else { return None };
@@ -238,8 +239,8 @@ fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> 
     }
 }
 
-/// Removes the path of an address that may contain a key. That is an address from the environment, or with a query, a
-/// fragment, or a segment that is not a plain word.
+/// Removes the path of an address if the path may contain a key: if the address is from the environment, or has a
+/// query, a fragment, or a segment that is not a plain word.
 fn without_key(url: &str, from_environment: bool) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (_, rest) = url.split_at(start);

@@ -24,7 +24,7 @@ pub(super) const BATCH_WAIT: RangeInclusive<Duration> = Duration::ZERO..=Duratio
 pub(super) const RETRY_DELAY: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
 pub(super) const REFUSED: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(30 * 24 * 3600);
 pub(super) const GIVE_UP: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3600);
-/// Bounds of a sink's disk limits. Less could not store one large object.
+/// Bounds of a sink's disk limits. A journal below the minimum could not store one large object.
 pub(super) const FILES: RangeInclusive<u64> = 1 << 20..=1 << 50;
 /// Bounds of the partitions of a sink. Each partition has a lease, which every process that delivers reads about every
 /// 2 s.
@@ -183,7 +183,7 @@ fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others
     others.push(own);
 }
 
-/// Reads `partitions`; `None` delivers the sink as a whole. Only webhook and NATS sinks have partitions, since the
+/// Reads `partitions`; `None` if the sink is not divided. Only webhook and NATS sinks have partitions, since the
 /// partitions of a file would all write to the same path.
 fn partitions(table: &mut Table<'_>, transport: &TransportConfig) -> Option<NonZeroU16> {
     if !matches!(transport, TransportConfig::Webhook(_) | TransportConfig::Nats(_)) {
@@ -308,7 +308,7 @@ fn batch(table: &mut Table<'_>, single: bool) -> BatchConfig {
     batch
 }
 
-/// Reads `retry`. Defaults adapt to written values: `give_up_after = "1m"` alone also shortens the longest delay.
+/// Reads `retry`. Missing values adapt to given ones: `give_up_after = "1m"` alone also shortens the longest delay.
 fn retry(table: &mut Table<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let Some(mut table) = table.table("retry") else { return default };
@@ -340,7 +340,8 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
 }
 
-/// Returns whether any watched resource matches a sink.
+/// Returns whether a resource that a sink selects is watched in a cluster that it selects. Also true if no watched
+/// resource has a selected name, which is reported elsewhere.
 fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
     let is_selected =
         |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);

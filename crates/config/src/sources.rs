@@ -31,12 +31,12 @@ pub struct ClusterSourceConfig {
     pub kind: ClusterSourceKind,
     /// Pattern of the clusters' names.
     pub names: NamePattern,
-    /// Labels of each of the source's clusters. They override labels from the source.
+    /// Configured labels for all clusters of the source. They override labels that the source provides.
     pub labels: ClusterLabels,
-    /// Labels from the source that a cluster keeps. Default all, except those that the source's tool, such as Argo CD,
-    /// sets for its own use.
+    /// Patterns of the labels that a cluster takes from its object in the source. Default all, except those that the
+    /// source's tool, such as Argo CD, sets for its own use.
     pub take_labels: Vec<LabelPattern>,
-    /// Prefix of the keys of labels from the source. Default none.
+    /// Prefix that is added to the keys of labels from the source. Default none.
     pub label_prefix: String,
     /// Maximum number of clusters. Default 1,000.
     pub max_clusters: usize,
@@ -49,7 +49,7 @@ pub struct ClusterSourceConfig {
 }
 
 impl ClusterSourceConfig {
-    /// Creates a source whose clusters are named and labelled by its objects.
+    /// Creates a source whose clusters have the names and labels of their objects.
     #[must_use]
     pub fn new(name: impl Into<String>, kind: ClusterSourceKind) -> Self {
         Self {
@@ -75,7 +75,7 @@ pub enum ClusterSourceKind {
     Folder {
         /// The directory.
         path: PathBuf,
-        /// Which contexts of a kubeconfig become clusters.
+        /// Contexts of a kubeconfig that become clusters.
         contexts: Contexts,
     },
     /// Secrets in a management cluster.
@@ -119,7 +119,7 @@ impl ClusterSourceKind {
     }
 }
 
-/// Which contexts of a kubeconfig become clusters.
+/// Contexts of a kubeconfig that become clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Contexts {
@@ -252,7 +252,8 @@ impl FromStr for NamePattern {
 pub struct LabelPattern(String);
 
 impl LabelPattern {
-    /// Pattern of every key, except those that the source's tool, such as Argo CD, sets for its own use.
+    /// Returns the pattern that matches every key, except those that the source's tool, such as Argo CD, sets for its
+    /// own use.
     #[must_use]
     pub fn any() -> Self {
         Self("*".to_owned())

@@ -102,7 +102,7 @@ impl<'c> Table<'c> {
         self.checker.mistake(&self.path.key(key), problem);
     }
 
-    /// Removes and returns the value of a key. The key becomes a suggestion for misspelt ones.
+    /// Removes and returns the value of a key. From then on, the key is suggested for similar unknown keys.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.values.remove(key)
@@ -127,8 +127,8 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Returns whether none of these keys is left, not even misspelt. False after a mistake in the table, so that a misspelt
-    /// key is not also reported as missing.
+    /// Returns whether the table has none of these keys, not even misspelt. False after a mistake in the table, so that
+    /// a misspelt key is not also reported as missing.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
         self.checker.is_clean(&self.path) && !self.values.keys().any(meant)

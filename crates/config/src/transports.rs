@@ -31,7 +31,7 @@ const FORMATS: &[(&str, BodyConfig)] = &[("cloudevents", BodyConfig::CloudEvents
 
 /// Reads a sink's type, its keys, and the format of its events.
 pub(super) fn transport(table: &mut Table<'_>) -> (TransportConfig, BodyConfig) {
-    // Evaluated first: `lacks` is false after any mistake in the table.
+    // Evaluated before keys are read: `lacks` is false after any mistake in the table.
     let lacks = (table.lacks(&["url"]), table.lacks(&["path"]));
     if table.lacks(&["type"]) {
         let shape = "write type = \"webhook\", \"nats\", \"file\" or \"stdout\"";

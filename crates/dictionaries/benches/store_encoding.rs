@@ -1,10 +1,11 @@
-//! Compares JSON with Kubernetes protobuf as the encoding of stored objects: bytes, and CPU at arrival and at reading.
+//! Compares JSON with Kubernetes protobuf as the encoding of stored objects: bytes, and CPU time when an object arrives
+//! and when it is read.
 //!
-//! `cargo bench -p informer-hub-dictionaries`. Objects are those of the generator; dictionaries have 32 KiB and are
-//! trained on other objects. Both are compressed as the store does it, with identifiers as bytes.
+//! `cargo bench -p informer-hub-dictionaries`. The generator makes the objects; dictionaries have 32 KiB and are
+//! trained on other generated objects. Both encodings are compressed as in the store, with identifiers as bytes.
 //!
-//! The read API writes protobuf from JSON if it must edit an object. That is compared with serde_json, which reads the
-//! same JSON and writes it again.
+//! The read API writes protobuf from JSON if it must edit an object. The bench compares this with serde_json, which
+//! reads the same JSON and writes it again.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use invented::{
     Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service, with_body,
 };
 
-/// Objects that are measured, and trained on.
+/// Number of objects that are measured, and of those that a dictionary is trained on.
 const COUNT: u32 = 400;
 const SIZE: usize = 32 * 1024;
 const MAX: usize = 16 << 20;
@@ -50,7 +51,7 @@ fn main() {
     }
 }
 
-/// Calls `run` for all objects several times, and returns the least time for one.
+/// Calls `run` for all objects several times. Returns the shortest time per object, in µs.
 fn time(mut run: impl FnMut(usize)) -> f64 {
     let mut least = Duration::MAX;
     for _ in 0..ROUNDS {
@@ -89,7 +90,7 @@ fn plain(object: &StoredObject) -> Arc<StoredObject> {
     with_body(object, object.plain().expect("a new object is not packed"))
 }
 
-/// Objects as the store keeps them, with the cost of compression and of reading them as JSON.
+/// Objects as the store keeps them, with the times in µs to compress one and to read it as JSON.
 struct Stored {
     objects: Vec<Arc<StoredObject>>,
     outcome: PackOutcome,

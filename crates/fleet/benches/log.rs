@@ -62,7 +62,7 @@ async fn connect(url: &str) -> async_nats::Client {
     }
 }
 
-/// Returns an object of [`SIZE`] bytes: JSON with a part that differs.
+/// Returns an object of [`SIZE`] bytes: JSON with a part that differs per event.
 fn body(event: usize) -> Bytes {
     let mut text =
         format!(r#"{{"metadata":{{"name":"web-{event}","namespace":"shop","resourceVersion":"{event}"}},"spec":{{"#);

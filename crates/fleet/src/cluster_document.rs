@@ -21,7 +21,7 @@ const MAX_RESOLVED: usize = 4096;
 /// Longest message of a failure, in characters.
 const MAX_MESSAGE: usize = 300;
 
-/// Document about a cluster.
+/// Document about a cluster: its apiserver, resources and failures, as its collector knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterDocument {
     /// Epoch, the term number, of the owner that wrote the document.
@@ -30,7 +30,7 @@ pub struct ClusterDocument {
     pub address: String,
     /// Version of the apiserver, if it reports one.
     pub version: Option<String>,
-    /// Resources that discovery found, by the names, such as `pods`, in the collector's configuration.
+    /// Resources that discovery found, by their names in the collector's configuration, such as `pods`.
     pub resolved: BTreeMap<ResourceRef, ApiResource>,
     /// All resources that the cluster serves, if the collector discovers them.
     pub catalogue: Option<Arc<Catalogue>>,

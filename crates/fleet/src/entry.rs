@@ -2,8 +2,8 @@
 //!
 //! # Format
 //! One byte with the format's version, one byte of flags, then as integers: epoch, number, sequence of the previous
-//! entry. A compressed body is preceded by its size in plain. The body is a sequence of records up to the end. A body
-//! that exceeds the size of a message continues in the next entries.
+//! entry. A compressed body is preceded by its uncompressed size. The body is a sequence of records up to the end. A
+//! body that exceeds the size of a message continues in the next entries.
 
 use std::fmt;
 use std::io::Read;

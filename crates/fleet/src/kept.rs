@@ -1,4 +1,4 @@
-//! Which older checkpoints of a partition are kept, for a process that continues where it stopped.
+//! Older checkpoints of a partition that are kept, for a process that continues where it stopped.
 //!
 //! A process that was down for longer than the interval between checkpoints needs a checkpoint older than the newest
 //! one. So the store keeps [`MAX_KEPT`] older ones while the log has the entries after them. They reach back for about

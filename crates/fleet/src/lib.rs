@@ -1,7 +1,7 @@
 //! Foundation of scale-out: a replicated log of changes, ownership of clusters, and their assignment to collectors.
 //!
-//! Everything but the adapter `jetstream` (feature `nats`) is synchronous and does no I/O; its owner passes time, requests
-//! and answers.
+//! Everything except `jetstream` (feature `nats`) is synchronous and does no I/O; the caller passes time, requests and
+//! answers.
 //!
 //! # Data flow
 //! ```text
@@ -11,16 +11,16 @@
 //! ```
 //!
 //! # Layout
-//! - [`Partition`], [`Subjects`]: a part of the log with an order of its own, and its NATS subject.
+//! - [`Partition`], [`Subjects`]: a part of the log with its own order, and its NATS subject.
 //! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form.
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.
 //! - [`checkpoint`]: the objects of a partition at a sequence. [`kept`]: which older ones are kept.
 //! - [`ClusterChange`]: item of a watch of the owners and documents of all clusters.
-//! - [`ClusterDocument`]: what a collector has learned about a cluster, for replicas that cannot ask the apiserver.
+//! - [`ClusterDocument`]: facts about a cluster that a collector has found, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
 //! - [`roster`]: live collectors, and what the operator has set.
-//! - [`Log`]: port to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
+//! - [`Log`]: interface to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;
 pub mod checkpoint;

@@ -1,4 +1,4 @@
-//! Port to the replicated log.
+//! Interface to the replicated log.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use informer_hub_types::{ClusterName, Gvr, Shard, ShardName, check_name};
 
-/// Part of the log with an order of its own: the objects of one informer, which watches one resource of one cluster.
+/// Part of the log with its own order: the objects of one informer, which watches one resource of one cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Partition {
     /// Cluster that the objects are in.

@@ -1,6 +1,6 @@
 //! Reader of the log, for a serving replica, and for a collector before it takes a partition over.
 //!
-//! Pure: the owner passes entries, and applies the returned records to its own objects.
+//! Pure: no I/O. The owner of the reader passes entries, and applies the returned records to its own objects.
 //!
 //! # Contract
 //! - Records of a partition are returned in order, each once, even if entries are passed twice.

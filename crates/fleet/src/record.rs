@@ -233,7 +233,7 @@ pub(crate) mod arbitrary {
         prop::collection::vec(any::<u8>(), 0..300).prop_map(Bytes::from)
     }
 
-    /// Any record.
+    /// Returns a strategy that generates any record.
     pub(crate) fn record() -> impl Strategy<Value = Record> {
         let reason = prop_oneof![Just(ResetReason::Relist), Just(ResetReason::Restart), Just(ResetReason::Gone)];
         prop_oneof![

@@ -188,7 +188,7 @@ impl World {
             }
             self.now += Duration::from_millis(20);
             self.run(0.1);
-            // Changes that cancel each other are missing in no state.
+            // Objects alone do not show whether an object that was added and deleted is missing: compare versions too.
             let synced = |follower: &Follower| {
                 self.clusters.iter().all(|(partition, cluster)| {
                     follower.reached(partition) >= Some(cluster.version())

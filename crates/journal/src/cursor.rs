@@ -13,7 +13,7 @@ use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
 pub(super) const NAME: &str = "cursor";
-/// Minimum size of the file in bytes before a rewrite, unless a sixteenth of the journal's limit is less.
+/// Minimum file size in bytes for a rewrite; a sixteenth of the journal's limit, if that is less.
 const REWRITE_FROM: u64 = 64 << 10;
 /// Number of written acknowledgements after which the file is synced.
 const UNSYNCED: u64 = 1000;

@@ -10,7 +10,7 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Checks whether the files were removed or replaced; if so, writes the readable records to new ones.
+    /// Checks whether the files were removed or replaced; if so, writes the readable records to new files.
     /// [`Journal::sync`] includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors

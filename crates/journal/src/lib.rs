@@ -1,13 +1,13 @@
 //! Durable queue with one reader: records get sequence numbers, are read in order and acknowledged in any order.
 //!
-//! Pure and synchronous: the owner calls it from a thread that may block.
+//! Synchronous: the owner of a journal calls it from a thread that may block.
 //!
 //! # Contract
 //! - A record is *accepted* once [`Journal::sync`] has succeeded after its [`Journal::append`]. [`Journal::open`] and
 //!   [`Journal::read`] return an accepted record until it is acknowledged. This holds across the end of the process,
 //!   power loss, a full disk and failing calls. Only two things remove such a record: [`Journal::merge_pending`], by
-//!   the record's own rule, and damage to the file. Damage is confined to the affected records, counted, and reported
-//!   once.
+//!   the rule of [`Record::merge`], and damage to the file. Damage is confined to the affected records, counted, and
+//!   reported once.
 //! - An append is atomic within the process. After a crash, any prefix of an append that was not accepted may exist.
 //! - Sequence numbers only increase, also across restarts, and are never reused. An acknowledgement never applies to
 //!   another record.
@@ -46,8 +46,8 @@
 //! and called [`Journal::mark_saved`]. If nothing is acknowledged, [`Journal::append`] fails with
 //! [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
 //!
-//! If the disk is full at an open, records below [`Journal::accepted`] are durable, and acknowledging them makes space to
-//! write the others again.
+//! If the disk is full when a journal is opened, records below [`Journal::accepted`] are durable, and acknowledging
+//! them makes space to write the others again.
 
 use std::fmt::Display;
 use std::io;

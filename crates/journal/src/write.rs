@@ -255,7 +255,7 @@ impl<R> Journal<R> {
             let Item::Frame { payload, .. } = item else { continue };
             let Some((seq, _)) = segment::split_record(payload) else { continue };
             let at = last.position(seq);
-            // Only the first record with a sequence number counts.
+            // Of several records with the same sequence number, only the first counts.
             if seq >= segment.end && at < last.entries.len() && last.seq(at) == seq {
                 segment.push(seq, bytes.len() as u64, last.is_acked(at))?;
                 frame::write(segment.salt, payload, &mut bytes).map_err(io::Error::other)?;

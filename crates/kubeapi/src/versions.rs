@@ -55,7 +55,7 @@ pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
     }
     Ok(match options.version_match {
         Some(VersionMatch::Exact) => ListAt::Exact(version),
-        // Paging clients that predate `resourceVersionMatch` (Kubernetes 1.19) mean exactly this version.
+        // Paging clients that predate `resourceVersionMatch` (Kubernetes 1.19) expect exactly this version.
         None if options.limit > 0 => ListAt::Exact(version),
         Some(VersionMatch::NotOlderThan) | None => ListAt::NotOlderThan(version),
     })
@@ -75,7 +75,7 @@ pub fn watch_from(options: &Options) -> Result<WatchFrom, Status> {
     })
 }
 
-/// Parses a resourceVersion. `None` if it is unset or zero: any version will do.
+/// Parses a resourceVersion. `None` if it is unset or zero, which accepts any version.
 fn version(text: &str) -> Result<Option<u64>, Status> {
     if text.is_empty() {
         return Ok(None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::Rng;
 use rand::rngs::StdRng;
 
-/// Longest lease duration that is accepted from another contender's record. A longer one counts as this.
+/// Longest lease duration that is accepted from another contender's record. A longer duration counts as this one.
 const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);
@@ -334,7 +334,7 @@ impl Elector {
     }
 
     /// Sets how long the contender waits before it takes a free lease, so that others can take it first. Default: zero.
-    /// A lease that was never held is taken at once.
+    /// A lease that was never held is taken immediately.
     pub fn set_claim_delay(&mut self, delay: Duration) {
         self.claim_delay = delay;
     }

@@ -1,4 +1,5 @@
-//! Contenders that share several leases: which of them run, and which one hands a lease over to another. Pure.
+//! Contenders that share several leases: which of them run, and which one hands a lease over to another. Pure: no I/O,
+//! no clock.
 //!
 //! Each contender writes an entry of its own at an interval, so their writes never conflict. It counts as running while its
 //! entry changes, by the clock of the reader. The entries only decide who should hold which lease: they are no part of the

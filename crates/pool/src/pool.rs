@@ -49,8 +49,8 @@ impl Pool {
     /// Sends a request with an absolute address and waits for the status and headers of the answer. The [`Lane`] is an
     /// extension of the request. Only opening a connection has a deadline.
     ///
-    /// A request that the server has not processed is sent again at once. A GET or HEAD request is also sent again if
-    /// its connection, used before, breaks.
+    /// A request that the server has not processed is sent again immediately. A GET or HEAD request is also sent again
+    /// if its connection breaks and had been used before.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.

@@ -169,7 +169,7 @@ async fn refused_request_is_sent_again_on_another_connection() {
     assert!((4..=10).contains(&server.connections()), "{}", server.connections());
     let opened = server.traffic().opened;
     assert!(opened.first == 1 && opened.stream_limit + 1 == server.connections() as u64, "{opened:?}");
-    // Nothing but refusals is an error.
+    // If the server refuses every stream, the request fails.
     let server = Server::start(ServerConfig { refuses_above: Some(0), ..ServerConfig::default() });
     let error = server.pool(HttpVersions::Auto).send(get("/watch")).await.unwrap_err();
     assert!(matches!(error, SendError::Http2(StreamError::Reset(h2::Reason::REFUSED_STREAM))), "{error}");

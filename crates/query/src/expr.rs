@@ -21,7 +21,7 @@ pub enum Expr {
     Not(Box<Expr>),
     /// The object is in a selected cluster.
     Cluster(ClusterSelector),
-    /// Test of `metadata.namespace`; the empty text for a cluster-scoped object.
+    /// Test of `metadata.namespace`, which is the empty text for a cluster-scoped object.
     Namespace(TextTest),
     /// Test of `metadata.name`.
     Name(TextTest),
@@ -41,7 +41,7 @@ pub enum Expr {
         /// The values.
         values: Vec<SmolStr>,
     },
-    /// `metadata.uid`.
+    /// `metadata.uid` equals this UID.
     Uid(Uid),
     /// One of `metadata.ownerReferences` has this UID.
     OwnedBy(Uid),

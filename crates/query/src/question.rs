@@ -17,11 +17,11 @@ pub struct Question {
     pub condition: Expr,
     /// Sort columns, most significant first.
     pub order: Vec<(Column, Direction)>,
-    /// Largest number of objects, groups or values in an answer; `None` for the largest that any answer may have.
+    /// Largest number of objects, groups or values in an answer; `None` for the maximum that the hub allows.
     pub limit: Option<NonZeroUsize>,
     /// Continue token of the previous answer. The new answer continues after the previous one, on the same snapshot.
     pub continue_token: Option<SmolStr>,
-    /// Form of the answer.
+    /// Form of the answer, such as objects, columns or a count.
     pub output: Output,
 }
 
@@ -82,14 +82,14 @@ impl Question {
         self
     }
 
-    /// Continues after the answer to the same query that returned this token.
+    /// Continues an earlier answer to the same query, which returned this token.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());
         self
     }
 
-    /// Sets the form of the answer.
+    /// Sets the form of the answer, such as objects, columns or a count.
     #[must_use]
     pub fn output(mut self, output: Output) -> Self {
         self.output = output;

@@ -59,8 +59,8 @@ impl Backoff {
 
 /// Permits at most one early retry between two attempts that waited out their backoff.
 ///
-/// All clients of a server learn when it answers again. Without this bound, a server that answers and then fails at once
-/// would get requests from all clients at the pace of the fastest one.
+/// All clients of a server end their waits when it answers one of them. Without this bound, a server that answers now
+/// and then but fails otherwise would get requests from all clients each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyRetry {
     /// The next wait may be ended early.

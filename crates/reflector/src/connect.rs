@@ -1,4 +1,4 @@
-//! The port to a cluster: connecting, discovery, and the list and watch of its resources.
+//! Interface to a cluster: connecting, discovery, and the list and watch of its resources.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ pub struct InformerOptions {
     pub indexes: BTreeMap<SharedStr, FieldPath>,
     /// Whether only `metadata` is requested.
     pub metadata_only: bool,
-    /// A change to each object before it is stored.
+    /// Function that changes each object before it is stored.
     pub transform: Option<Transform>,
     /// Whether to start no traces for changes. Set if no subscriber would add spans to them.
     pub untraced: bool,

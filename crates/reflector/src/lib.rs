@@ -1,7 +1,7 @@
 //! The list and watch engine: decides which request to send next, and interprets the answers.
 //!
-//! [`Reflector`] is a pure state machine. [`ListerWatcher`] is the port through which a reflector reaches a cluster; its
-//! adapters live in `informer_hub_source`. Bytes are decoded in `informer_hub_codec`.
+//! [`Reflector`] is a pure state machine. [`ListerWatcher`] is the interface through which a reflector reaches a
+//! cluster; `informer_hub_source` implements it. Bytes are decoded in `informer_hub_codec`.
 
 pub mod backoff;
 mod connect;

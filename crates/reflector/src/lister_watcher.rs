@@ -1,4 +1,4 @@
-//! The port to one resource of one cluster: its requests, its answers, and [`ListerWatcher`].
+//! Interface to one resource of one cluster: its requests, its answers, and [`ListerWatcher`].
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -101,12 +101,12 @@ pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 /// Maximum number of chunks that `current_version` reads, in case the server ignores the limit of one object.
 const MAX_CHUNKS: usize = 64;
 
-/// The port to one resource of one cluster.
+/// List and watch of one resource of one cluster.
 ///
 /// # Contract
-/// - The adapter reads the socket in its own task, and queues a bounded number of decoded items.
+/// - The implementation reads the socket in its own task, and queues a bounded number of decoded items.
 /// - Dropping a future or a stream ends the request.
-/// - No answer makes an adapter panic, and the memory for an answer is bounded.
+/// - No answer makes the implementation panic, and the memory for an answer is bounded.
 pub trait ListerWatcher: Debug + Send + Sync + 'static {
     /// Requests one page. The future resolves when the response headers have arrived.
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>>;
@@ -114,8 +114,8 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
     /// Opens a watch. The future resolves when the response headers have arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
 
-    /// Returns the current resource version of the source. `None` if the source's versions can decrease other than by a
-    /// restore from a backup.
+    /// Returns the current version of the resource. `None` if the versions of this implementation can decrease for
+    /// another reason than a restore from a backup.
     ///
     /// By default, lists one object and returns the list's version; `None` if the server ignores the limit and sends
     /// many chunks.

@@ -61,8 +61,8 @@
 //! ```
 //!
 //! # Intended differences from client-go
-//! - A watch that ends at once without events does not relist. It is reopened from the same version after a backoff; only
-//!   several in a row relist (kubernetes#138552).
+//! - A watch that ends immediately, without events, does not relist. It is reopened from the same version after a
+//!   backoff; only several in a row relist (kubernetes#138552).
 //! - A broken watch, or an ERROR event with 500, is reopened from the same version a few times before a relist
 //!   (kubernetes#129683).
 //! - A streaming list without progress is abandoned and remembered as unsupported. client-go waits for ever (k9s#4186).

@@ -15,7 +15,7 @@ pub(super) const MAX_BAD_WATCHES: u32 = 5;
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// How long streaming lists are not tried after a failure.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// How many watches in a row that end at once, but had events, are reopened without a backoff.
+/// How many watches in a row are reopened without a backoff, if each ended immediately but had events.
 const MAX_QUICK_ENDS: u32 = 2;
 /// A shorter watch counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
@@ -106,7 +106,7 @@ impl Reflector {
         }
     }
 
-    /// Handles a watch that the server ended regularly, but at once.
+    /// Handles a watch that the server ended without an error, but immediately.
     fn on_short_watch(&mut self, events: u64, now: Instant) {
         if events == 0 {
             self.count_bad_watch();
@@ -117,7 +117,7 @@ impl Reflector {
         }
     }
 
-    /// Returns whether a watch that ended at once is reopened without backoff: if it had events, at most
+    /// Returns whether a watch that ended immediately is reopened without backoff: if it had events, at most
     /// `MAX_QUICK_ENDS` times in a row.
     fn may_reopen(&mut self, events: u64) -> bool {
         self.quick_ends += u32::from(events > 0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-// client-go: TestReflectorListAndWatch (L1, R7).
+// client-go: TestReflectorListAndWatch.
 #[test]
 fn first_list_is_at_any_version_and_watch_starts_at_its_version() {
     let mut rig = Rig::listing();
@@ -12,7 +12,7 @@ fn first_list_is_at_any_version_and_watch_starts_at_its_version() {
     assert_eq!(rig.reflector.last_version(), Some(&version("10")));
 }
 
-// client-go: TestReflectorResyncWithResourceVersion, TestReflectorNotPaginatingNotConsistentReads (L1, L2).
+// client-go: TestReflectorResyncWithResourceVersion, TestReflectorNotPaginatingNotConsistentReads.
 #[test]
 fn relist_is_not_older_than_seen_and_is_unpaged() {
     let mut rig = Rig::watching();
@@ -21,7 +21,7 @@ fn relist_is_not_older_than_seen_and_is_unpaged() {
     assert_eq!(rig.list(), (since("10"), None, None, true));
 }
 
-// client-go: TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled (L2).
+// client-go: TestReflectorPaginatingNonConsistentReadsIfWatchCacheDisabled.
 #[test]
 fn later_lists_are_paged_if_first_one_was() {
     let mut rig = Rig::listing();
@@ -34,7 +34,7 @@ fn later_lists_are_paged_if_first_one_was() {
     assert_eq!(rig.list(), (since("10"), Some(500), None, true));
 }
 
-// client-go: TestReflectorWatchListPageSize (L2).
+// client-go: TestReflectorWatchListPageSize.
 #[test]
 fn configured_page_size_applies_to_every_list() {
     let mut rig =
@@ -59,7 +59,7 @@ fn watch_starts_at_version_of_first_page() {
     assert_eq!(rig.page("12", None), PageVerdict::ListComplete(version("10")));
 }
 
-// client-go: TestReflectorFullListIfExpired (L3).
+// client-go: TestReflectorFullListIfExpired.
 #[test]
 fn expired_continue_token_leads_to_unpaged_list_at_same_version() {
     let mut rig = Rig::listing();
@@ -87,7 +87,7 @@ fn relist_with_expired_second_page_is_repeated_unpaged() {
     assert_eq!(rig.page("11", None), PageVerdict::ListComplete(version("11")));
 }
 
-// client-go: TestReflectorExpiredExactResourceVersion, TestReflectorFullListIfTooLarge (L4).
+// client-go: TestReflectorExpiredExactResourceVersion, TestReflectorFullListIfTooLarge.
 #[test]
 fn unavailable_version_is_replaced_by_most_recent_at_once() {
     for class in [ErrorClass::Expired, ErrorClass::TooLarge] {
@@ -131,7 +131,7 @@ fn broken_first_page_restarts_the_list() {
     assert!(rig.list().3);
 }
 
-// R2: 800 ms, doubling, capped at 30 s.
+// 800 ms, doubling, capped at 30 s.
 #[test]
 fn failing_lists_back_off() {
     let mut rig = Rig::listing();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-// client-go: TestWatchList "bookmark syncs", TestReflectorListAndWatch (W1, W2).
+// client-go: TestWatchList "bookmark syncs", TestReflectorListAndWatch.
 #[test]
 fn streaming_list_completes_at_bookmark_and_continues_as_watch() {
     let mut rig = Rig::streaming();
@@ -21,7 +21,7 @@ fn streaming_list_completes_at_bookmark_and_continues_as_watch() {
     assert_eq!(rig.watch(), (since("16"), false));
 }
 
-// client-go: TestWatchList "annotation false ignored" (W2).
+// client-go: TestWatchList "annotation false ignored".
 #[test]
 fn bookmark_without_annotation_does_not_end_initial_events() {
     let mut rig = Rig::streaming();
@@ -31,7 +31,7 @@ fn bookmark_without_annotation_does_not_end_initial_events() {
     assert_eq!(rig.item(&added("3")), ItemVerdict::Initial);
 }
 
-// Better than W9 (k9s#4186): client-go waits for ever.
+// Better than client-go, which waits for ever (k9s#4186).
 #[test]
 fn stalled_initial_events_fall_back_to_plain_list_at_once() {
     let mut rig = Rig::streaming();
@@ -52,7 +52,7 @@ fn stalled_initial_events_fall_back_to_plain_list_at_once() {
     assert_eq!(rig.list(), (since("9"), None, None, true));
 }
 
-// W8, W12. Unlike client-go, it is remembered.
+// Unlike client-go, the reflector remembers that streaming is unsupported.
 #[test]
 fn unsupported_streaming_is_remembered_for_an_hour() {
     let mut rig = Rig::streaming();
@@ -68,7 +68,7 @@ fn unsupported_streaming_is_remembered_for_an_hour() {
     assert_eq!(rig.watch(), (since("11"), true));
 }
 
-// client-go: TestWatchList "429 retried (3 watches, 0 lists)" (W6).
+// client-go: TestWatchList "429 retried (3 watches, 0 lists)".
 #[test]
 fn throttled_or_refused_stream_is_retried_as_stream() {
     let mut rig = Rig::streaming();
@@ -80,7 +80,7 @@ fn throttled_or_refused_stream_is_retried_as_stream() {
     assert_eq!(rig.watch(), (MostRecent, true));
 }
 
-// client-go: TestWatchList "stream stopped before bookmark -> new watch-list" (W5), here bounded.
+// client-go: TestWatchList "stream stopped before bookmark -> new watch-list". Here the number of attempts is bounded.
 #[test]
 fn stream_without_bookmark_is_tried_twice() {
     let mut rig = Rig::streaming();
@@ -92,7 +92,6 @@ fn stream_without_bookmark_is_tried_twice() {
     assert_eq!(rig.list().0, any());
 }
 
-// W7.
 #[test]
 fn streaming_relist_at_expired_version_is_repeated_at_most_recent() {
     let mut rig = Rig::streaming();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-// client-go: TestBackoffOnTooManyRequests, TestNoRelistOnTooManyRequests (E1, E4).
+// client-go: TestBackoffOnTooManyRequests, TestNoRelistOnTooManyRequests.
 #[test]
 fn throttled_watch_reopens_after_retry_after_without_a_list() {
     let mut rig = Rig::watching();
@@ -30,7 +30,7 @@ fn throttled_page_is_repeated() {
     }
 }
 
-// client-go: TestReflectorListAndWatchInitConnBackoff (E1).
+// client-go: TestReflectorListAndWatchInitConnBackoff.
 #[test]
 fn refused_connection_is_retried_without_a_relist() {
     let mut rig = Rig::watching();
@@ -41,7 +41,7 @@ fn refused_connection_is_retried_without_a_relist() {
     }
 }
 
-// client-go: TestWatchTimeout (R6).
+// client-go: TestWatchTimeout.
 #[test]
 fn watch_timeout_is_between_five_and_ten_minutes() {
     for (dice, minutes) in [(0.0, 300), (0.5, 450), (0.999, 599)] {
@@ -63,7 +63,6 @@ fn minimum_watch_timeout_is_configurable() {
     }
 }
 
-// R8.
 #[test]
 fn ended_watch_reopens_at_once_from_last_version() {
     let mut rig = Rig::watching();
@@ -75,7 +74,7 @@ fn ended_watch_reopens_at_once_from_last_version() {
     }
 }
 
-// Better than R9 (client-go: TestReflectorHandleWatchResultChanClosedBefore; complaint kubernetes#138552).
+// Better than client-go (TestReflectorHandleWatchResultChanClosedBefore; complaint kubernetes#138552).
 #[test]
 fn short_watch_backs_off_and_several_in_a_row_relist() {
     let mut rig = Rig::watching();
@@ -102,7 +101,7 @@ fn watches_of_one_event_cause_no_hot_loop() {
     assert!(waits >= 15, "{waits}");
 }
 
-// client-go: TestReflectorWatchHandler, TestReflectorResourceVersionUpdate (E10).
+// client-go: TestReflectorWatchHandler, TestReflectorResourceVersionUpdate.
 #[test]
 fn events_and_bookmarks_advance_the_version() {
     let mut rig = Rig::watching();
@@ -120,7 +119,6 @@ fn events_and_bookmarks_advance_the_version() {
     }
 }
 
-// E7.
 #[test]
 fn skipped_event_does_not_advance_the_version() {
     let mut rig = Rig::watching();
@@ -130,7 +128,6 @@ fn skipped_event_does_not_advance_the_version() {
     assert_eq!(rig.reflector.last_version(), Some(&version("10")));
 }
 
-// E11.
 #[test]
 fn synthetic_events_do_not_advance_the_version() {
     for nowhere in ["", "0"] {
@@ -213,7 +210,7 @@ fn decreasing_version_is_followed() {
     assert_eq!(rig.watch(), (since("5"), false));
 }
 
-// E3 (#86430): only a refused list goes to etcd.
+// kubernetes#86430: only a refused list goes to etcd.
 #[test]
 fn expired_watch_relists_at_last_version_after_backoff() {
     let mut rig = Rig::watching();
@@ -232,7 +229,7 @@ fn watch_with_too_large_version_relists_at_most_recent() {
     assert_eq!(rig.list().0, MostRecent);
 }
 
-// Better than E5, E6 (client-go: TestRetryInternalError; complaint kubernetes#129683).
+// Better than client-go (TestRetryInternalError; complaint kubernetes#129683).
 #[test]
 fn broken_watch_reopens_a_few_times_before_a_relist() {
     for class in [ErrorClass::Transient, ErrorClass::Stalled] {
@@ -260,7 +257,7 @@ fn working_watch_resets_broken_watches() {
     }
 }
 
-// R8. Regression: cuts of working watches doubled the wait each time, up to a minute; client-go does not wait.
+// Regression: cuts of working watches doubled the wait each time, up to a minute; client-go does not wait.
 #[test]
 fn cut_of_working_watch_never_lengthens_the_wait() {
     let mut rig = Rig::watching();

@@ -8,7 +8,7 @@ use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
-/// Deadlines for a silent source.
+/// Deadlines for a server that sends nothing.
 ///
 /// A silent watch is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated ones may send
 /// none, and a quiet resource has no events. The server ends a watch after the requested timeout, so a watch without an
@@ -80,7 +80,7 @@ pub struct ReflectorOptions {
     /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min without a
     /// failure.
     pub backoff: Backoff,
-    /// Deadlines for a silent source.
+    /// Deadlines for a server that sends nothing.
     pub stall: StallPolicy,
     /// Bounds of one list.
     pub list: ListBounds,

@@ -1,4 +1,5 @@
-//! Port to the services that the processes of a fleet share.
+//! Interface to the backend: the log, buckets and checkpoints that the processes of a fleet share. The implementations
+//! use NATS JetStream, or simulate it in memory.
 
 use std::fmt::Debug;
 
@@ -19,12 +20,12 @@ use super::roster_store::RosterStore;
 /// new one.
 pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 
-/// The log, the buckets of owners, documents and leases, the roster, and the store of checkpoints.
+/// Backend of a fleet: the log, the buckets of owners, documents and leases, the roster, and the store of checkpoints.
 ///
 /// # Contract
 /// - A request may fail although it was executed.
 /// - A change of a bucket entry names the revision that it replaces. So of two concurrent changes, one has no effect.
-/// - Every future ends within a deadline of the adapter.
+/// - Every future completes within a deadline that the implementation sets.
 pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static {
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
@@ -36,7 +37,7 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
     /// call. Returns the sequence after which the stream begins.
     ///
-    /// A tail may become silent without an end. So the caller compares the entries that it has read with
+    /// A tail may stop delivering entries without ending. So the caller compares the entries that it has read with
     /// [`Backend::retained`].
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)>;
 

@@ -1,4 +1,4 @@
-//! Port to two NATS buckets: which collector owns each cluster, and the document that it wrote about the cluster.
+//! Interface to two NATS buckets: which collector owns each cluster, and the document that it wrote about the cluster.
 
 use futures::stream::BoxStream;
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
@@ -12,7 +12,7 @@ pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendE
 ///
 /// # Contract
 /// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A
-/// watch may become silent without an end. So the caller compares the changes that it has read with
+/// watch may stop delivering changes without ending. So the caller compares the changes that it has read with
 /// [`ClusterBuckets::cluster_revisions`].
 pub trait ClusterBuckets: Send + Sync + 'static {
     /// Follows both buckets: all entries that exist, `OwnersComplete` and `DocumentsComplete`, and then each change.

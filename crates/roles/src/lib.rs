@@ -1,8 +1,8 @@
 //! Roles of the processes of a fleet.
 //!
-//! A collector owns clusters, watches them, and writes their changes to the replicated log of `informer_hub_fleet`. It takes
-//! effect at the port to a cluster: [`Collector`] wraps the connector of each cluster that it owns, so informers, caches and
-//! subscribers work as in a single process.
+//! A collector owns clusters, watches them, and writes their changes to the replicated log of `informer_hub_fleet`.
+//! [`Collector`] wraps the connector of each cluster that it owns, so informers, caches and subscribers work as in a
+//! single process.
 //!
 //! ```text
 //!  apiserver ─► source ─► CollectingSource ─► reflector ─► …
@@ -20,12 +20,12 @@
 //! ```
 //!
 //! # Layout
-//! - [`Backend`]: port to the services that the processes of a fleet share.
+//! - [`Backend`]: interface to the log, buckets and checkpoints that the processes of a fleet share.
 //! - `appender`: task that appends records to the log and reports when they are stored.
 //! - `restore`: the objects of a partition, from its checkpoint and the log's tail.
-//! - [`ClusterBuckets`]: port to the owners and documents of all clusters.
-//! - `cluster_watch`: one watch of them per process; `progress`: how far it has read.
-//! - [`RosterStore`]: port to the live collectors and deliverers, and what the operator has set.
+//! - [`ClusterBuckets`]: interface to the owners and documents of all clusters.
+//! - `cluster_watch`: one watch of the owners and documents per process; `progress`: how far it has read.
+//! - [`RosterStore`]: interface to the live collectors and deliverers, and what the operator has set.
 //! - `collect`: ownership of clusters, list and watch of their resources, checkpoints, documents about clusters, balance.
 //! - `serve`: list and watch from the log, and discovery from the documents.
 

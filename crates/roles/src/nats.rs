@@ -346,7 +346,7 @@ pub enum NatsProblem {
         /// Cause.
         String,
     ),
-    /// A new log has several copies, and the server is not a part of a NATS cluster.
+    /// The log does not exist yet and needs several copies, but the server is not part of a NATS cluster.
     #[error("the log needs {replicas} copies, but the NATS server is not part of a NATS cluster")]
     NoCluster {
         /// Configured number of copies.

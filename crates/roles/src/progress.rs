@@ -1,4 +1,4 @@
-//! How far a watch of owners and documents has read, and whether it has become silent. Pure.
+//! How far a watch of owners and documents has read, and whether it has stopped delivering. Pure: no I/O.
 
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::clock::Instant;

@@ -1,4 +1,4 @@
-//! Port to the roster of a fleet.
+//! Interface to the roster of a fleet.
 
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 
@@ -9,7 +9,7 @@ use super::answer::Answered;
 /// # Contract
 /// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline.
 pub trait RosterStore: Send + Sync + 'static {
-    /// Returns all entries. They may be older than the last write, but never go back.
+    /// Returns all entries. They may lack the last writes, but a later call never returns an older state.
     fn roster(&self) -> Answered<Vec<RosterEntry>>;
 
     /// Writes an item; overwrites its entry if there is one.

@@ -39,7 +39,7 @@ const RECREATED: u64 = 1 << 20;
 /// Time after which a request without an answer fails.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Services of a fleet. Clones share them, and they outlive processes and runtimes.
+/// Simulated log, buckets and checkpoints of a fleet. Clones share them, and they outlive processes and runtimes.
 #[derive(Clone)]
 pub struct SimulatedFleet(Arc<FleetState>);
 
@@ -70,7 +70,7 @@ struct Checkpoints {
     older: Vec<Kept<Bytes>>,
 }
 
-/// Connection of one process.
+/// Connection of one process to a [`SimulatedFleet`].
 pub struct SimulatedBackend {
     fleet: SimulatedFleet,
     client: Arc<Mutex<Client>>,
@@ -95,7 +95,7 @@ fn recreate<T>((entries, revision): &mut Bucket<T>) {
 }
 
 impl SimulatedFleet {
-    /// Creates services without entries. The log draws from the thread's random number generator.
+    /// Creates a fleet without entries. The log draws from the thread's random number generator.
     #[must_use]
     pub fn new(faults: Faults) -> Self {
         Self(Arc::new(FleetState {

@@ -1,8 +1,9 @@
 //! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
-//! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving replicas
-//! are killed and cut off; owners, documents and checkpoints are deleted. A test of its own upgrades the processes of a
-//! fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the clusters' objects.
+//! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving
+//! replicas are killed and cut off; owners, documents and checkpoints are deleted. A separate test upgrades the
+//! processes of a fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the
+//! clusters' objects.
 
 mod cluster;
 mod deletions;
@@ -63,7 +64,7 @@ struct World {
     started: usize,
     /// Whether clusters may forget their history in this run.
     forgets: bool,
-    /// Version of the processes that start.
+    /// Program version of the processes that start from now on.
     version: Later,
     /// Interval of their checkpoints.
     checkpoint: Duration,
@@ -119,7 +120,7 @@ impl World {
         self.processes.push(process);
     }
 
-    /// Writes what the operator sets, past all faults.
+    /// Writes a setting of the operator to the roster, without faults.
     fn set(&self, item: RosterItem) {
         self.fleet.set_roster(item);
     }
@@ -174,7 +175,7 @@ impl World {
                 self.totals.moved += self.processes[at].0.collector.status().moved;
                 let process = self.start();
                 let killed = std::mem::replace(&mut self.processes[at], process);
-                // Otherwise, what it has queued arrives late.
+                // If it is not cut off, its queued appends arrive late.
                 killed.1.set_cut_off(self.rng.random_bool(0.5));
             }
             2 => self.processes[at].1.set_cut_off(true),
@@ -256,7 +257,7 @@ impl World {
                 Ok(restored) => restored,
                 Err(error) => return Some(format!("{name}: {error}")),
             };
-            // Changes that cancel each other are missing in no state.
+            // Objects alone do not show whether an object that was added and deleted is missing: compare versions too.
             let reached = restored.state.resume.as_ref().and_then(ResourceVersion::as_number);
             if reached < Some(cluster.version()) {
                 return Some(format!("{name}: the log has reached {reached:?}, expected {}", cluster.version()));

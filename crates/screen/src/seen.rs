@@ -77,7 +77,7 @@ impl SeenObjects {
         self.entries.is_empty()
     }
 
-    /// Returns the bytes that the kept versions take.
+    /// Returns the estimated memory of the stored versions in bytes.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used

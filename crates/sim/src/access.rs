@@ -1,5 +1,5 @@
 //! Review endpoints: the client's permissions and user name (`SelfSubjectAccessReview`, `SelfSubjectReview`), and those
-//! of others (`SubjectAccessReview`, `TokenReview`), which a test sets.
+//! of other users (`SubjectAccessReview`, `TokenReview`), which a test sets.
 
 use std::error::Error;
 use std::io;
@@ -31,8 +31,8 @@ pub(super) fn is_review<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && matches!(request.uri().path(), PATH | SELF_PATH | ACCESS_PATH | TOKEN_PATH)
 }
 
-/// Answers a review. The client is allowed everything except lists and watches of forbidden resources, and its user name
-/// is the configured one. Other users are allowed what the test has set.
+/// Answers a review. The client may do everything except lists and watches of forbidden resources, and has the
+/// configured user name. Other users have only the permissions that the test has set.
 pub(super) async fn review<B>(shared: &Shared, request: Request<B>) -> io::Result<SimResponse>
 where
     B: Body<Error: Into<BoxError>>,

@@ -13,20 +13,20 @@ pub enum BadProtobuf {
     /// The next frame or item declares this length; only in a list can it exceed 32 bits. One more frame or item
     /// follows, then the answer ends.
     Length(u64),
-    /// The next item of a list declares a length that covers the item after it. The next frame of a watch declares one
-    /// that covers the start of a second copy of it; then the watch ends.
+    /// The next item of a list declares a length that covers the item after it. The next frame of a watch is sent
+    /// twice, and the first copy declares a length that covers the start of the second; then the watch ends.
     Swallow,
     /// The next object, or the list, does not begin with `k8s\0`.
     Magic,
     /// The next event, or the list, is JSON.
     Json,
-    /// The content type is that of JSON.
+    /// The body is protobuf, but the content type is that of JSON.
     LabelledJson,
     /// The body is gzipped, but no header says so.
     Gzip,
-    /// Events of objects of two other kinds precede the next event. A list is of another kind.
+    /// Events of objects of other kinds precede the next event. A list is sent as a list of another kind.
     OtherKind,
-    /// An event whose object is a `Status` precedes the next event. A list is a `Status`.
+    /// An event whose object is a `Status` precedes the next event. A list is replaced by a `Status`.
     Status,
     /// The next event, or an additional item, has a field of a later Kubernetes version.
     UnknownField,

@@ -65,7 +65,7 @@ pub enum Operation {
 pub struct Churn {
     rng: StdRng,
     table: [(Operation, u32); 9],
-    /// Number of pods at the first step. Deletions stop at half of it, creations at twice.
+    /// Number of pods at the first step. Deletions stop at half of this number, creations at twice this number.
     initial: Option<usize>,
     steps: u64,
 }

@@ -100,7 +100,7 @@ impl Collection {
         self.record(Event::new(kind, object, previous));
     }
 
-    /// Changes all objects without events, so that watches do not see it.
+    /// Changes all objects without events, so that watches do not see the changes.
     pub(super) fn rewrite(&mut self, change: impl Fn(&mut Value)) {
         let ApiResource { gvr, kind, .. } = &self.def.api;
         let rewritten = self.objects.iter().map(|(key, object)| {
@@ -175,7 +175,8 @@ impl Collection {
         }
     }
 
-    /// Returns the state at `version` if nothing changed since (the cluster is at `now`) or a snapshot of it is kept.
+    /// Returns the state at `version`: the current one if nothing has changed since, else a kept snapshot. `now` is the
+    /// cluster's current version.
     pub(super) fn at(&self, version: u64, now: u64) -> Option<Objects> {
         if version >= self.last.max(self.floor) && version <= now {
             return Some(self.objects.clone());

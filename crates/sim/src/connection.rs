@@ -23,7 +23,7 @@ pub(super) struct Link {
     ordered: Notify,
 }
 
-/// Action on a connection.
+/// Action on a connection, ordered by an answer.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Drop the connection.
@@ -35,7 +35,8 @@ pub(super) enum Order {
 }
 
 impl Link {
-    /// Makes the connection end in a TCP reset. The returned error makes hyper drop it, or reset its stream.
+    /// Makes the connection end in a TCP reset. Returns an error for hyper, which then drops the connection or resets
+    /// the HTTP/2 stream.
     pub(super) fn reset(&self) -> io::Error {
         self.reset.store(true, Relaxed);
         self.order(Order::Drop);
@@ -66,7 +67,7 @@ pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn reset_on_drop(&self) {}
 }
 
-// Errors are ignored: the peer then sees an ordinary close, which also truncates the answer, or small delays.
+// Errors are ignored. The peer then sees small delays, or an ordinary close, which also truncates the answer.
 impl Transport for TcpStream {
     fn set_no_delay(&self) {
         let _ = self.set_nodelay(true);

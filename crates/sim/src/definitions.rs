@@ -1,7 +1,7 @@
 //! Record of custom resources: the versions they are served in, and the histories of removed ones.
 //!
-//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. Its objects are stored as one
-//! version. They can be served in other versions too, under one history.
+//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom objects are stored
+//! in one API version, and can be served in others too. All versions share one history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const REMOVED: usize = 16;
 /// Definitions of the custom resources in a world, and the versions that are served, without the custom objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
-    /// Additional served versions, each with the version its objects are stored as.
+    /// Additional served versions, each with the version in which its objects are stored.
     served: BTreeMap<Gvr, Gvr>,
     /// Number of changes to each definition, by storage version.
     generations: BTreeMap<Gvr, u64>,

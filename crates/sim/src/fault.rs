@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::answer::RawAnswer;
 use super::bad_protobuf::BadProtobuf;
 
-/// How a simulated apiserver misbehaves in one request.
+/// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or an item of a list.
 ///
 /// After any fault and the end of the script, a correct client converges on the server's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub enum Fault {
     GoAway,
     /// Neither reads nor sends anything on the connection for this long, or until the script is healed.
     Freeze(Duration),
-    /// Sends so many thousandths of the next event (item), then ends the answer as if complete.
+    /// Sends this many thousandths of the bytes of the next event (item), then ends the answer as if complete.
     Cut(u16),
     /// Sends an ERROR event with code 410, then ends the stream.
     ExpireWatch,
@@ -45,7 +45,7 @@ pub enum Fault {
     Garbage,
     /// Sends the next event (item) a few bytes at a time.
     SlowDrip,
-    /// Drops the next event, closes the watch and compacts the history. Only a relist recovers the event.
+    /// Drops the next event, closes the watch and compacts the history, so that only a relist shows the change.
     DropEvents,
     /// Ends the answer; for a watch this is a regular end.
     EarlyClose,
@@ -90,7 +90,7 @@ pub enum When {
     Watch,
     /// A watch with `sendInitialEvents`.
     Streaming,
-    /// A list of one object, by which a client reads the current version. Besides this, only `Any` covers it.
+    /// A list of one object, by which a client reads the current version. `List` does not cover such requests.
     Check,
     /// Discovery and health.
     Discovery,
@@ -215,8 +215,8 @@ impl FaultScript {
         self
     }
 
-    /// Creates a script of random faults. `intensity` (0 to 1) is the share of requests that are struck, until
-    /// 40 × `intensity` (at least one) have been struck.
+    /// Creates a script of random faults. `intensity` (0 to 1) is the share of requests that are struck. The script
+    /// ends after 40 × `intensity` faults, at least one.
     #[must_use]
     pub fn seeded(seed: u64, intensity: f64) -> Self {
         let probability = intensity.clamp(0.0, 1.0);

@@ -203,7 +203,8 @@ fn strikes_head(armed: &AssignedFault) -> bool {
     }
 }
 
-/// Applies a fault that strikes before the first byte; `None` if it only delays the answer.
+/// Applies a fault that strikes before the first byte, and returns the faulty answer; `None` if the fault only delays
+/// the regular one.
 async fn break_head(
     shared: &Arc<Shared>,
     link: &Link,

@@ -102,7 +102,7 @@ impl Status {
     }
 }
 
-/// Decoded parameters of a query string. The last of repeated parameters wins.
+/// Decoded parameters of a query string. If a parameter is repeated, its last value is used.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(BTreeMap<String, String>);
 

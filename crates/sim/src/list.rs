@@ -53,7 +53,7 @@ enum Requested {
     Page { version: u64, start: ObjectKey },
     /// Exactly this version.
     Exact(u64),
-    /// The current state, which must not be older than this.
+    /// The current state, which must not be older than this version.
     NotOlderThan(u64),
 }
 
@@ -138,7 +138,7 @@ impl ListSource {
         }
     }
 
-    /// Creates the head and the tail. In protobuf, the length of the items precedes them, so each is encoded twice.
+    /// Creates the head and the tail. In protobuf, the head has the length of all items, so each item is encoded twice.
     fn begin(
         &mut self,
         request: &ObjectsRequest,
@@ -234,7 +234,7 @@ impl Source for ListSource {
         }
         if self.next < self.items.len() {
             self.next += 1;
-            // Every item was encoded when the list began, or needs no encoding.
+            // Cannot fail: every item was encoded when the list began, or needs no encoding.
             return Some(Unit::Item(self.item(self.next - 1).unwrap_or_default()));
         }
         self.tail.take().map(Unit::Edge)

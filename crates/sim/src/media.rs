@@ -27,7 +27,7 @@ pub(super) struct Accepted {
 }
 
 /// Returns the encoding that an `Accept` header prefers; `None` if the server supports none. `has_message` returns
-/// whether whole or partial (`true`) objects have a protobuf form.
+/// whether objects have a protobuf form: partial objects if its argument is true, else whole ones.
 pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Option<Accepted> {
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::world::GroundTruth;
 use informer_hub_types::{Notification, ObjectKey, Origin, ResourceVersion, Uid};
 
-/// Number of violations to keep, because a broken stream causes one per notification.
+/// Maximum number of stored violations. A broken stream causes one per notification.
 const VIOLATIONS: usize = 200;
 
 /// Difference between a consumer's state and the expected state.
@@ -95,7 +95,7 @@ impl Oracle {
 /// Event that a consumer received, independent of its transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceivedEvent {
-    /// Name of the informer. Notifications of one origin cover one set of keys.
+    /// Name of the informer. Objects of different origins are independent, even if their keys are equal.
     pub origin: String,
     /// Event id, if the event was received as a CloudEvent.
     pub id: Option<String>,
@@ -299,7 +299,7 @@ impl Replica {
         }
     }
 
-    /// Drops the state of all origins with this prefix, whose objects are going to be delivered again.
+    /// Drops the state of all origins with this prefix, because their objects will be delivered again.
     pub fn forget(&mut self, prefix: &str) {
         self.origins.retain(|name, _| !name.starts_with(prefix));
     }

@@ -1,4 +1,4 @@
-//! Kubernetes protobuf: objects, lists and frames of watches, encoded from the JSON of this server.
+//! Kubernetes protobuf: encodes objects, lists and frames of watches from the JSON that the server stores.
 
 use bytes::Bytes;
 use serde_json::Value;

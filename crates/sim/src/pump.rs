@@ -36,7 +36,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// Returns whether it is an item or an object's event.
+    /// Returns whether this is an item or an event of an object, not a bookmark or an error.
     fn is_object(&self) -> bool {
         match self {
             Self::Event(kind, _) => !matches!(*kind, "BOOKMARK" | "ERROR"),
@@ -264,7 +264,7 @@ fn garbage() -> Bytes {
     Bytes::from_static(b"\x00\xff\xfe<<<this is not JSON>>>\n\n{\"type\":\n")
 }
 
-/// Sends the first 420 bytes in pieces of 7, and the rest of a large unit at once to bound the time.
+/// Sends the first 420 bytes in pieces of 7, and the rest of a large unit in one piece to bound the time.
 fn drip(unit: &Bytes) -> Vec<Step> {
     const PIECE: usize = 7;
     const PIECES: usize = 60;

@@ -62,13 +62,13 @@ impl SimServer {
         self.shared.wake();
     }
 
-    /// Makes requests for a resource get 403, or allows them again. Open watches stay open.
+    /// Makes requests for a resource get 403 if `forbidden`; otherwise allows them again. Open watches stay open.
     pub fn forbid(&self, gvr: &Gvr, forbidden: bool) {
         self.shared.forbid(gvr, forbidden);
     }
 
-    /// Makes `SubjectAccessReview` allow a user reads of a resource in a namespace, or in all if it is empty. With
-    /// `allowed` false, ends that permission.
+    /// Makes `SubjectAccessReview` allow a user to read a resource in a namespace, or in all namespaces if `namespace`
+    /// is empty. If `allowed` is false, removes that permission.
     pub fn allow(&self, user: &str, resource: &str, namespace: &str, allowed: bool) {
         let access = [user, resource, namespace].map(str::to_owned);
         let mut users = self.shared.users();
@@ -84,7 +84,7 @@ impl SimServer {
         self.shared.users().tokens.insert(token.to_owned(), user.to_owned());
     }
 
-    /// Leaves reviews of users and tokens unanswered, or answers reviews again.
+    /// Leaves reviews of users and tokens unanswered if `is_silent`; otherwise answers them again.
     pub fn silence_reviews(&self, is_silent: bool) {
         self.shared.users().is_silent = is_silent;
     }
@@ -263,7 +263,8 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Waits until the cluster accepts connections and listens again; `None` if the caller must call again.
+/// Listens again if the cluster accepts connections. Otherwise waits for a change and returns `None`; the caller must
+/// then call again.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.read_latest();
     match now {

@@ -49,8 +49,8 @@ pub struct SimConfig {
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether built-in types, and metadata of all types, are sent as protobuf to clients that prefer it. Then the world is
-    /// [typed](World::typed). Default true.
+    /// Whether built-in types, and metadata of all types, are sent as protobuf to clients that prefer it. If true,
+    /// which is the default, the world is [typed](World::typed).
     pub protobuf: bool,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
@@ -99,8 +99,8 @@ pub struct Stats {
     pub documents: u64,
     /// Discovery requests answered with 304 Not Modified.
     pub unchanged: u64,
-    /// Lists and watches of CustomResourceDefinitions and APIServices. Counters of lists and watches do not include
-    /// them.
+    /// Lists and watches of CustomResourceDefinitions and APIServices. The counters `lists` and `watches` do not
+    /// include them.
     pub signals: u64,
     /// Lists of one object, by which clients read the current version.
     pub checks: u64,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct Users {
-    /// Users, each with a resource and a namespace that it may read; an empty namespace is all.
+    /// Users, each with a resource and a namespace that it may read. An empty namespace means all namespaces.
     pub(super) allowed: BTreeSet<[String; 3]>,
     pub(super) tokens: BTreeMap<String, String>,
     /// Whether reviews of users and tokens are never answered.

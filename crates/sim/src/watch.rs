@@ -38,7 +38,7 @@ pub(super) struct WatchSource {
     initial: VecDeque<Arc<SimObject>>,
     /// Version of the bookmark that ends the initial events; `None` once it is sent.
     marker: Option<u64>,
-    /// `None` if the history had expired when the watch was opened.
+    /// Position in the history; `None` if the requested version had expired when the watch was opened.
     cursor: Option<Cursor>,
     pending: VecDeque<Arc<Event>>,
     position: u64,
@@ -117,7 +117,8 @@ impl WatchSource {
         Ok((!self.pending.is_empty(), version))
     }
 
-    /// Returns the event as this watch's selection sees it; `None` if it is filtered out.
+    /// Returns the event for this watch. An object that enters or leaves the selection is added or deleted; `None` if
+    /// it is never selected.
     fn render(&self, event: &Event) -> Option<Unit> {
         let is = self.filter.matches(&event.object);
         let was =

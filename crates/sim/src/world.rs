@@ -34,7 +34,7 @@ pub struct WorldConfig {
     pub widgets: usize,
     /// Whether pods are short (about 600 B) instead of real-sized (about 9 KB).
     pub small: bool,
-    /// Number of events kept per resource. A watcher that is further behind must list again.
+    /// Number of events kept per resource. A client that needs an older event must list again.
     pub history: usize,
 }
 
@@ -152,8 +152,7 @@ impl World {
         self.write_definition(&gvr);
     }
 
-    /// Changes all objects of a custom resource without events and new versions, as a new default in its definition
-    /// does.
+    /// Changes all objects of a custom resource without events or new versions, as a new default value in its CRD does.
     pub fn add_default(&mut self, gvr: &Gvr, change: impl Fn(&mut Value)) {
         if let Some(collection) = self.collections.get_mut(gvr) {
             collection.rewrite(change);

@@ -39,7 +39,7 @@ impl Writer {
         self.event("ERROR", status.to_value().to_string().as_bytes())
     }
 
-    /// Encodes an object, given as JSON, for a list. The result lacks commas and length.
+    /// Encodes an object, given as JSON, for a list. [`Self::item`] adds the comma (JSON) or the length (protobuf).
     pub(super) fn content(&mut self, object: Bytes) -> Result<Bytes, EncodeError> {
         match self {
             Self::Json => Ok(object),

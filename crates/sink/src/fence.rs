@@ -25,8 +25,8 @@ impl SendFence {
         self.until.store(nanos, SeqCst);
     }
 
-    /// With `true`, no further attempts begin, while those that have begun may end as long as the fence is open.
-    /// `false` reverts this.
+    /// Starts or stops draining. While draining, no attempt begins, and running attempts may end as long as the fence
+    /// is open.
     pub fn set_draining(&self, is_draining: bool) {
         self.is_draining.store(is_draining, SeqCst);
     }

@@ -243,7 +243,7 @@ impl SinkHealth {
         }
     }
 
-    /// Records the journal's state after a successful write.
+    /// Records the journal's state after a successful write, and clears its trouble.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
         self.note_letters(dead_letters);
@@ -251,8 +251,7 @@ impl SinkHealth {
             Some(JournalStatus { end, pending, bytes, limit, dead_letters, replaced, lost, trouble: None });
     }
 
-    /// Records the number of kept dead letters. If this removes the last ones and no event is retried, clears the last
-    /// error.
+    /// Records the number of kept dead letters. If it drops to zero while no event is retried, clears the last error.
     pub fn note_letters(&self, kept: u64) {
         let before = self.dead_letters.swap(kept, Relaxed);
         let retries = self.retrying.load(Relaxed) + self.refused_events.load(Relaxed);

@@ -65,7 +65,7 @@ impl Lane {
         }
     }
 
-    /// Ends setting aside an object: its later events return to the front of the queue.
+    /// Moves the later events of an object back to the front of the queue. Its failed event was delivered or given up.
     fn release(&mut self, object: u64) {
         for (event, queued) in self.set_aside.release(object).into_iter().rev() {
             self.queue_bytes += event.size();
@@ -316,20 +316,20 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Called when the receiver accepts content again: makes those events set aside due now whose last attempt failed
-    /// no later than `refused_by`.
+    /// Makes events set aside due now if their last attempt failed no later than `refused_by`. Call it when the
+    /// receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
 
-    /// Returns the number and bytes of events set aside: failed ones that wait for their next attempt, and later ones
-    /// of their objects.
+    /// Returns the number and bytes of events set aside: failed events that wait for their next attempt, and later
+    /// events of their objects.
     #[must_use]
     pub fn set_aside_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.size()))
     }
 
-    /// Returns the number and bytes of events set aside after a refusal, with later ones of their objects.
+    /// Returns the number and bytes of events set aside after a refusal, with the later events of their objects.
     #[must_use]
     pub fn refused_size(&self) -> (usize, usize) {
         sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
@@ -351,7 +351,7 @@ impl Lanes {
         out
     }
 
-    /// Queues the events that [`Self::clear`] returned again.
+    /// Queues again the events that [`Self::clear`] returned.
     pub(super) fn requeue(&mut self, events: Vec<Event>, now: Instant) {
         for event in events {
             self.put(event, now);
@@ -366,7 +366,7 @@ impl Lanes {
         })
     }
 
-    /// Sends waiting batches now, and later ones without waiting for more events.
+    /// Makes waiting batches due now. From now on, batches do not wait for more events.
     pub fn flush(&mut self, now: Instant) {
         self.flushing = true;
         let waiting = self.lanes.iter_mut().filter_map(|lane| lane.batch.as_mut()?.due.as_mut());

@@ -30,7 +30,7 @@ use informer_hub_types::ResourceVersion;
 pub struct LastDelivered {
     /// For each name, the object with the newest state, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Other objects, most of them predecessors under these names, by [`Last::object`].
+    /// Other objects, most of them predecessors with these names, by hash of their identity ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 
@@ -82,13 +82,13 @@ impl Last {
         self.state() == State::Deleted
     }
 
-    /// Returns whether this state comes after `known`, an earlier one of the same object, rather than repeating an old
-    /// one.
+    /// Returns whether this state follows `known`, the recorded state of the same object. Otherwise it repeats an old
+    /// state.
     fn follows(&self, known: &Self) -> bool {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
 
-    /// Returns this state with the newer version of the two. A tombstone may have an older version than `known`, from a
+    /// Returns this state, with the version of `known` if that is newer. A tombstone may have an older version, from a
     /// checkpoint.
     fn not_older_than(self, known: &Self) -> Self {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
@@ -204,8 +204,8 @@ impl LastDelivered {
         let last = Last::of(event);
         let is_alive = |known: &&Last| known.object() == last.object() && known.state() == State::Alive;
         let newest = self.names.get(&name(event)).filter(is_alive);
-        // Another object was sent after this one, so this one is sent again, as an update: that has another id than the
-        // addition.
+        // An object with the same name was sent after this one, so this one is sent again. It is sent as an update,
+        // whose id differs from that of the addition.
         let is_other = || self.others.get(&last.object()).is_some_and(|known| is_alive(&known));
         newest.map_or_else(is_other, |known| known.version != last.version)
     }
@@ -351,13 +351,14 @@ mod tests {
 
     #[test]
     fn deletion_of_an_object_that_may_be_alive_is_sent_and_the_successor_again() {
-        // The journal may know the predecessor as alive, or only a released part of it.
+        // The journal may have the predecessor as alive, or may already have released its events.
         for journaled in [&[of("a", "3"), of("b", "6")][..], &[of("b", "6")]] {
             let change = updated(pod_of("web", "a", "3"), pod_of("web", "a", "4"));
             let (new, last) = sent(journaled, &[change, gone("a", "5"), of("b", "6")]);
             assert_eq!((new, last.len()), (vec!["deleted a@5".to_owned(), "added b@6".to_owned()], 1));
         }
-        // The same if the process is killed between the two, and of journals that have states of the predecessor.
+        // The same if the process is killed before the successor is sent again, and if the journal has states of the
+        // predecessor.
         let journal = [of("b", "6"), of("a", "3"), gone("a", "5")];
         let (new, last) = sent(&journal, &[]);
         assert!(new.is_empty() && last.is_update(&event(&of("b", "6"))), "an id that was not delivered");
@@ -388,7 +389,7 @@ mod tests {
         let observed = [of("a", "3"), change("3", "4"), change("4", "8"), gone("a", "9")];
         let (new, _) = sent(&[of("b", "6"), gone("b", "7")], &observed);
         assert_eq!(new, ["updated a@8", "deleted a@9"]);
-        // The list reports the end of the journaled object first.
+        // The list reports the deletion of the journaled object first.
         let (new, _) = sent(&[of("b", "6")], &[gone("b", "6"), of("a", "3")]);
         assert_eq!(new, ["deleted b@6", "added a@3"]);
     }
@@ -399,8 +400,9 @@ mod tests {
         assert_eq!(new, ["added a@x", "deleted a@x", "added b@y"]);
     }
 
-    /// Returns objects that have one name after each other, and how many of their events are journaled. Each has a
-    /// number of updates, whether a slow listener cancels it, and, for the last one, whether it is deleted.
+    /// Returns successive objects with the same name, and how many of their events are journaled. Each object has its
+    /// number of updates, whether a slow listener drops its events, and (used for the last object) whether it is
+    /// deleted.
     fn histories() -> impl Strategy<Value = (Vec<(u8, bool, bool)>, usize)> {
         let objects = prop::collection::vec((0_u8..4, any::<bool>(), any::<bool>()), 1..8);
         (objects, 0_usize..64)

@@ -13,7 +13,7 @@
 //!   [`Lanes`]. Successive objects with the same name count as one. Events of different objects have no order.
 //! - **Bounded memory.** The queue is bounded in events and in bytes. At the bound the sink keeps its listeners waiting.
 //!   A waiting listener coalesces per object, so memory stays bounded and no last state is lost.
-//! - **Stable identity.** An event keeps its id over retries; [`Event`] documents for how long beyond that.
+//! - **Stable identity.** An event keeps its id over retries; see [`Event`] for restarts and replicas.
 //! - **No secrets.** Values of `Secret` objects are redacted before any other part of a sink reads them. Signing keys
 //!   and receiver addresses appear in no log and in no `Debug` output.
 
@@ -82,7 +82,7 @@ pub use work::{Commit, Done, Durability, JournalState, StoreError, Work};
 /// Result of one attempt to deliver one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Acknowledged; the batch is done.
+    /// The receiver acknowledged the batch.
     Accepted,
     /// Not acknowledged. The batch is tried again, after the delay `after` if the receiver asked for one.
     Retry {

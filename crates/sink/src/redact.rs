@@ -26,7 +26,7 @@ pub(super) fn is_secret(gvr: &Gvr) -> bool {
 /// Redaction of a sink: paths whose values must not leave the process, in addition to the values of Secrets.
 ///
 /// A scalar at a path is replaced by `"<redacted>"`. For a list each element is replaced, for an object each member's
-/// value; names and lengths remain. Copies of the object in annotations are redacted alike.
+/// value; names and lengths remain. Copies of the object in annotations are redacted in the same way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
     paths: Arc<[FieldPath]>,
@@ -42,7 +42,8 @@ impl Redaction {
     /// Returns the redacted JSON of an object.
     ///
     /// Cost: none for objects other than Secrets if there are no paths; otherwise the object is parsed and serialized
-    /// again. Invalid UTF-8 is replaced. An object that needs redaction and does not parse is replaced whole.
+    /// again. Invalid UTF-8 is replaced. An object that needs redaction but does not parse is replaced by
+    /// `"<redacted>"`.
     #[must_use]
     pub fn wire_json<'j>(&self, gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
         if self.paths.is_empty() && !is_secret(gvr) {
@@ -76,7 +77,7 @@ impl Redaction {
     }
 }
 
-/// Returns the JSON of an object, redacted without paths.
+/// Returns the JSON of an object after a redaction without paths, which redacts only the values of Secrets.
 #[cfg(test)]
 fn wire_json<'j>(gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
     Redaction::default().wire_json(gvr, json)
@@ -96,7 +97,7 @@ fn redact_copies(object: &mut Value, redact: impl Fn(&mut Value)) {
                     *annotation = copy.to_string().into();
                 }
             }
-            // kubectl's copy is redacted whole if it does not parse.
+            // If kubectl's copy does not parse, the whole annotation is redacted.
             _ if name == LAST_APPLIED => *annotation = REDACTED.into(),
             _ => {}
         }
@@ -120,7 +121,7 @@ fn redact_at(value: &mut Value, path: &[Segment]) {
                 redact_at(value, rest);
             }
         }
-        // The value has another form than the path expects: redact it whole.
+        // The value has another type than the path expects, e.g. a string instead of an object: redact the whole value.
         ([_, ..], value) => redact_at(value, &[]),
     }
 }

@@ -53,7 +53,7 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
 /// # While it is open
 /// - If several lanes have failed since the last success, one attempt at a time is made. The lanes take turns, so an
 ///   event that always fails does not hold back other lanes.
-/// - If only one lane has failed, the cause may be its batch. The other lanes are not held back.
+/// - If only one lane has failed, its batch may be the cause, so the other lanes are not held back.
 ///
 /// A `Retry-After` pauses all lanes.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Circuit {
     pub fn gate(&self, now: Instant) -> Gate {
         match (self.hold_until, self.in_flight.first()) {
             (Some(until), _) if now < until => Gate::Until(until),
-            // This lane is busy, so no lane starts an attempt before the lane's own has ended.
+            // `lane` has an attempt in flight, so this gate admits no attempt until that one has ended.
             (_, Some(lane)) if self.is_probing() => Gate::Only(*lane),
             _ => Gate::All,
         }
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Makes an attempt of a lane that fails. Returns whether this opened the circuit.
+    /// Makes a failing attempt of a lane. Returns whether this opened the circuit.
     fn fail(circuit: &mut Circuit, lane: usize) -> bool {
         circuit.started(LaneId::new(lane));
         circuit.ended(LaneId::new(lane));
@@ -219,7 +219,7 @@ mod tests {
     fn open_circuit_allows_one_attempt_at_a_time() {
         let (now, mut circuit) = (clock::now(), Circuit::default());
         let lane = LaneId::new;
-        // In flight when the circuit opens.
+        // This attempt is in flight when the circuit opens.
         circuit.started(lane(0));
         for at in [1, 2, 3, 1] {
             assert!(!fail(&mut circuit, at));

@@ -1,7 +1,7 @@
 //! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
 //!
-//! Such an object was created or changed after the last checkpoint. For a sink that the caches on disk do not know yet,
-//! every journaled object counts.
+//! Such an object was created or changed after the last checkpoint. If the caches on disk were saved without this sink,
+//! all objects in its journal are included.
 //!
 //! If such an object is deleted while the hub is down, a relist cannot detect it, since the cache lacks the object. A
 //! successor with the same name would be taken for the same object. So the caches start with these journaled states,
@@ -49,7 +49,7 @@ impl Uncheckpointed {
             self.ended.insert(object);
         }
         if is_known || is_gone {
-            // A deletion may be that of an earlier object with the same name.
+            // The deleted object may be an earlier one with the same name.
             let same = |known: &&Event| !is_gone || known.uid() == event.uid();
             if let Some(size) = self.events.get(&key).filter(same).map(Event::size) {
                 self.bytes -= size;
@@ -158,7 +158,7 @@ mod tests {
             (added(pod("later", "7"), false), false),
             (Notification::Deleted { object: pod("later", "8"), tombstone: false }, false),
             (added(pod("earlier", "3"), false), false),
-            // Once more, of another object.
+            // The deletion of the other object once more.
             (Notification::Deleted { object: pod("later", "8"), tombstone: true }, true),
         ];
         assert_eq!(left(&events), ["/v1/pods/shop/web@3"]);

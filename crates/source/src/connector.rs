@@ -89,8 +89,8 @@ impl KubeConnector {
         self
     }
 
-    /// Changes the access settings for later requests. Open watches continue. Nothing is listed again, unless the address
-    /// has changed. Invalid settings are logged, and the previous ones stay in use.
+    /// Changes the access settings for later requests. Open watches continue, and objects are not listed again, unless
+    /// the address has changed. Invalid settings are logged, and the previous ones stay in use.
     pub fn change(&self, settings: AccessSettings) {
         self.0.settings.lock().clone_from(&settings);
         self.0.changes.modify(|changes| {
@@ -149,7 +149,7 @@ impl Connection for KubeConnection {
         async move {
             match task.await {
                 Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
-                // Some custom roles do not allow reading the version. It stays unknown.
+                // Some custom roles do not allow reading the version. It is then unknown, which is not an error.
                 Ok(Err(error)) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
                     Ok(Server { address, version: None })
                 }

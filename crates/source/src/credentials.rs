@@ -49,7 +49,8 @@ pub fn credentials(access: &Access) -> Result<Vec<Credential>, ClientError> {
         }
         Access::Inline { text, .. } => {
             let found = Kubeconfig::from_yaml(text).map(|kubeconfig| context_credentials(&kubeconfig, None));
-            // The kubeconfig comes from an object of a cluster source. Its controller also renews the token.
+            // The kubeconfig is from an object of a cluster source. The controller that writes the object also renews
+            // the token.
             let rotating =
                 |one: Credential| Credential { rotates: one.rotates || one.kind == CredentialKind::Token, ..one };
             found.unwrap_or_default().into_iter().map(rotating).collect()
@@ -195,7 +196,8 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Uses the earliest expiry of a certificate chain. Of several CAs, uses the latest, since one valid CA is enough.
+    /// Sets the validity from a PEM text: of a client's certificate chain, the earliest expiry; of several CAs, the
+    /// latest, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };

@@ -15,7 +15,7 @@ fn certificate(until: i32) -> String {
     params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-/// Returns what a certificate shows: nothing in a build without certificate parsing.
+/// Returns `shown`, which is parsed from a certificate; `None` in a build without certificate parsing.
 fn parsed<T>(shown: T) -> Option<T> {
     cfg!(feature = "credential-expiry").then_some(shown)
 }

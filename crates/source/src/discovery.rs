@@ -118,7 +118,7 @@ struct Search<'s> {
     reference: &'s ResourceRef,
     /// Names that did not match, as `name` or `name.group`, for suggestions in the error.
     seen: Vec<String>,
-    /// Error of the first group that did not answer, unless another group has the resource.
+    /// Error of the first group that did not answer. Ignored if another group has the resource.
     unavailable: Option<SourceError>,
 }
 
@@ -173,7 +173,7 @@ impl Search<'_> {
                 Ok(self.search_versions(&versions).await)
             }
             Err(error) if error.class == ErrorClass::NotFound => {
-                // The group does not exist: suggest the resource in others.
+                // The group does not exist: suggest the same resource name in the existing groups.
                 let groups: Result<GroupList, _> = get(self.client, "/apis".to_owned()).await;
                 let names = groups.map(|list| list.groups).unwrap_or_default().into_iter().map(|group| group.name);
                 self.seen.extend(names.map(|group| format!("{}.{group}", self.reference.resource)));
@@ -191,8 +191,8 @@ impl Search<'_> {
         Ok(self.search_versions(&places).await)
     }
 
-    /// Searches these API groups and versions concurrently. If several have the resource, returns the one of the first
-    /// place.
+    /// Searches these API groups and versions concurrently. If several have the resource, returns that of the first one
+    /// in `places`.
     async fn search_versions(&mut self, places: &[(&str, &str)]) -> Option<ApiResource> {
         let paths = places.iter().map(|(group, version)| {
             let mut path = String::from(if group.is_empty() { "/api" } else { "/apis" });

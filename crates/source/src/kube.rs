@@ -139,7 +139,7 @@ impl KubeSource {
             (None, VersionMatch::Any) => query.add("resourceVersion", "0"),
             (None, VersionMatch::NotOlderThan(version)) => {
                 query.add("resourceVersion", &version.to_string());
-                // With a limit but without a match, a version would mean exactly that version.
+                // With a limit but without `resourceVersionMatch`, the server would list exactly this version.
                 if request.limit.is_some() {
                     query.add("resourceVersionMatch", "NotOlderThan");
                 }
@@ -194,14 +194,14 @@ impl KubeSource {
             let (opened, answer) = oneshot::channel();
             let (out, batches) = mpsc::channel(I::BATCHES);
             let task = io.spawn(async move {
-                // Boxed, because the task would keep its memory while the body is read.
+                // Boxed, so that the memory of this future is freed before the body is read.
                 let response = match Box::pin(get.open(&current.client, head)).await {
                     Ok(response) => response,
                     Err(error) => {
                         if error.class == ErrorClass::Unauthorized {
                             client.credentials_refused();
                         }
-                        // Ignore the error: the caller no longer waits.
+                        // Ignore the error: the caller has dropped the future.
                         let _ = opened.send(Err(error));
                         return;
                     }
@@ -296,7 +296,7 @@ impl ListerWatcher for KubeSource {
 
     fn encoding(&self) -> Option<EncodingInUse> {
         let last = self.encoding.load_full()?;
-        // While a body is decoded, the decoder is locked and its encoding is that of the last answer.
+        // If the decoder is locked, it is decoding a body, and the encoding is that of the last answer.
         let now = self.decoder.try_lock().map(|decoder| decoder.encoding(self.options.metadata_only));
         let is_given_up = |now: &EncodingInUse| last.reason != Some(JsonReason::Configured) && now.fallback().is_some();
         Some(now.filter(is_given_up).unwrap_or_else(|| EncodingInUse::clone(&last)))

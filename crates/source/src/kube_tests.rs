@@ -236,7 +236,7 @@ async fn json_is_requested_once_protobuf_does_not_work() {
         assert_eq!((in_use.fallback(), in_use.until.is_some()), (Some(reason), true));
         let _ = run_list(&source).await;
         assert_eq!(accepts(server.requests().last().unwrap()), "application/json", "after {error:?}");
-        // The resource of another cluster is still read as protobuf.
+        // The same resource of another cluster is still read as protobuf.
         run_list(&elsewhere).await.1.unwrap();
         assert_eq!(elsewhere.encoding(), Some(EncodingInUse::protobuf()));
         assert!(accepts(well.requests().last().unwrap()).contains("protobuf"));

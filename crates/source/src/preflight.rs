@@ -211,7 +211,8 @@ pub async fn supports_streaming_lists(
     let mut body = response.into_body();
     let read = async {
         let mut seen = Vec::new();
-        // A server without streaming lists treats it as a plain watch: it sends no such bookmark.
+        // A server without streaming lists treats the request as a plain watch, and never sends the bookmark with this
+        // annotation.
         while let Some(data) = next_data(&mut body).await? {
             seen.extend_from_slice(&data);
             if memchr::memmem::find(&seen, b"k8s.io/initial-events-end").is_some() {
@@ -235,7 +236,8 @@ pub struct Estimate {
     pub sample: Option<usize>,
 }
 
-/// Lists one object. The answer has the number of the others, which the server counts without reading them.
+/// Estimates number and size of the objects by listing one. The answer has the number of the others, which the server
+/// counts without reading them.
 ///
 /// # Errors
 /// The list failed, for example by missing permissions or an unsupported field selector.

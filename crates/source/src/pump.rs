@@ -40,7 +40,7 @@ pub(super) trait Intake: Send + 'static {
     const BATCHES: usize;
     /// Sets the encoding of the body, before its first bytes. The default is JSON.
     fn begin(&mut self, encoding: Encoding);
-    /// Decodes bytes. If it fails, the items decoded before the error are kept.
+    /// Decodes bytes. After an error, [`Self::pop`] still returns the items decoded before it.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
     /// Accepts the end of the body; an error if the body is incomplete.
     fn finish(&mut self) -> Result<(), SourceError>;
@@ -48,7 +48,7 @@ pub(super) trait Intake: Send + 'static {
     fn pop(&mut self) -> Option<Self::Batch>;
     /// Returns whether [`Self::pop`] would return a batch.
     fn has_batch(&self) -> bool;
-    /// Returns until when the next batch is held back to collect more items; `None` to send it at once.
+    /// Returns the time until which the next batch is held back to collect more items; `None` to send it immediately.
     fn gathers_until(&self) -> Option<Instant> {
         None
     }
@@ -125,8 +125,8 @@ pub(super) async fn pump<I: Intake>(
     }
 }
 
-/// Decodes `bytes` and all others that can be read without waiting, since an apiserver sends each event as its own HTTP
-/// chunk. Returns `Ok(true)` at the end of the body.
+/// Decodes `bytes` and all further bytes that can be read without waiting, since an apiserver sends each event as its
+/// own HTTP chunk. Returns `Ok(true)` at the end of the body.
 fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
     while !intake.is_full() && !intake.is_done() {
@@ -185,7 +185,7 @@ impl WatchIntake {
             self.is_listing = false;
         }
         if self.followed.is_none() && !self.items.is_empty() {
-            // If the list ends in this batch, the last item is behind its end.
+            // If the initial list ends in this batch, the last item is its end or a later change.
             let can_trace = self.traces && !self.is_listing;
             let changed = self.items.last().and_then(WatchItem::object).filter(|_| can_trace);
             let traced = changed.and_then(|object| Traced::begin(object));
@@ -227,7 +227,7 @@ impl Intake for WatchIntake {
             }),
         };
         drop(decoder);
-        // A bookmark arrives about once a minute and ends a list: free the buffer.
+        // Free the buffer after each bookmark: one arrives about once a minute, and one ends a streaming list.
         if matches!(self.items.last(), Some(WatchItem::Bookmark { .. })) {
             self.splitter.free();
         }
@@ -526,7 +526,7 @@ mod tests {
             server.end_of_list().await;
             server
         });
-        // Time advances once nothing else can be done.
+        // tokio's paused clock advances once all tasks wait.
         tokio::time::sleep(GATHER * 10).await;
         assert_eq!((batches.len(), sends.is_finished()), (2, false));
         let mut names = Vec::new();

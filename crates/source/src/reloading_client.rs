@@ -29,7 +29,7 @@ use informer_hub_types::{ClusterTraffic, Encodings, Threads, WatchCell, Watcher,
 
 /// Interval of file checks.
 pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Minimum time between two rebuilds after a failure or because of 401 answers.
+/// Minimum time between two rebuilds with the same settings and files, after a failure or a 401 answer.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The client in use, with the settings that requests need.
@@ -188,7 +188,7 @@ impl Attempt {
 async fn rebuild_on_change(client: Weak<ReloadingClient>, wake: Arc<Notify>) {
     let mut last_attempt = None;
     loop {
-        // Check after a notification as well as after the timeout.
+        // Both a notification and the timeout lead to a check.
         let _ = tokio::time::timeout(CHECK_INTERVAL, wake.notified()).await;
         let Some(client) = client.upgrade() else { return };
         client.renew(&mut last_attempt).await;

@@ -1,4 +1,4 @@
-//! Tests of the checks against a loopback server with valid and invalid answers.
+//! Tests of the checks before a watch (`preflight`), against a loopback server with valid and invalid answers.
 
 use super::super::testserver::{Act, TestServer, failure, head, json};
 use super::*;

@@ -59,7 +59,7 @@ impl TestServer {
         Self { address, requests, closed, task }
     }
 
-    /// Starts a server that answers every request alike.
+    /// Starts a server that answers every request with the same actions.
     pub(super) async fn always(acts: Vec<Act>) -> Self {
         Self::start(move |_| acts.clone()).await
     }

@@ -21,7 +21,7 @@ use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, v
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{HttpVersions, with_causes};
 
-/// How long the roots of a CA file are used before the next handshake rereads the file.
+/// Age of the roots of a CA file at which the next handshake rereads the file.
 const CA_AGE: Duration = Duration::from_secs(60);
 
 /// Unusable TLS settings of a cluster, without secrets in the message. The operator must fix them.
@@ -159,8 +159,8 @@ fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::File { what, path: path.to_owned(), source })
 }
 
-/// Verifier of server certificates with the roots in a CA file. Handshakes reread the file. While it is unusable, the
-/// last roots stay in use.
+/// Verifier of server certificates with the roots in a CA file. A handshake rereads the file if the roots are older
+/// than [`CA_AGE`]. While the file is unusable, the last roots stay in use.
 #[derive(Debug)]
 struct CaFile {
     path: PathBuf,

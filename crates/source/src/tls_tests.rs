@@ -33,7 +33,7 @@ fn serve(config: Arc<ServerConfig>) -> u16 {
 async fn try_get(access: Access) -> Result<(), String> {
     let client = connect(access.into(), None, &Threads::current()).await.map_err(|error| error.to_string())?;
     let answer = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
-    // The process belongs to the embedding program.
+    // The embedding program, not this crate, chooses the crypto provider of the process.
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     answer.map(drop).map_err(|error| super::super::request::describe(&error))
 }

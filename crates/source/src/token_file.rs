@@ -37,8 +37,8 @@ impl TokenFile {
         Some(header)
     }
 
-    /// Returns the `Authorization` header of the current token. If the file is missing, the last token stays in use, as
-    /// in client-go.
+    /// Returns the `Authorization` header of the current token. If the file is unreadable, the last token stays in use,
+    /// as in client-go.
     pub(super) fn header(&self) -> Option<HeaderValue> {
         let mut current = self.current.lock();
         if current.1 + TOKEN_AGE <= clock::now() {

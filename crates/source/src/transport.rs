@@ -47,7 +47,7 @@ pub(super) struct Transport {
 /// Parts that the successive clients of a cluster share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wiring {
-    /// Opens connections instead of TCP. Takes precedence over a proxy.
+    /// Opens the connections, even if a proxy is configured; `None` uses TCP, through the proxy if there is one.
     pub(super) dial: Option<Dial>,
     /// Counts connections and requests.
     pub(super) gauges: Arc<Gauges>,
@@ -58,7 +58,7 @@ pub(super) struct Wiring {
 /// Builds a client that calls `authorize` for each request just before it is sent. Blocks to read files; runs no
 /// plugin.
 ///
-/// The client takes over the connections of the previous one, unless their settings have changed.
+/// The client takes over the connections of the cluster's previous client, unless the connection settings have changed.
 pub(super) fn open(
     config: &Config,
     http: HttpVersions,
@@ -150,7 +150,7 @@ impl fmt::Display for CannotConnect {
 
 impl Error for CannotConnect {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // Return the error itself, since callers cannot downcast an `Arc` of it.
+        // Return the error inside the `Arc`, since callers cannot downcast an `Arc`.
         Some(&*self.source)
     }
 }

@@ -128,8 +128,8 @@ mod tests {
         }
     }
 
-    /// Held by tests that install a subscriber. What a callsite is enabled for is known to the whole process, and briefly
-    /// wrong while another thread adds a subscriber.
+    /// Held by tests that install a subscriber. Whether a callsite is enabled is cached per process, and briefly wrong
+    /// while another thread adds a subscriber.
     static SUBSCRIBERS: Mutex<()> = Mutex::new(());
 
     #[test]

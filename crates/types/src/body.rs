@@ -64,8 +64,8 @@ impl Body {
     }
 }
 
-/// Body of an object as it was read: the stored bytes, JSON or protobuf. It stays readable after the object has
-/// replaced its body.
+/// Body that a reader has loaded from an object: the stored bytes, JSON or protobuf. It stays readable after the object
+/// has replaced its body.
 pub(super) enum Loaded {
     Plain(Arc<[u8]>),
     Packed(PackedView),

@@ -2,7 +2,7 @@
 
 use super::ResourceRef;
 
-/// A resource that every cluster serves.
+/// A resource that is built into Kubernetes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BuiltIn {
     /// API group.
@@ -70,8 +70,8 @@ const BUILT_IN: &[(&str, bool, &str)] = &[
     ),
 ];
 
-/// Returns the built-in resource with this plural, singular or short name, in the core group first; `None` if there is
-/// none.
+/// Returns the built-in resource with this plural, singular or short name, preferably in the core group; `None` if
+/// there is none.
 #[must_use]
 pub fn built_in(written: &ResourceRef) -> Option<BuiltIn> {
     let wanted = written.resource.as_str();
@@ -106,7 +106,8 @@ impl ResourceRef {
         built_in(self).is_some_and(|known| known.plural == "secrets" && known.group.is_empty())
     }
 
-    /// Returns the plural name with its group for any name of a built-in resource, such as `po`; otherwise a copy.
+    /// Returns a reference with plural name and group if this one names a built-in resource, for example by its short
+    /// name `po`. Otherwise returns a copy.
     #[must_use]
     pub fn canonical(&self) -> Self {
         match built_in(self) {

@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 
 use super::{ApiResource, Gvr, ResourceRef};
 
-/// Number of suggestions for a misspelt name.
+/// Maximum number of suggestions for a misspelt name.
 const NEAREST: usize = 3;
 
 /// Resources that can be listed and watched, by group and version.
@@ -82,7 +82,7 @@ pub enum ResourceLookup {
     Resource(ApiResource),
     /// The resource exists, but not in the requested version: only in these, the preferred one first.
     OtherVersions(Vec<SmolStr>),
-    /// Cannot be determined: an API group that may have it does not respond.
+    /// Cannot be determined: an API group that may have the resource does not respond.
     Unknown,
     /// No such resource.
     Nothing,

@@ -75,7 +75,7 @@ impl Traced {
     }
 }
 
-/// Rate limit of traces: [`TraceLimiter::MOST`] per second on average, and as many at once.
+/// Rate limit of traces: [`TraceLimiter::MOST`] per second on average, and bursts of as many.
 #[derive(Debug)]
 pub struct TraceLimiter(Mutex<TokenBucket>);
 

@@ -39,7 +39,7 @@ pub fn since_boot() -> Duration {
     }
 }
 
-/// Returns an interval that ticks every `period`, the first time at once. After a late tick, the next one follows a
+/// Returns an interval that ticks every `period`, the first time immediately. After a late tick, the next one follows a
 /// full `period` later; missed ticks are not caught up.
 #[must_use]
 pub fn ticks(period: Duration) -> Interval {

@@ -8,8 +8,8 @@ use serde::Serialize;
 /// Seconds before its expiry at which a credential without rotation is reported.
 const NOTICE: i64 = 14 * 86_400;
 
-/// Seconds that a token may be overdue: kubelet replaces it after four fifths of its lifetime, and checks once a
-/// minute.
+/// Seconds that the replacement of a rotating token may be overdue: kubelet replaces a token after four fifths of its
+/// lifetime, and checks once a minute.
 const ROTATION: i64 = 5 * 60;
 
 /// Kind of credential used to connect to a cluster.
@@ -74,8 +74,8 @@ pub struct Credential {
     /// Modification time of the credential's file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written: Option<Timestamp>,
-    /// Whether something outside the hub replaces it in time, such as kubelet for a token file, or a source of
-    /// clusters.
+    /// Whether something outside the hub replaces the credential before it expires, such as kubelet (token files) or a
+    /// source of clusters.
     pub rotates: bool,
     /// Why the credential is unusable; `None` if no problem is known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -67,7 +67,7 @@ pub enum OnFilterError {
 pub struct RateLimit {
     /// Sustained events per second.
     pub events_per_second: NonZeroU32,
-    /// Maximum events at once after a pause. Default in a configuration: `events_per_second`.
+    /// Maximum events in one burst after a pause. Default in a configuration: `events_per_second`.
     pub burst: NonZeroU32,
 }
 

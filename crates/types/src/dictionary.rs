@@ -124,7 +124,7 @@ impl Dictionary {
         &self.raw
     }
 
-    /// Returns the total bytes of the samples compressed with this dictionary, to compare dictionaries.
+    /// Returns the total size of `samples` in bytes after compression with this dictionary, to compare dictionaries.
     #[must_use]
     pub fn packed_size<'s>(&self, samples: impl IntoIterator<Item = &'s [u8]>) -> usize {
         let (mut compressor, mut frame) = (Compressor::new(self), Vec::new());

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// When written bytes are made durable against a crash of the machine. A crash of the process alone loses nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fsync {
-    /// At once, but not earlier than this time after the previous fsync. One fsync covers all bytes written in between.
-    /// With zero, each fsync starts as soon as the previous one ends.
+    /// Immediately, but not earlier than this time after the previous fsync. One fsync covers all bytes written in
+    /// between. With zero, each fsync starts as soon as the previous one ends.
     Within(Duration),
     /// When the operating system decides to, usually within 30 s.
     Never,

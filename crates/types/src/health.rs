@@ -201,7 +201,7 @@ impl InformerHealth {
     }
 
     /// Sets the state restored from disk: `objects` objects as of `alive` (milliseconds since the epoch), up to
-    /// `version` if known.
+    /// `version` if known. `synced`: whether the informer had synced.
     pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
         self.set_checkpoint(CheckpointState {
             at: jiff::Timestamp::from_millisecond(alive).ok(),
@@ -210,7 +210,7 @@ impl InformerHealth {
         });
         self.set_stored(version.clone());
         self.version.store(version.map(Arc::new));
-        // If the clock was ahead when saving, the real time is unknown, but it is not in the future.
+        // If the wall clock was fast when the state was saved, the real time is unknown, but it is not in the future.
         let alive = alive.min(clock::wall_millis());
         self.stale_since.store(alive.max(1), Relaxed);
         self.last_event.store(alive, Relaxed);
@@ -350,8 +350,8 @@ impl InformerHealth {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// Returns the oldest version that a new informer of the same objects may list: the last version read, or that of
-    /// an incomplete list if newer.
+    /// Returns the version that lists of a new informer of the same objects must not be older than: the last version
+    /// read, or the one that an incomplete list has delivered, if newer.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {

@@ -8,6 +8,6 @@ pub enum HttpVersions {
     Auto,
     /// HTTP/1.1 only.
     Http1,
-    /// HTTP/2 only. Without TLS, the connection starts with HTTP/2 at once.
+    /// HTTP/2 only. Without TLS, the connection starts with HTTP/2 without an upgrade.
     Http2,
 }

@@ -69,7 +69,7 @@ impl LabelFilter {
     }
 }
 
-/// Filter bits that a selector requires: from each inner list, at least one filter must be contained.
+/// Filter bits that a selector requires: of each inner list, the filter of an object must contain at least one entry.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 

@@ -6,12 +6,13 @@ use informer_hub_protobuf::{MessageId, Picked};
 
 use super::FieldPath;
 
-/// Members that a reader needs of objects. Of a protobuf body, only these are converted to JSON.
+/// Members (JSON fields) of objects that a reader needs. Of a protobuf body, only these are converted to JSON.
 #[derive(Debug)]
 pub struct Members {
     /// Names along each path, without the steps into elements of lists.
     paths: Vec<Vec<Box<str>>>,
-    /// The members in the schema, for the message of the first object. Almost always all have the same.
+    /// The members as the protobuf schema has them, for the message type of the first object. Almost always, all
+    /// objects have the same type.
     picked: OnceLock<(MessageId, Picked)>,
 }
 
@@ -23,7 +24,7 @@ impl Members {
         Self { paths: paths.into_iter().map(names).collect(), picked: OnceLock::new() }
     }
 
-    /// Calls `read` with the members in the schema.
+    /// Calls `read` with the members as the protobuf schema of `message` has them.
     pub(super) fn picked<T>(&self, message: MessageId, read: impl FnOnce(&Picked) -> T) -> T {
         let prepare = || Picked::new(message, self.paths.iter().map(|path| path.iter().map(|name| &**name)));
         let (of, picked) = self.picked.get_or_init(|| (message, prepare()));

@@ -39,7 +39,7 @@ pub enum MemoryStep {
     /// All objects: recently changed ones plain, the rest compressed.
     #[default]
     Full,
-    /// All objects, compressed at once. No snapshots are kept for readers that page through a list.
+    /// All objects, compressed immediately. No snapshots are kept for readers that page through a list.
     Packed,
     /// Heads only: keys, versions, labels and index values. The objects' bodies are delivered to subscribers but
     /// not kept.

@@ -200,7 +200,7 @@ impl<K> fmt::Debug for Notification<K> {
 
 /// Batch of notifications of one informer for one listener, in order.
 ///
-/// A single event is sent at once; a backlog is sent in batches of hundreds.
+/// A single event is sent immediately; a backlog is sent in batches of hundreds.
 #[derive(Clone, Debug)]
 pub struct Notifications<K = Dynamic>(
     /// Oldest first; never empty.

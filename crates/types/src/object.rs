@@ -46,7 +46,7 @@ impl Labels {
         if labels.is_empty() {
             return Self(None);
         }
-        // Servers sort them.
+        // Servers send labels sorted by key.
         if !labels.is_sorted_by(|a, b| key(a) < key(b)) {
             labels.reverse();
             labels.sort_by(|a, b| key(a).cmp(key(b)));
@@ -264,14 +264,14 @@ impl StoredObject {
         self.index_values.as_ref().map_or(&[], |values| &values.slice)
     }
 
-    /// Returns the number of the store's change that stored this state; zero if the store does not count changes. Not
-    /// the resourceVersion.
+    /// Returns the sequence number of the store's change that stored this state; zero if the store does not count
+    /// changes. Not the resourceVersion.
     #[must_use]
     pub fn fleet_version(&self) -> u64 {
         self.fleet_version.load(Relaxed)
     }
 
-    /// Sets the number of the store's change that stores this state. Call it before the change is published.
+    /// Sets the sequence number of the store's change that stores this state. Call it before the change is published.
     pub fn set_fleet_version(&self, version: u64) {
         self.fleet_version.store(version, Relaxed);
     }
@@ -295,8 +295,8 @@ impl StoredObject {
         Ok(self.keep_converted(stored, json))
     }
 
-    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of protobuf,
-    /// nothing else is converted (about 2 µs instead of 10 for a pod). Nothing is kept for the next call.
+    /// Returns JSON that has at least the given members, and `kind` and `apiVersion`. JSON is returned whole; of
+    /// protobuf, nothing else is converted (about 2 µs instead of 10 for a pod). The result is not cached.
     ///
     /// # Errors
     /// [`DecodeError`] if the body is not in memory or its bytes are damaged.
@@ -403,8 +403,8 @@ impl StoredObject {
         }
     }
 
-    /// Returns the body in the form that is compressed, to train a dictionary with it; empty if the body cannot be
-    /// read.
+    /// Returns the body in the form in which it is compressed (with encoded identifiers), to train a dictionary with
+    /// it; empty if the body cannot be read.
     #[must_use]
     pub fn sample(&self) -> Vec<u8> {
         let Ok(stored) = self.stored() else { return Vec::new() };

@@ -156,7 +156,7 @@ pub mod hostile {
     pub const TEXT: &str = "ok\u{1b}[2J\u{1b}[31mred\u{1b}[0m\u{9b}1A\u{1b}]0;title\u{7}\r\n2026 ERROR forged\n\u{85}\u{2028}a\u{202e}b\u{2066}\u{200b}\u{feff}\0\u{7f}\u{8}end";
 
     /// Asserts that `shown`, which contains [`TEXT`], is harmless. `breaks` is the number of line breaks that the
-    /// program itself writes.
+    /// program itself writes, `way` the name of the output in the panic message.
     ///
     /// # Panics
     /// If `shown` is not harmless.

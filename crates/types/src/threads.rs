@@ -35,7 +35,7 @@ impl Threads {
     }
 
     /// Creates a spawner that runs everything on the runtime's one thread. Blocking work becomes a task that starts
-    /// after a random delay of [`rng::unit`].
+    /// after a delay of up to 4 ms, drawn with [`rng::unit`].
     ///
     /// With a paused clock and a seeded random number generator, all work runs in the same order each time.
     #[must_use]

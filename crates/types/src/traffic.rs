@@ -23,7 +23,7 @@ pub struct ClusterTraffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCounts {
-    /// Opened because no connection for requests of this kind existed.
+    /// Opened because no connection for this kind of request, such as watches, existed.
     pub first: u64,
     /// Opened because the other connections had as many streams as their limits allow.
     pub stream_limit: u64,

@@ -56,8 +56,8 @@ impl ResourceVersion {
         matches!((&self.0, &other.0), (Repr::Number(a), Repr::Number(b)) if a > b)
     }
 
-    /// Returns whether this version is newer than `current`, the server's version, as after a restore of its etcd from
-    /// a backup. `false` if `current` is empty or `0`.
+    /// Returns whether this version is newer than `current`, the server's version. This happens if the server's etcd
+    /// was restored from a backup. `false` if `current` is empty or `0`.
     #[must_use]
     pub fn is_ahead_of(&self, current: &Self) -> bool {
         !current.is_any() && self.newer_than(current)

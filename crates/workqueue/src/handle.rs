@@ -24,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 
 /// Work queue; see the [module](super) for its contract. Clones share the same queue.
 ///
-/// All methods except [`WorkQueue::get`] and [`WorkQueue::shut_down_with_drain`] return at once and can be called from
-/// anywhere, also outside a runtime. `get` needs a runtime with timers if keys are delayed.
+/// All methods except [`WorkQueue::get`] and [`WorkQueue::shut_down_with_drain`] return immediately and can be called
+/// from anywhere, also outside a runtime. `get` needs a runtime with timers if keys are delayed.
 pub struct WorkQueue<T> {
     pub(super) shared: Arc<Shared<T>>,
 }
@@ -135,8 +135,8 @@ impl<T: Key> WorkQueue<T> {
         self.locked(|state, now| state.queue.add(item, now));
     }
 
-    /// Queues `item` after `delay`, or at once if that is zero. A delayed key is queued once, at the earliest requested
-    /// time.
+    /// Queues `item` after `delay`, or immediately if that is zero. A delayed key is queued once, at the earliest
+    /// requested time.
     pub fn add_after(&self, item: T, delay: Duration) {
         self.locked(|state, now| state.queue.add_after(item, delay, now));
     }

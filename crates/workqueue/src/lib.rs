@@ -6,7 +6,7 @@
 //! # Contract
 //!
 //! - *No concurrent work on one key.* A key is never processed by two workers at once.
-//! - *No duplicates.* A key in line is not added again. A key that is added while it is processed is queued again when
+//! - *No duplicates.* A queued key is not added again. A key that is added while it is processed is queued again when
 //!   that ends, so no change is missed.
 //! - *Earliest delay wins.* A delayed key is queued once, at the earliest requested time.
 //! - *Defined order.* Workers receive keys in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
@@ -17,7 +17,7 @@
 //! - *Shutdown drains.* No keys are added any more and delayed keys are dropped. Queued keys are still handed out, then
 //!   [`WorkQueue::get`] returns `None`.
 //!
-//! The queue has no size limit. It holds each key at most once in line, once delayed and once in process. So it grows
+//! The queue has no size limit. It holds each key at most once queued, once delayed and once in process. So it grows
 //! with the number of objects, not of changes.
 //!
 //! # Differences from client-go
@@ -26,7 +26,7 @@
 //!   can be created and filled outside a runtime.
 //! - Keys due at the same time are queued in the order of their requests.
 //! - [`WorkQueue::done`] for a key that is not processed is ignored.
-//! - [`WorkQueue::shut_down_with_drain`] also waits for keys in line. Workers keep running until no key can be queued
+//! - [`WorkQueue::shut_down_with_drain`] also waits for queued keys. Workers keep running until no key can be queued
 //!   again.
 //! - Metrics are a plain value, [`WorkQueue::metrics`].
 //!

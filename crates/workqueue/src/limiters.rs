@@ -225,7 +225,7 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithJitterRateLimiter<R> {
 /// One limiter per lane, so that failures in one lane do not use up the tokens of another.
 ///
 /// A lane's limiter is created when a key of it fails, and dropped some time after it became
-/// [idle](RateLimiter::is_idle). There are at most 16 limiters, or twice as many as busy ones.
+/// [idle](RateLimiter::is_idle). There are at most 16 limiters or twice as many as busy ones, whichever is more.
 pub struct PerLaneRateLimiter<T, L, F> {
     lane: F,
     make: Box<dyn Fn() -> Box<dyn RateLimiter<T>> + Send>,

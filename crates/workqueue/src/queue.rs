@@ -91,7 +91,7 @@ impl<T: Key> Queue<T> {
         }
     }
 
-    /// Queues `item` after `delay`, or at once if that is zero. If the key is already delayed, the earlier time
+    /// Queues `item` after `delay`, or immediately if that is zero. If the key is already delayed, the earlier time
     /// applies.
     pub fn add_after(&mut self, item: T, delay: Duration, now: Instant) {
         if self.shutting_down {

@@ -1,8 +1,8 @@
 //! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
-//! Compression runs there too. A processor, which writes an informer's changes, waits for it only if uncompressed
-//! objects exceed their limit one and a half times, or three times with small batches.
+//! Compression runs there too. A processor, which writes an informer's changes, waits for compression only if
+//! uncompressed objects exceed 1.5 times their limit, or 3 times for small batches.
 
 mod expiry;
 pub(in crate::actors) mod history;
@@ -52,7 +52,7 @@ pub struct CacheActor {
     pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
-    /// Set while a compression round runs. Processors that must wait for it hold a
+    /// Set while a compression round or a sweep slice runs. Processors that must wait for its end hold a
     /// [`Pressure`](crate::actors::runtime::pressure::Pressure) of this source.
     packing: Option<PressureSource>,
     /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
@@ -218,7 +218,7 @@ impl Handler<OpenPartition> for CacheActor {
             }
             let resume = half.store.go_on(id, open.settings);
             half.leases.insert(id, lease);
-            // The memory step carried over from the previous informer.
+            // A restarted informer keeps its memory step, which is stored in its health.
             let step = health.memory.step();
             half.keep(id, lease, step);
             (id, half.store.outbox(id), step, resume)
@@ -331,7 +331,7 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled when the hub stops, while `caches` is locked.
+    /// Cancelled when the hub stops. `caches` is locked meanwhile, so that no cache is created afterwards.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,

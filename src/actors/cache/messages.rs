@@ -47,7 +47,7 @@ pub struct OpenedPartition {
     pub id: PartitionId,
     /// Right to write to the partition, valid until it is opened again.
     pub lease: Lease,
-    /// Changes of the last batch to deliver, in case the listeners were not notified of them.
+    /// Changes of the last applied batch, of which the listeners may not have been notified.
     pub outbox: Option<Outbox>,
     /// Memory step of the partition.
     pub step: MemoryStep,
@@ -88,7 +88,7 @@ pub struct Apply {
     pub lease: Lease,
     /// Changes to apply.
     pub batch: Vec<Popped>,
-    /// resourceVersion up to which the partition is complete after the batch, if known.
+    /// resourceVersion up to which the partition contains every change after the batch; `None` if unknown.
     pub version: Option<ResourceVersion>,
 }
 
@@ -143,15 +143,15 @@ pub struct Ask(pub Query);
 #[rtype(result = "Arc<Snapshot>")]
 pub struct TakeSnapshot;
 
-/// Adds computed indices, one request at a time, while the cache accepts writes.
+/// Adds computed indices while the cache accepts writes. Requests are executed one after the other.
 ///
-/// The answer comes when all of them are complete and published in one snapshot. Until then their names are reserved,
-/// and queries that use them fail with "no such index".
+/// Answered when all indices of the request are built and published in one snapshot. Until then their names are
+/// reserved, and queries that use them fail with "no such index".
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), AddIndexersError>")]
 pub struct AddIndexers(pub Indexers);
 
-/// Removes a computed index, complete or not. Returns whether the index existed.
+/// Removes a computed index, even if it is still being built. Returns whether the index existed.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "bool")]
 pub struct RemoveIndexer(pub SharedStr);

@@ -26,7 +26,7 @@ use crate::cache::{
 use informer_hub_types::pauses::give_way;
 use informer_hub_types::{Threads, clock, rng};
 
-/// Query resources shared by the caches of one hub. Cheap to clone.
+/// Threads and scan permits for queries, shared by the caches of one hub. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct QueryRunner {
     /// Threads that scan, of a lower priority than those of the write path.
@@ -201,7 +201,7 @@ impl QueryRunner {
     }
 }
 
-/// One of the threads that scan, as the scan sees it.
+/// Callbacks with which a scan gives way to other work on its thread.
 struct Reader {
     /// Number of scans that wait or run.
     scans: Arc<AtomicUsize>,

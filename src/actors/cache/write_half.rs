@@ -35,7 +35,7 @@ pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) changed: bool,
     /// Whether the idle timer is running.
     pub(in crate::actors) idle_timer_runs: bool,
-    /// Whether a compression round is running.
+    /// Whether a compression round or a sweep slice is running.
     pub(in crate::actors) packing: bool,
     /// Memory step of each partition that is not at [`MemoryStep::Full`].
     steps: BTreeMap<PartitionId, MemoryStep>,
@@ -364,7 +364,7 @@ mod tests {
         fifo.pop(usize::MAX)
     }
 
-    /// Returns the changes of a direct write, `refused` or `not now`.
+    /// Returns the changes of a direct write; `refused` or `not now` if it was not applied.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),

@@ -19,7 +19,7 @@ pub(in crate::actors) struct Barrier {
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
     /// Readers that received events of the partition before the restart and have not subscribed again.
     absent: BTreeSet<String>,
-    /// The partition is not on disk and has nothing to write: its first list is not complete.
+    /// Whether there is nothing to write: the partition is empty and not on disk, and its first list is not complete.
     has_nothing_to_write: bool,
 }
 
@@ -33,8 +33,8 @@ impl Barrier {
             let inbox = reader.known_inbox_at(partition.origin()).filter(|inbox| inbox.has_joined(id))?;
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
-        // Readers receive no events before the partition has been on disk once (see the listener). They first receive
-        // the objects that it has then.
+        // Listeners deliver no events to durable readers before the partition has been on disk once. The first events
+        // are the objects that it then has.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
         let has_nothing_to_write = !begun && partition.is_empty() && !partition.has_synced();

@@ -29,7 +29,7 @@ impl RestorePlan {
     }
 
     /// Returns whether the request for an informer may mean this resource. Does not ask the cluster: uses the built-in
-    /// names and the saved short names. `known` is the same resource as `resource`.
+    /// names and the saved short names. `known` is `resource` as a request.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
         let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))

@@ -48,7 +48,7 @@ pub struct CheckpointStore {
     pub(in crate::actors) root: PathBuf,
     /// Interval between checkpoint passes.
     pub(in crate::actors) every: Duration,
-    /// How long a pass waits for readers of the previous process to subscribe again.
+    /// Time after the start in which passes wait for readers of the previous process to subscribe again.
     pub(in crate::actors) grace: Duration,
     pub(in crate::actors) since: Instant,
     /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
@@ -98,14 +98,15 @@ pub struct StateStatus {
     pub restored: u64,
     /// Duration of the restore in milliseconds.
     pub restored_in_millis: u64,
-    /// Time of the last complete pass.
+    /// Time of the last pass without errors. It may have skipped partitions; see `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_checkpoint: Option<jiff::Timestamp>,
     /// Objects written by the last pass that wrote any.
     pub last_objects: u64,
     /// Bytes written by the pass that `last_objects` counts.
     pub last_bytes: u64,
-    /// Partitions that the last pass skipped because sinks or subscribers had not acknowledged their events.
+    /// Partitions that the last pass did not write because sinks or subscribers had not acknowledged their events.
+    /// Includes unsaved partitions of removed clusters.
     pub held: u64,
     /// Partitions of removed clusters that are not saved yet. They stay in memory for at most a minute.
     #[serde(skip_serializing_if = "is_zero")]
@@ -221,7 +222,8 @@ impl CheckpointStore {
         let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
         match self.delivered.lock().get(cache).and_then(|delivered| delivered.get(&id)) {
             None => has_answered(),
-            // The disk already had everything delivered, so an unreachable cluster does not block this.
+            // Everything delivered was on disk, so the partition need not wait for its cluster, which may be
+            // unreachable.
             Some(None) => true,
             Some(Some(delivered)) if delivered.as_number().is_none() => has_answered(),
             Some(Some(delivered)) => partition.resume_version().is_some_and(|now| !delivered.newer_than(now)),
@@ -344,8 +346,8 @@ impl Checkpoints {
         self.0.settled.cancel();
     }
 
-    /// Returns a future that completes when the hub stops and its caches no longer change, so that the last checkpoint has
-    /// all partitions. `None` without a state directory: then no partition waits before it closes.
+    /// Returns a future that completes when the hub stops and its caches no longer change, so that the last checkpoint
+    /// has all partitions. `None` without a state directory: partitions then close without waiting.
     pub(in crate::actors) fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.store().map(|_| self.0.settled.clone().cancelled_owned())
     }

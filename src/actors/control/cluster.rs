@@ -52,7 +52,7 @@ use failure_log::FailureLog;
 use reconcile::ClusterDiscovery;
 use server_probe::ServerProbe;
 
-/// Configuration and connections of a cluster actor.
+/// Parameters of a cluster actor.
 #[derive(Clone)]
 pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) name: ClusterName,
@@ -111,8 +111,8 @@ impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
-        // Discovery already has the new resource, so the apiserver has read this generation of the CRD. The next list
-        // follows it.
+        // Discovery already has the new resource, so the apiserver has read this generation of the CRD before the next
+        // list.
         if let Some(generation) = self.generation {
             self.parts.health.set_definition_generation(generation);
         }
@@ -280,8 +280,8 @@ impl ClusterActor {
 
     /// Returns the requests whose events a subscription receives.
     ///
-    /// These are its own requests if it has any, otherwise those of the configuration and of callers. Requests of other
-    /// subscriptions never change what it receives.
+    /// These are its own requests if it has any, otherwise those that it selects among the requests of the
+    /// configuration and of callers. Requests of other subscriptions never change what it receives.
     fn requests_of(&self, subscription: &Subscription) -> Vec<&Arc<RequestKey>> {
         let own = User::Subscription(subscription.id);
         let own: Vec<_> =

@@ -48,7 +48,7 @@ const CHILDREN: &[ChildSpec] =
 /// Restart intensity for the pipeline. Larger than the cluster's, which is larger than the registry's.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// Configuration and connections of an informer actor.
+/// Parameters of an informer actor.
 #[derive(Clone)]
 pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) origin: Arc<Origin>,
@@ -79,7 +79,7 @@ struct ListenerChild {
     subscription: Arc<Subscription>,
     inbox: Arc<Inbox>,
     address: Addr<ListenerActor>,
-    /// Number under which the supervisor reports the exit of this child.
+    /// Child number in the exit reports of this listener.
     number: usize,
 }
 
@@ -204,7 +204,8 @@ impl InformerActor {
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts the fifo (child 1) and the reflector (child 2), or only the reflector if `first` is 2.
+    /// Starts the fifo (child 1) and the reflector (child 2), or only the reflector if `first` is 2. Starts neither if
+    /// the informer is idle or paused.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
         if self.parts.mode != WatchMode::Active {

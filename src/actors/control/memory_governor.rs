@@ -30,8 +30,8 @@ use informer_hub_types::{InformerHealth, MemoryStep, ObjectKey, Origin, clock, o
 /// Bytes assumed for each queued object, if the sizes of the informer's objects are unknown.
 const ASSUMED_STATE_BYTES: u64 = 1024;
 
-/// Maximum used of `remainingItemCount`, the number of objects that a list still has to return. An apiserver may report
-/// any number.
+/// Upper limit for `remainingItemCount`, the number of objects that a list still has to return, since an apiserver may
+/// report any number.
 const MAX_EXPECTED: u64 = 1 << 32;
 
 /// Enforces the memory limit; see the module.

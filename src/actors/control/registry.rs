@@ -1,7 +1,8 @@
 //! Registry actor: the informer factory and root of the supervision tree.
 //!
 //! It keeps all clusters, requests and subscriptions, and sends each cluster actor its share. So a cluster that is
-//! added later, or whose actor was restarted, receives everything again. The registry never waits for a cluster.
+//! added later, or whose actor was restarted, receives all requests and subscriptions that select it. The registry
+//! never waits for a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -266,7 +267,7 @@ impl Handler<ChildExited> for RegistryActor {
             "cluster actor failed; restarting it"
         );
         ctx.run_later(delay, move |act, ctx| {
-            // It may have been removed, or removed and re-added, meanwhile.
+            // The cluster may have been removed, or removed and re-added, meanwhile.
             if act.clusters.get(&name).is_some_and(|cluster| cluster.number == exited.child)
                 && let Some(Cluster { labels, connector, supervision, .. }) = act.clusters.remove(&name)
             {

@@ -35,7 +35,7 @@ impl Headroom {
         }
     }
 
-    /// Returns whether a limit is set.
+    /// Returns whether a memory limit is set.
     pub(in crate::actors) fn is_limited(&self) -> bool {
         self.left.load(Relaxed) < UNLIMITED / 2
     }

@@ -30,8 +30,8 @@ pub(in crate::actors) struct FifoActor {
     /// message, in case the processor dies before it has notified the listeners. The next batch, which may be empty,
     /// releases them.
     ended_list: bool,
-    /// Sampled change whose latency is measured: the number of keys before it, its timestamps and its span. Only one
-    /// change is measured at a time, so that the cost is negligible.
+    /// Sampled change whose latency is measured: the number of keys up to its own, its timestamps and its span. Only
+    /// one change is measured at a time, so that the cost is negligible.
     followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
@@ -88,7 +88,8 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// Counts popped keys. Returns the sampled change if its key was popped.
+    /// Subtracts popped keys from the number of keys up to the sampled change. Returns the change once its key is
+    /// popped.
     fn count_popped(&mut self, keys: usize) -> Option<SampledChange> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(keys);

@@ -1,4 +1,4 @@
-//! Listener actor: one subscriber of one informer. Delivers its pending notifications one batch at a time.
+//! Listener actor: delivers the pending notifications of one subscriber of one informer, one batch at a time.
 //!
 //! It never delays the processor, which puts notifications into the inbox and wakes the listener. A full inbox merges
 //! notifications.

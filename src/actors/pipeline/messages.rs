@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct Enqueue {
     /// Changes in order.
     pub changes: Vec<Change>,
-    /// Read time and trace of a sampled change; without it, the time of arrival counts.
+    /// Read time and trace of a sampled change. If `None`, latency is measured from the arrival of this message.
     pub followed: Option<SampledChange>,
 }
 

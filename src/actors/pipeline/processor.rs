@@ -124,7 +124,7 @@ impl ProcessorActor {
         }
     }
 
-    /// Applies a batch by message: it is large, or another write is in progress.
+    /// Applies a batch by message: it is large, another write is in progress, or compression lags.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,
@@ -251,7 +251,7 @@ impl Handler<Join> for ProcessorActor {
             let merge_above = self.env.tuning.merge_above;
             inbox.join(id, ListenerQueue::for_reader(reader.as_deref(), options, partition, merge_above));
         }
-        // The previous processor may have died before it notified of this batch.
+        // The previous processor may have died before it put its last batch into this inbox.
         if let Some(undelivered) = &self.undelivered {
             inbox.offer(undelivered.number, &undelivered.applied, false);
         }

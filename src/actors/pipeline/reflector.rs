@@ -38,7 +38,7 @@ pub(in crate::actors) mod timeouts;
 use skipped::SkippedObjects;
 use timeouts::{next_within, within};
 
-/// Configuration and connections of a reflector actor.
+/// Parameters of a reflector actor.
 pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) origin: Arc<Origin>,
     pub(in crate::actors) health: Arc<InformerHealth>,
@@ -49,7 +49,7 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
     pub(in crate::actors) handlers: Threads,
     pub(in crate::actors) budget: Budget,
-    /// resourceVersion up to which the store is complete, from which a watch may resume without a list.
+    /// resourceVersion up to which the store contains every change. A watch may resume from it without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
     /// Recovery signal, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
@@ -106,8 +106,8 @@ impl Handler<Stop> for ReflectorActor {
     }
 }
 
-/// How long a watch must stay open before success is reported. A watch from an expired resourceVersion also opens, and
-/// fails at once.
+/// How long a watch must stay open before success is reported. A watch from an expired resourceVersion opens too, but
+/// fails immediately.
 const SUCCESS_DELAY: Duration = Duration::from_secs(1);
 
 /// Error: the fifo has ended, so the reflector must end too.
@@ -119,7 +119,7 @@ struct Driver {
     pending: Vec<Change>,
     /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(SampledChange, Span)>,
-    /// Objects that were skipped because they cannot be decoded, and not accepted, deleted or listed again since.
+    /// Skipped objects: they could not be decoded, and have not been accepted, deleted or listed again since.
     skipped: SkippedObjects,
     /// List in progress and its number of pages.
     listing: Option<Listing>,
@@ -128,7 +128,7 @@ struct Driver {
     relists_for: ListReason,
     /// Whether a success must still be reported, after the start or a failure.
     unproven: bool,
-    /// resourceVersion last reported to the fifo as complete.
+    /// resourceVersion last reported to the fifo as the one up to which it has every change.
     progress: Option<ResourceVersion>,
     /// Notified when the cluster answers another informer after a failure.
     recovery_watcher: Watcher<()>,
@@ -453,7 +453,7 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Reports the resourceVersion up to which everything has been passed on, if it has changed.
+    /// Reports to the fifo the resourceVersion up to which it has every change, if that version is new.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();
@@ -475,7 +475,7 @@ impl Driver {
                     headroom.take(bytes).await;
                 }
             }
-            // The sampled change is in the last batch, or before it.
+            // The sampled change is in the last batch or an earlier one, so it is sent with the last.
             let (followed, _span) = self.followed.take_if(|_| self.pending.is_empty()).unzip();
             self.parts.fifo.send(Enqueue { changes: batch, followed }).await.map_err(|_| FifoGone)?;
         }

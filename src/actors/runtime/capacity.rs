@@ -11,7 +11,7 @@ use informer_hub_reflector::ReflectorOptions;
 /// message.
 pub const MAILBOX: usize = 64;
 
-/// Unlimited mailbox, for actors that receive commands.
+/// Capacity of an unlimited mailbox, for actors that receive commands.
 ///
 /// actix resends to a full mailbox later, so a later message could overtake an earlier one: a removed handler would be
 /// added again. Pending messages are bounded by the number of callers.

@@ -1,4 +1,4 @@
-//! Jitter for delays, so that many actors do not act at once.
+//! Jitter for delays, so that many actors do not act at the same time.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use futures::future::LocalBoxFuture;
 use tokio::sync::oneshot;
 
-/// Wakes all waiters at once, also when dropped with its actor.
+/// Callers that wait for the same event. All wake at [`Self::release`], or when the actor that owns this value ends.
 #[derive(Debug, Default)]
 pub(in crate::actors) struct Waiters(Vec<oneshot::Sender<()>>);
 

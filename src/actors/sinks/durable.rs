@@ -31,8 +31,8 @@ pub enum Refusal {
     /// Temporary failure. All events are retried with exponential backoff.
     #[error("{0}")]
     Later(String),
-    /// An event cannot be processed. The batch is retried in halves. An event that is refused by itself five times
-    /// becomes a dead letter.
+    /// An event cannot be processed. The batch is retried in halves. An event that is refused five times in a batch of
+    /// its own becomes a dead letter.
     #[error("{0}")]
     Content(String),
 }

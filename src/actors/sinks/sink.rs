@@ -1,7 +1,7 @@
 //! Sink actor: accepts notifications, delivers batches, and applies back-pressure while its queue is full.
 //!
 //! It drives one [`Machine`], which decides what to send and when. The actor runs attempts on the I/O runtime and the
-//! store on a blocking thread, and reports the outcomes. It keeps the only timer.
+//! store on a blocking thread, and reports the outcomes to the machine. It has the sink's only timer.
 //!
 //! # Back-pressure
 //! A message with notifications is answered when all of them are queued, and on disk if the sink has a journal. A
@@ -73,8 +73,8 @@ pub struct StorePlace {
 
 /// Delivers pending events without waiting for full batches.
 ///
-/// Answered when no events are left, at the deadline, or, with a journal, when everything is written and the receiver
-/// does not answer or has asked for a pause.
+/// Answered at the deadline, or earlier if no events are left or the sink is in standby. A sink with a journal also
+/// answers earlier if everything is written, and the receiver does not answer or has asked for a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     /// Latest time of the answer.

@@ -50,7 +50,7 @@ impl AcceptedVersions {
     /// Checks for new acknowledgements and returns the accepted versions by cluster and resource. A resource with an
     /// informer whose progress is unknown is left out. With several informers, the lowest version counts.
     ///
-    /// A change counts as accepted at the second call after it, at the earliest.
+    /// At least two calls are necessary until a change counts as accepted.
     pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
         let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
         let mut seen = HashMap::new();

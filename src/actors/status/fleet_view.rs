@@ -66,7 +66,8 @@ impl FleetView {
         views.map(|(name, (labels, view))| ClusterSeen { name, labels, view: view.load_full() })
     }
 
-    /// Returns whether all requests have reached every cluster and every informer of a reachable cluster has synced.
+    /// Returns whether all requests have reached every cluster, and every informer of a reachable cluster has synced or
+    /// cannot sync at present.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         // Read first: a request sent after this is visible in the views.

@@ -44,10 +44,11 @@ pub struct ClusterStatus {
     pub name: ClusterName,
     /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// Cluster source that provides it; absent for configured and added clusters. Set by the caller of the registry.
+    /// Name of the cluster source that reported the cluster; absent for other clusters. The registry leaves it unset;
+    /// [`Hub::report`](crate::Hub::report) sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Object or file in which the source found it.
+    /// Object or file in which the source found the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_object: Option<String>,
     /// Scheme, host and port of the apiserver; absent before its first answer.
@@ -64,7 +65,8 @@ pub struct ClusterStatus {
     /// Last error that is not resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Credentials that expire, ordered by expiry. Set by the caller of the registry.
+    /// Credentials that expire, ordered by expiry. The registry leaves the list empty;
+    /// [`Hub::report`](crate::Hub::report) fills it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
     /// Informers, ordered by resource and scope.
@@ -170,7 +172,7 @@ pub struct InformerStatus {
     pub state: Phase,
     /// Whether the first list is complete.
     pub synced: bool,
-    /// Freshness of the objects.
+    /// Whether the objects are current, outdated or possibly incomplete.
     pub freshness: Freshness,
     /// Objects in the cache.
     pub objects: u64,
@@ -196,11 +198,11 @@ pub struct InformerStatus {
     /// Encoding of lists and watches; absent before the first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingInUse>,
-    /// Skipped objects.
+    /// Objects or lines skipped because they are malformed, nameless or too large.
     pub skipped: u64,
     /// Restarts of the informer's actors.
     pub restarts: u64,
-    /// Changes queued for the store.
+    /// Objects with changes that are queued for the store.
     pub queued: u64,
     /// Memory step (how much of the objects is kept under the memory limit) and memory use; absent if there was never a
     /// limit.

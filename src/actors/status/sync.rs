@@ -20,8 +20,8 @@ const SYNC_POLL: Duration = Duration::from_millis(100);
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Added to the number of unhandled messages when the hub begins to shut down. A wait for sync then cannot end because
-/// the clusters are removed.
+/// Added to the number of unhandled messages when the hub begins to shut down, so that the removal of its clusters does
+/// not end a wait for sync.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
 /// Published views of all clusters, by name.

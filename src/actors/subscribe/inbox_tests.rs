@@ -15,7 +15,7 @@ enum Call {
     /// The processor adds the batch with this index.
     Offer(usize),
     TakeOver,
-    /// The listener takes a batch and delivers it at once.
+    /// The listener takes a batch and delivers it immediately.
     Next,
     Done,
 }
@@ -64,13 +64,13 @@ impl History {
 struct Run<'h> {
     history: &'h History,
     inbox: Inbox,
-    /// Turn and current batch of each listener; unused for the processor.
+    /// Lease and current batch of each listener; unused for the processor.
     listeners: Vec<(InboxLease, Vec<String>)>,
     /// Listener that has taken over last.
     owner: Option<usize>,
     /// Acknowledged notifications.
     acknowledged: Vec<String>,
-    /// Batch of a listener that was replaced.
+    /// Unacknowledged batch of a replaced listener, which its successor gets first.
     unfinished: Option<Vec<String>>,
 }
 
@@ -90,7 +90,7 @@ impl<'h> Run<'h> {
             TakeOver => {
                 if let Some(owner) = self.owner {
                     let hand = std::mem::take(&mut self.listeners[owner].1);
-                    // A batch that was not taken again after an earlier replacement is still the same.
+                    // If the replaced listener had no batch, an earlier unfinished batch is still the first.
                     self.unfinished = (!hand.is_empty()).then_some(hand).or(self.unfinished.take());
                 }
                 self.listeners[script] = (self.inbox.take_over(), Vec::new());

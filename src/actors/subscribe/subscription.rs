@@ -124,7 +124,7 @@ impl Subscribe {
         self
     }
 
-    /// Marks the subscriber as durable: it acknowledges notifications only after it has stored them.
+    /// Marks the subscriber as durable. It must acknowledge notifications only after it has stored them.
     ///
     /// A durable subscription resumes under its name after a restart of the process, without initial objects.
     /// Checkpoints wait for its acknowledgements. Has no effect without a state directory or a name.

@@ -19,7 +19,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{EncodingInUse, Freshness, InformerHealth, JsonReason, Phase, ResourceVersion, Rewinds};
 
-/// Answers its first list, ends every watch at once without an error, and never answers another list.
+/// Answers its first list, ends every watch immediately without an error, and never answers another list.
 #[derive(Debug, Default)]
 struct HastySource {
     lists: std::sync::atomic::AtomicUsize,

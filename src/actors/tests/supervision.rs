@@ -158,7 +158,7 @@ async fn degraded_informer_recovers_and_other_clusters_are_not_affected() {
     let lists = fleet.informer("right").await.lists;
     let left = fleet.hub.registry().clone();
     let mut churns = Churns::new();
-    // A restarted reflector is crashed again at once.
+    // A restarted reflector is crashed again immediately.
     let state = async || fleet.cluster("left").await.state;
     for crash in 0.. {
         assert!(crash < 10_000, "the informer was never degraded");

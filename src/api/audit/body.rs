@@ -1,4 +1,4 @@
-//! Response body that ends the audit record of its request.
+//! Response body that writes the last audit event of its request when the body ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use super::record::Record;
 pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     record.answered(&mut head);
-    // The connection never reads the body of an answer to HEAD, nor an empty body.
+    // The connection polls neither the body of an answer to HEAD nor an empty body, so the answer is complete now.
     if record.is_head() || body.is_end_stream() {
         record.completed();
         return Response::from_parts(head, body);
@@ -26,7 +26,7 @@ struct AuditedBody {
     inner: Body,
     record: Option<Record>,
     /// Body bytes that are still to be sent; `None` if the length is unknown. The connection does not poll the body
-    /// after the last byte.
+    /// after its last byte, so the event is written then.
     left: Option<u64>,
 }
 

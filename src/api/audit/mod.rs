@@ -1,8 +1,9 @@
-//! Audit log of the port: one event for each request, whatever becomes of it.
+//! Audit log of the port: one event for each request, two for each stream of changes, also if the request is denied or
+//! fails. The policy can exclude requests.
 //!
-//! `serve` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its
-//! [`Notes`](super::notes). The record writes its event when it is dropped: after the last part of the answer, or when
-//! the client goes away.
+//! `connections` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its
+//! [`Notes`](super::notes). The record writes its last event when it is dropped: after the last part of the answer, or
+//! when the client disconnects.
 //!
 //! Events, policy and writer are in `informer_hub_audit`; this module connects them with HTTP.
 
@@ -29,7 +30,7 @@ use informer_hub_types::clock;
 pub struct Auditor {
     log: AuditLog,
     policy: Policy,
-    /// Requests whose last event is not written yet.
+    /// Number of requests whose last event is not written yet.
     open: AtomicUsize,
     /// Notified when `open` becomes zero.
     became_idle: Notify,
@@ -66,7 +67,8 @@ impl Auditor {
         }
     }
 
-    /// Waits until requests in progress have ended and their events are written, or for `timeout`. Later events are lost.
+    /// Waits, for at most `timeout`, until requests in progress have ended and their events are written. Later events
+    /// are lost.
     pub async fn close(self: &Arc<Self>, timeout: Duration) {
         let until = clock::now() + timeout;
         while self.open.load(SeqCst) > 0 {
@@ -85,7 +87,7 @@ impl Auditor {
         }
     }
 
-    /// Counts down the requests whose last audit event is not written yet.
+    /// Decrements `open`, after the last event of a request was written.
     fn ended(&self) {
         if self.open.fetch_sub(1, SeqCst) == 1 {
             self.became_idle.notify_one();

@@ -31,7 +31,7 @@ pub(in crate::api) struct Record {
     auditor: Arc<Auditor>,
     id: String,
     uri: String,
-    /// Path without percent-encoding, for the policy.
+    /// Percent-decoded path, which the policy matches.
     path: String,
     target: Target,
     is_head: bool,
@@ -93,7 +93,8 @@ impl Record {
         self.denied = Some(denied);
     }
 
-    /// Notes the status of the response, and adds the audit ID as a header to it.
+    /// Records the status of the response and adds the audit ID to its headers. For a stream of changes, also writes
+    /// the event `ResponseStarted`.
     pub(super) fn answered(&mut self, head: &mut response::Parts) {
         self.code = Some(head.status.as_u16());
         if let Ok(id) = HeaderValue::from_str(&self.id) {
@@ -113,7 +114,7 @@ impl Record {
         self.bytes += bytes as u64;
     }
 
-    /// Notes that the whole answer was handed to the connection.
+    /// Records that the whole answer was handed to the connection.
     pub(super) fn completed(&mut self) {
         self.is_complete = true;
     }
@@ -163,8 +164,8 @@ impl Record {
         });
     }
 
-    /// Returns the object reference for the audit event: the one in the path, else one for what the handler has read,
-    /// if that is of one resource.
+    /// Returns the object reference for the audit event: the one in the path; if there is none, one for the objects
+    /// that the handler has read, if they are of one resource.
     fn object(&self, read: &Read) -> Option<ObjectRef> {
         let [gvr] = &read.resources[..] else { return self.target.object.clone() };
         let of_path = self.target.object.clone();

@@ -1,4 +1,5 @@
-//! Known readers: tables of the configuration, OIDC issuer and clusters that review tokens. Replaced as a whole.
+//! Known readers: those of tokens and tables of the configuration, users of the OIDC issuer, and service accounts whose
+//! tokens clusters review. A change replaces the whole value.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use informer_hub_access::{
     Directory, Oidc, Reader, ReaderOrigin, ReviewMeter, ReviewTokens, TokenMac, TokenReviewer, check_token,
 };
 
-/// Settings of readers together with their tokens, which have been read.
+/// Settings of readers, with the tokens as read from their files and variables.
 #[derive(Debug)]
 pub struct PreparedReaders {
     settings: ReaderSettings,
@@ -40,8 +41,8 @@ pub(super) struct KnownReaders {
 }
 
 impl KnownReaders {
-    /// Returns the known readers for new settings. If the OIDC issuer or the reviewing clusters are unchanged, its
-    /// cached keys or their cached answers are kept. `meter` counts token reviews.
+    /// Returns the known readers for new settings. Keeps the cached keys of an unchanged OIDC issuer, and the cached
+    /// token reviews if their settings are unchanged. `meter` counts token reviews.
     pub(super) fn replaced_by(
         &self,
         readers: &PreparedReaders,
@@ -70,7 +71,7 @@ impl KnownReaders {
         }
     }
 
-    /// Returns whether readers can authenticate only by `hub.auth` and certificates.
+    /// Returns whether there are no readers besides those of `hub.auth` and certificates.
     pub(super) fn is_empty(&self) -> bool {
         self.directory.is_empty() && self.oidc.is_none() && self.settings.token_review.is_none()
     }

@@ -14,10 +14,10 @@ use crate::cache::{
 use informer_hub_access::Visibility;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin};
 
-/// Maximum number of changes read from the window at once.
+/// Maximum number of changes per read of the window.
 const BATCH: usize = 256;
 
-/// Maximum number of existing objects read at once.
+/// Maximum number of existing objects per read.
 const SCAN: usize = 512;
 
 /// Reason why the stream cannot continue at the client's position and starts anew.
@@ -25,7 +25,7 @@ const SCAN: usize = 512;
 pub(super) enum Expired {
     /// The client has not read for too long.
     Gap,
-    /// The position is older than the window.
+    /// The position is older than the window of recent changes.
     TooOld,
     /// The position is not one of this hub, or lacks the resource.
     Unknown,

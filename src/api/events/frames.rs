@@ -60,7 +60,7 @@ impl Frames {
     ) {
         let changed = differences.map(changed).unwrap_or_default();
         let json = event.json();
-        // Inserts before the end of `data`, which is the last member of the event and a non-empty object.
+        // Inserts `changed` before the end of `data`, which is the last member of the event and a non-empty object.
         let (json, end) = if changed.is_empty() { (json, "") } else { (json.strip_suffix("}}").unwrap_or(json), "}}") };
         self.write(None, [json, &changed, end], position, out);
     }
@@ -107,7 +107,7 @@ impl Frames {
                 text.push_str(",\"data\":");
             }
             let parts = [&text, rest, json[1], json[2]];
-            // Objects are stored as their clusters wrote them, so line breaks occur only between JSON tokens.
+            // Objects are stored as their clusters wrote them. Line breaks in this JSON occur only between tokens.
             let bytes = parts.iter().flat_map(|part| part.bytes());
             out.extend(bytes.map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
             out.push(b'\n');

@@ -49,7 +49,7 @@ const MAX_RESOURCES: usize = 64;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Header that makes nginx forward events at once instead of buffering them.
+/// Header that makes nginx forward events immediately instead of buffering them.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 pub(super) const ROUTE: Route = Route {

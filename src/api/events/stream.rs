@@ -22,7 +22,7 @@ use informer_hub_types::clock::{self, Instant};
 /// Silence after which a heartbeat is sent. Proxies close connections that are silent for 30 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Bytes after which events are sent.
+/// Number of buffered bytes above which events are sent.
 const CHUNK: usize = 64 << 10;
 
 /// Maximum number of feed steps (items or empty reads) in one turn of the fair queue.
@@ -56,7 +56,7 @@ struct Writer {
     wanted: ChangeFilter,
     feeds: Vec<Feed>,
     frames: Frames,
-    /// Index of the feed that is read next, in turn.
+    /// Index, modulo the number of feeds, of the feed that is read next.
     at: usize,
     /// Number of changes written so far.
     written: u64,
@@ -75,7 +75,7 @@ impl Stream {
     ) -> Self {
         let (api, rights) = (Arc::clone(&gate.api), feeds.first().map(Feed::check));
         let writer = Writer { api, wanted, feeds, frames, at: 0, written: 0, has_warned: false };
-        // The first heartbeat is due at once and gives the client a position.
+        // The first heartbeat is due immediately and gives the client a position.
         let next_heartbeat = clock::now();
         Self { gate, writer, rights, until, next_heartbeat, ending: None, is_ended: false }
     }

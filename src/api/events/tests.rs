@@ -20,10 +20,10 @@ use informer_hub_types::{ApiResource, DeltaKind, Gvr, Notification, Object, cloc
 /// Timeout of each step.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An event of a stream, in either form.
+/// An event of a stream: a Server-Sent Event or a line of JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Received {
-    /// Name of Server-Sent Events; empty for changes.
+    /// Field `event` of a Server-Sent Event; empty for changes and for lines of JSON.
     name: String,
     /// Position, if the event has one.
     id: Option<String>,
@@ -32,7 +32,7 @@ struct Received {
 }
 
 impl Received {
-    /// Returns kind, cluster and name of a change, `updated a/x`; of a notice its name.
+    /// Returns kind, cluster and name of a change, such as `updated a/x`, or the name of a notice.
     fn line(&self) -> String {
         let kind = self.data["type"].as_str().unwrap_or_default().split('.').nth_back(1).unwrap_or_default();
         if !self.name.is_empty() || self.data["source"] == super::PATH {
@@ -49,7 +49,7 @@ struct Client {
     body: axum::body::BodyDataStream,
     buffer: String,
     is_lines: bool,
-    /// Last position.
+    /// Last position received.
     id: Option<String>,
 }
 
@@ -115,7 +115,7 @@ fn of_line(line: &str) -> Received {
     Received { is_comment: data["type"] == "io.informer-hub.stream.heartbeat.v1", id, data, name: String::new() }
 }
 
-/// Parses fields as a browser does.
+/// Parses the fields of a Server-Sent Event.
 fn of_fields(event: &str) -> Received {
     let mut received = Received { is_comment: true, ..Received::default() };
     let mut data = Vec::new();
@@ -197,7 +197,7 @@ async fn only_selected_changes_are_sent() {
         every(&bench, 20 + 10 * at as u64);
         assert_eq!(client.lines(expected.len()).await, expected, "{query}");
         assert_eq!(all.lines(3).await.len(), 3);
-        // Ends the test of this query: whatever else it sends would come before.
+        // These changes end the test of this query: an unexpected event would arrive before them.
         change(&bench, "a", DeltaKind::Updated, "y", 22 + 10 * at as u64, "n9");
         bench.event("b", DeltaKind::Added, pod("pay", "last", 22 + 10 * at as u64, "db", "n9"));
         bench.event("b", DeltaKind::Deleted, pod("pay", "last", 23 + 10 * at as u64, "db", "n9"));

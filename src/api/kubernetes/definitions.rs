@@ -34,11 +34,12 @@ pub(super) struct Definition {
     pub(super) printer: Arc<Printer>,
     /// Kind of a list, such as `PodList`.
     pub(super) list_kind: String,
-    /// Whether it is a custom resource. Each item of a list of custom resources has its `kind` and `apiVersion`.
+    /// Whether the resource is a custom resource. Each item of a list of custom resources has its `kind` and
+    /// `apiVersion`.
     pub(super) is_custom: bool,
     /// Paths of the fields that a field selector may name, from `selectableFields` of the CustomResourceDefinition.
     pub(super) selectable: Arc<[String]>,
-    /// Names for discovery.
+    /// Names of the resource for discovery documents.
     pub(super) served: Served,
 }
 

@@ -82,7 +82,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the stored protobuf of an object, in its envelope, if that is what an answer in protobuf contains.
+    /// Returns the stored protobuf of an object, in its envelope, if an answer in protobuf has the object unchanged.
     pub(super) fn stored_protobuf(&self, object: &StoredObject, version: Option<u64>) -> Option<Arc<[u8]>> {
         let is_as_stored = self.form == Form::Object && !self.naming.is_fleet() && version.is_none();
         if is_as_stored { object.protobuf().ok().flatten() } else { None }
@@ -189,7 +189,7 @@ pub(super) fn append<T: serde::Serialize + ?Sized>(out: &mut Vec<u8>, value: &T)
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Converts an answer in JSON to the accepted media type, which is not protobuf.
+/// Converts a JSON answer to the accepted media type, which must not be protobuf.
 pub(super) fn to_media(json: Vec<u8>, media: Media, is_pretty: bool) -> Vec<u8> {
     match media {
         Media::Yaml => to_yaml(&json),

@@ -52,7 +52,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("resource.k8s.io", "resourceslices", "spec.nodeName spec.driver spec.pool.name"),
 ];
 
-/// Returns a field of a resource. `selectable` are the `selectableFields` of a custom resource.
+/// Returns the field of a resource by its name; `None` if objects cannot be selected by it. `selectable` are the
+/// `selectableFields` of a custom resource.
 pub(super) fn field_of(resource: &ApiResource, field: &str, selectable: &[String], is_fleet: bool) -> Option<Field> {
     let gvr = &resource.gvr;
     let known = FIELDS.iter().find(|(group, plural, _)| gvr.group == *group && gvr.resource == *plural);

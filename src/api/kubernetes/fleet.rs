@@ -30,16 +30,16 @@ pub struct CacheInfo {
     pub resource: ApiResource,
     /// Which parts of the objects the cache keeps.
     pub view: View,
-    /// Handle to its newest snapshot.
+    /// Handle to the cache's newest snapshot.
     pub published: Arc<ArcSwap<Snapshot>>,
     /// Reader of the cache's window of recent changes.
     pub history: HistoryReader,
 }
 
-/// A document cannot be fetched from a cluster.
+/// Reason why a document cannot be fetched from a cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The cluster does not have it.
+    /// The cluster does not have the document.
     #[error("the cluster has no such document")]
     Missing,
     /// The cluster did not answer in time or answered with an error.
@@ -55,7 +55,7 @@ pub trait Fleet: fmt::Debug + Send + Sync + 'static {
     /// Returns all clusters, by name.
     fn clusters(&self) -> Vec<ClusterInfo>;
 
-    /// Returns all caches with history, by resource and view.
+    /// Returns all caches that record recent changes, ordered by resource and view.
     fn caches(&self) -> Vec<CacheInfo>;
 
     /// Answers a query of a cache.
@@ -65,5 +65,5 @@ pub trait Fleet: fmt::Debug + Send + Sync + 'static {
     fn fetch(&self, cluster: &ClusterName, path: String) -> BoxFuture<'static, Result<Bytes, FetchError>>;
 }
 
-/// Returns the running hub; `None` while it starts or has ended.
+/// Function that returns the running hub; `None` while it starts or has ended.
 pub type FindFleet = Arc<dyn Fn() -> Option<Arc<dyn Fleet>> + Send + Sync>;

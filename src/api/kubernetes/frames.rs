@@ -45,7 +45,7 @@ pub(super) struct Frames {
     encoder: Encoder,
     kind: String,
     api_version: String,
-    /// Whether a table has been sent: later ones have no columns.
+    /// Whether a table has been sent: later tables have no column definitions.
     has_columns: bool,
     /// Failure that ends the watch, because an object could not be written as protobuf.
     failure: Option<Status>,

@@ -10,7 +10,7 @@ use crate::cache::Partition;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ClusterName, Freshness, first_names, printable};
 
-/// Longest text of a warning; kubectl prints each on one line.
+/// Maximum length of the text of a warning, in characters; kubectl prints each on one line.
 const MAX_TEXT: usize = 1024;
 
 /// Text for clusters whose objects have lost their bodies under a memory limit.

@@ -157,13 +157,14 @@ impl Scan {
         Self { state, selection, is_unique, at, buffer: Vec::new() }
     }
 
-    /// Visits the next objects until `visit` returns false or enough have been read. Returns whether there may be more.
+    /// Visits the next objects until `visit` returns false or [`SCAN`] objects have been read. Returns whether there
+    /// may be more.
     pub(super) fn advance(&mut self, mut visit: impl FnMut(&ObjectWithOrigin) -> bool) -> bool {
         let Some((cluster, after)) = self.at.take() else { return false };
         self.buffer.clear();
         let mut next = None;
         if let Some(key) = self.key_in(&cluster) {
-            // The only object that the selection can have here.
+            // The selection has a name, so only one object of this cluster can match.
             if after.is_none() {
                 self.buffer.extend(self.state.get(&cluster, &key));
             }
@@ -207,7 +208,7 @@ pub(super) enum Items {
 }
 
 impl Items {
-    /// Visits the next items until `visit` returns false or enough have been read. Returns whether there may be more.
+    /// Visits the next items, as [`Scan::advance`]. Returns whether there may be more.
     fn advance(&mut self, mut visit: impl FnMut(&ObjectWithOrigin) -> bool) -> bool {
         match self {
             Self::Page(objects) => {
@@ -237,7 +238,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Creates a writer. A list in protobuf has to be measured before it is written.
+    /// Creates a writer. A list in protobuf must be measured with [`Self::measure`] before it is written.
     pub(super) fn new(head: Head, items: Items, mut encoder: Encoder, media: (Media, bool), notes: Notes) -> Self {
         let layout = match encoder.protobuf.take() {
             Some(writer) => Layout::Protobuf(Box::new(ProtobufList {

@@ -149,13 +149,14 @@ impl ReadApi {
         self
     }
 
-    /// Returns the requests, watches and scans in progress, by reader. Clients of `hub.auth` have no name and are left out.
+    /// Returns the requests, watches and scans in progress, by reader. Readers without a name of their own (anonymous,
+    /// or with a token of `hub.auth`) are left out.
     pub fn in_use(&self) -> BTreeMap<SmolStr, ReaderInUse> {
         let all = self.queue.in_use().into_iter();
         all.filter_map(|(id, own)| Some((id.strip_prefix(read_request::NAMED)?.into(), own))).collect()
     }
 
-    /// Returns the counters of access reviews.
+    /// Returns the counters of access reviews; `None` if access reviews are not enabled.
     pub fn access_reviews(&self) -> Option<&ReviewMeter> {
         self.rights.meter()
     }
@@ -185,10 +186,10 @@ impl ReadApi {
         })
     }
 
-    /// Returns the running hub once every reachable cluster has been listed.
+    /// Returns the running hub if every reachable cluster has been listed since the start.
     ///
     /// # Errors
-    /// [`Status`] of code 503 before that, and while the hub shuts down.
+    /// [`Status`] of code 503 otherwise, and while the hub shuts down.
     pub(in crate::api) fn complete_fleet(&self) -> Result<Arc<dyn Fleet>, Status> {
         let fleet = self.fleet()?;
         request::check_started(&*fleet).map(|()| fleet)
@@ -272,7 +273,8 @@ impl ReadApi {
         turn
     }
 
-    /// Ends all watches, each with a bookmark, and refuses new requests with 503.
+    /// Ends all watches and event streams, and refuses new requests with 503. A watch ends with a bookmark if its
+    /// client accepts them.
     pub fn close(&self) {
         self.closing.cancel();
     }

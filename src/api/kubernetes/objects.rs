@@ -25,15 +25,15 @@ pub(super) struct ListPosition {
 /// Conditions of a selection that can be tested before an object is decoded. Objects that do not meet them are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidates<'a> {
-    /// Namespace of all selected objects, if they have one.
+    /// Namespace that all selected objects have; `None` if they may have different ones.
     pub(super) namespace: Option<&'a str>,
     /// Bits that each selected object has in its label filter, a Bloom filter.
     pub(super) needs: &'a LabelNeeds,
-    /// A field path and the value, as an index stores it, that all selected objects have there.
+    /// A field path, and the value that all selected objects have there, in the form that an index stores.
     pub(super) field: Option<(&'a FieldPath, &'a str)>,
 }
 
-/// Objects of a partition by key, each with whether it may be selected.
+/// Objects of a partition in the order of their keys, each with whether it may be selected.
 type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
 
 /// State of the cache that a list is read from: the newest snapshot, or an earlier state.
@@ -74,7 +74,7 @@ impl State {
             };
             let before = before.map(|old| (Arc::clone(old), Arc::clone(&change.origin)));
             state.clusters.insert(change.origin.cluster.clone());
-            // The first change of an object has its state before all `changes`.
+            // The first change of an object contains the object's state before all `changes`.
             let undone = state.undone.entry(change.origin.cluster.clone()).or_default();
             undone.entry(change.object.key().clone()).or_insert(before);
         }
@@ -154,8 +154,8 @@ impl State {
         Some((Arc::clone(found.0), Arc::clone(found.1)))
     }
 
-    /// Appends the next visible objects of a cluster after the key `after` that `wanted` may select. Returns the key to
-    /// continue after; `None` at the end.
+    /// Appends the next visible objects of a cluster whose keys follow `after` and which may meet `wanted`. Reads at
+    /// most `most` objects. Returns the key to continue after; `None` at the end.
     pub(super) fn objects<'s>(
         &'s self,
         cluster: &ClusterName,
@@ -177,7 +177,7 @@ impl State {
                 continue;
             }
             if left == 0 {
-                // The start of this range lies after all names of the earlier namespaces.
+                // The next call continues here, because the start of this range follows all keys of the earlier ranges.
                 return Some(range.clone());
             }
             let wanted = Candidates { namespace, ..wanted };
@@ -189,8 +189,7 @@ impl State {
         None
     }
 
-    /// Appends the next objects of a cluster after the key `after` that `wanted` may select. Reads at most `left`
-    /// objects, also those outside the visible ranges. Returns the key to continue after; `None` at the end.
+    /// As [`Self::objects`], but reads at most `left` objects, including those outside the visible ranges.
     fn objects_within<'s>(
         &'s self,
         cluster: &ClusterName,
@@ -208,7 +207,8 @@ impl State {
         let is_within = |key: &ObjectKey| namespace.is_none() || key.namespace() == namespace;
         let undone = self.undone.get(cluster);
         let everything = LabelNeeds::default();
-        // An object in two partitions counts in the state of the first. Filters must not hide that state and show the other.
+        // If an object is in two partitions, its state in the first counts. Filters could hide that state and show the
+        // other, so they are used only if there is one partition.
         let is_only = self.partitions.get(cluster).is_some_and(|ids| ids.len() == 1);
         let (needs, field) = if is_only { (needs, field) } else { (&everything, None) };
         let wanted = Candidates { namespace, needs, field };
@@ -240,7 +240,7 @@ impl State {
         last
     }
 
-    /// Returns the objects of a partition after the key `after` that `wanted` may select.
+    /// Returns the objects of a partition whose keys follow `after`, each with whether it may meet `wanted`.
     fn candidates<'s>(
         &'s self,
         id: PartitionId,

@@ -1,8 +1,8 @@
 //! Fair queue of readers: limits the requests in progress, and hands out turns of work one reader after the other.
 //!
-//! The model is API Priority and Fairness. A request is admitted, or refused with 429 at once. An admitted request does
-//! its work in turns of some hundred microseconds, so that one reader with many large lists does not delay another. No
-//! turn is taken while the client reads the answer, so slow clients delay no other request.
+//! The model is API Priority and Fairness. A request is admitted, or refused immediately with 429. An admitted request
+//! does its work in turns of some hundred microseconds, so that one reader with many large lists does not delay
+//! another. No turn is taken while the client reads the answer, so slow clients delay no other request.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl FairQueue {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    /// Admits a request, unless too many are in progress, in all or of this reader. The limit of a reader is half of
-    /// all requests, or its own limit if that is lower.
+    /// Admits a request, unless too many of this reader or of all readers are in progress. The limit of a reader is
+    /// half of the limit of all readers, or its own limit if that is lower.
     ///
     /// # Errors
     /// The limit that is reached.
@@ -91,7 +91,7 @@ impl FairQueue {
         self.admit_kind(Kind::Request, reader, own)
     }
 
-    /// Admits a watch, unless there are too many, in all or of this reader.
+    /// Admits a watch, unless this reader or all readers together have too many.
     pub(super) fn admit_watch(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Watch, reader, limits.watches.unwrap_or(usize::MAX))
     }

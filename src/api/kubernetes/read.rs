@@ -126,7 +126,7 @@ async fn measure(api: &Arc<ReadApi>, listing: &mut Listing, asked: &ReadRequest)
     Ok(())
 }
 
-/// Notes for the audit log that the answer has one object.
+/// Records for the audit log that the answer has one object, and its cluster.
 fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
     asked.notes.clusters([&origin.cluster]);
     asked.notes.served(1);
@@ -241,7 +241,7 @@ async fn exact(scope: &Scope, version: u64, expired: fn() -> Status) -> Result<A
     Ok(At { state: State::before(scope, snapshot, &changes), version, coverage })
 }
 
-/// Returns the only object that a request selects.
+/// Returns the object that a `get` selects. Fails with 404 if there is none, with 409 if several clusters have it.
 async fn one(api: &Arc<ReadApi>, mut scan: Scan, asked: &ReadRequest) -> Result<ObjectWithOrigin, Status> {
     let mut found = Vec::new();
     loop {

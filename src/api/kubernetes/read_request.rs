@@ -36,7 +36,7 @@ pub(super) struct ReadRequest {
     pub(super) reader: ReaderId,
     /// Reader with its rights.
     pub(super) user: Reader,
-    /// Program of the reader, for metrics and traces.
+    /// Client program, such as `kubectl`, for metrics and traces.
     pub(super) client: SmolStr,
     /// Notes for the audit log.
     pub(super) notes: Notes,
@@ -64,7 +64,7 @@ impl ReadRequest {
         Ok(())
     }
 
-    /// Returns whether it is a watch.
+    /// Returns whether the request is a watch.
     pub(super) fn is_watch(&self) -> bool {
         (self.options.watch && self.path.name.is_none()) || self.path.is_watch
     }

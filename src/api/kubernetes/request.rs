@@ -53,7 +53,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, body: Body) -> Result<Respons
     let fleet = api.fleet()?;
     let path = match target {
         Target::Document(document) => {
-            // Clients keep discovery documents for hours.
+            // Clients cache discovery documents for hours, so these must be complete.
             if !matches!(document, Document::Health | Document::Version) {
                 check_started(&*fleet)?;
             }

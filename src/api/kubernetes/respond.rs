@@ -18,7 +18,7 @@ use super::queue::Admission;
 use crate::api::extensions::{Finite, Streaming};
 use informer_hub_kubeapi::{Media, Status};
 
-/// Bytes of a complete answer that are handed to the connection at once.
+/// Number of bytes of a complete answer that are handed to the connection in one part.
 const PART: usize = 16 << 10;
 
 /// Returns a Kubernetes `Status` as an HTTP response.

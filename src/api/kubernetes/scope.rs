@@ -35,7 +35,7 @@ impl Clusters {
         }
     }
 
-    /// Returns whether the selection includes the cluster of an origin.
+    /// Returns whether the selection includes the cluster of an informer.
     pub(super) fn include(&self, origin: &Origin) -> bool {
         match self {
             Self::One(name) => origin.cluster == *name,
@@ -288,7 +288,8 @@ impl Scope {
             Clusters::Matching(_) => {
                 let (clusters, visibility) = (self.clusters.clone(), self.visibility.clone());
                 HistoryScope::Selected(Arc::new(move |origin| {
-                    // Clusters are asked about a namespace when it has a change.
+                    // With access reviews, a cluster is asked about a namespace when it has a change, so no informer is
+                    // left out here.
                     let is_asked = visibility.reviewed().is_some();
                     clusters.include(origin) && (is_asked || is_visible(&visibility, origin))
                 }))

@@ -41,8 +41,8 @@ enum Source {
     Name,
     Namespace,
     Cluster,
-    /// Index of the first path, number of paths, and value of objects without the field. The first path with a value
-    /// counts.
+    /// Index of the first path in `Selection::paths`, number of paths, and value of objects without the field. The
+    /// first path with a value counts.
     Paths(usize, usize, &'static str),
 }
 
@@ -212,15 +212,16 @@ fn text(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns whether an index of a field can find this value. It cannot find arrays and objects, nor numbers that [`text`]
-/// writes in another form than the object.
+/// Returns whether an index of a field can find this value. It cannot find arrays and objects, nor numbers that
+/// [`text`] may write in another form than the stored object has.
 fn is_index_form(value: &str) -> bool {
     let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = || value.parse::<f64>().is_ok();
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns a field that the resource has an index of. Objects can then be selected by it.
+/// Returns a field that is not in the tables, if the cache has an index of it; objects can be selected by such fields
+/// too.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

@@ -354,7 +354,7 @@ impl Sender<'_> {
             info["uid"] = json!(uid.as_str());
         }
         let mut extra = serde_json::Map::new();
-        // The hub's own attributes are no concern of clients.
+        // Leaves out the attributes that only the hub uses.
         for (name, values) in parts.extra.iter().filter(|(name, _)| !name.starts_with("informer-hub.io/")) {
             extra.insert(name.to_string(), json!(texts(values)));
         }

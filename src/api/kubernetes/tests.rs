@@ -57,7 +57,7 @@ const DOCUMENTS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A fleet of clusters with one resource each.
+/// A fleet of clusters whose caches are in memory, without informers.
 #[derive(Debug)]
 pub(in crate::api) struct TestFleet {
     clusters: Vec<ClusterInfo>,
@@ -157,7 +157,7 @@ impl Bench {
         Self::with_clusters(options, vec![("a", "prod"), ("b", "dev")])
     }
 
-    /// A fleet of clusters with their tiers.
+    /// Creates a fleet of these clusters, each a name and the value of its label `tier`.
     fn with_clusters(options: ReadApiOptions, clusters: Vec<(&str, &str)>) -> Self {
         let fleet = Arc::new(TestFleet {
             clusters: clusters.into_iter().map(|(name, tier)| cluster(name, tier)).collect(),
@@ -196,7 +196,7 @@ impl Bench {
         self.open_scope(resource, cluster, Scope::all())
     }
 
-    /// Opens the partition of an informer, which becomes the one that lists and events of the cluster go to.
+    /// Opens the partition of an informer. Later lists and events of the cluster go to this partition.
     pub(in crate::api) fn open_scope(&mut self, resource: &ApiResource, cluster: &str, scope: Scope) -> PartitionId {
         let labels: ClusterLabels =
             self.fleet.clusters.iter().find(|it| it.name.as_str() == cluster).unwrap().labels.clone();
@@ -215,7 +215,7 @@ impl Bench {
         id
     }
 
-    /// Makes the cache of a resource, without a cluster.
+    /// Creates the cache of a resource, without partitions, if there is none yet.
     fn watch_resource(&self, resource: &ApiResource) {
         self.fleet.stores.lock().entry(resource.gvr.clone()).or_insert_with(|| {
             let mut store = Store::new(resource.clone());
@@ -224,8 +224,8 @@ impl Bench {
         });
     }
 
-    /// Has another process of the hub begin with the objects that cluster `a` had at a version. Readers of the one before
-    /// had versions up to `greatest`.
+    /// Simulates a restart of the hub, which restores the objects that cluster `a` had at a version. Readers of the
+    /// earlier process have seen versions up to `greatest`.
     fn restart_at(&mut self, version: u64, greatest: u64, objects: Vec<StoredObject>) {
         let mut stores = self.fleet.stores.lock();
         let before = stores.remove(&pods().gvr).unwrap();
@@ -294,7 +294,7 @@ impl Bench {
         self.apply(&resource.gvr, id, [Change::Delta(Delta { kind, object: Arc::new(object) })], version);
     }
 
-    /// Sends a request of a reader; of one that sees everything, unless the request has its own.
+    /// Sends a request. Its reader is `self.reader`, unless the request has its own.
     pub(in crate::api) async fn send(&self, mut request: Request<Body>) -> axum::response::Response {
         if request.extensions().get::<Reader>().is_none() {
             request.extensions_mut().insert(self.reader.clone());
@@ -302,7 +302,7 @@ impl Bench {
         tokio::time::timeout(PATIENCE, self.routes.clone().oneshot(request)).await.expect("an answer").unwrap()
     }
 
-    /// Has watches ask for the rights of their readers.
+    /// Makes watches call `current` for the rights of their readers.
     pub(in crate::api) fn use_current(&mut self, current: CurrentReader) {
         let found = Arc::clone(&self.fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
@@ -311,7 +311,7 @@ impl Bench {
         self.routes = routes(Arc::clone(&self.api)).merge(crate::api::read_routes(&self.api));
     }
 
-    /// Has clusters asked for the rights of readers.
+    /// Makes the API ask clusters for the rights of readers.
     fn use_reviews(&mut self, reviews: Arc<ReviewCache>) {
         let found = Arc::clone(&self.fleet);
         let find: FindFleet = Arc::new(move || Some(Arc::clone(&found) as Arc<dyn Fleet>));
@@ -349,7 +349,7 @@ impl Bench {
         (status.as_u16(), serde_json::from_slice(&body).unwrap_or_else(|_| panic!("{path}: {body:?}")))
     }
 
-    /// Opens a watch, or returns its refusal.
+    /// Opens a watch, whose response must have the status 200.
     async fn watch(&self, path: &str) -> Events {
         let request = Request::get(path).body(Body::empty()).unwrap();
         let response = self.send(request).await;
@@ -385,7 +385,7 @@ impl Events {
         self.next().await
     }
 
-    /// Returns type, name and version of the next event, `ADDED x@3`.
+    /// Returns type, name and version of the next event, such as `ADDED x@3`.
     async fn line(&mut self) -> String {
         self.next().await.map_or_else(|| "end".to_owned(), |event| line(&event))
     }

@@ -51,7 +51,7 @@ impl Scope {
         }
     }
 
-    /// Returns the present state once it has all changes up to a version.
+    /// Waits until the present state has all changes up to a version, and returns it.
     ///
     /// # Errors
     /// [`Status`] of code 504 after three seconds, as kube-apiserver answers.
@@ -65,7 +65,7 @@ impl Scope {
         self.wait_for(wanted, Self::complete_version).await
     }
 
-    /// Returns the present state once the version that the hub shows to readers has reached `version`.
+    /// Waits until the version that the hub shows to readers has reached `version`, and returns the present state.
     ///
     /// # Errors
     /// As [`Self::not_older_than`].

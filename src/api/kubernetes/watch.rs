@@ -25,10 +25,10 @@ use informer_hub_types::clock::{self, Instant};
 /// Time between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(50);
 
-/// Bytes after which events are sent.
+/// Number of buffered bytes above which events are sent.
 const CHUNK: usize = 64 << 10;
 
-/// Changes read at once.
+/// Maximum number of changes per read of the window.
 const BATCH: usize = 256;
 
 /// Options of a watch that decide how it begins and ends.

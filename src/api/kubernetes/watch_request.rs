@@ -89,7 +89,7 @@ pub(super) async fn answer(
             Err(status) => return Ok(refused(&status, &asked)),
         },
     };
-    // A negative `timeoutSeconds` ends the watch at once, so it writes no initial state.
+    // A negative `timeoutSeconds` ends the watch immediately, so it writes no initial state.
     let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
     let snapshot = scope.snapshot();
@@ -112,8 +112,8 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that is an `ERROR`
-/// event. kube-rs lists again only upon such an event.
+/// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that consists of one
+/// `ERROR` event. kube-rs lists again only upon such an event.
 fn refused(status: &Status, asked: &ReadRequest) -> Response {
     let mut event = Vec::new();
     super::frames::write_error(status, asked.accepted.media, &mut event);

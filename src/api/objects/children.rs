@@ -38,8 +38,8 @@ pub(super) struct Children {
     pub(super) more: bool,
 }
 
-/// Searches the tree below an object, level by level. A cache that has an index of owners answers at once; the first
-/// query of a cache without that index builds it.
+/// Searches the tree below an object, level by level. Each cache answers from its index of owners, which its first
+/// query builds.
 pub(super) async fn children_of(
     fleet: &dyn Fleet,
     root: &Object,

@@ -90,7 +90,7 @@ async fn respond(api: &Arc<ReadApi>, parts: &Parts, asked: Result<ParsedQuery, F
     response
 }
 
-/// Returns the answer, with the resource for metrics.
+/// Returns the answer and the resource label for metrics.
 async fn answer(api: &Arc<ReadApi>, parts: &Parts, asked: ParsedQuery) -> (Result<Response, Failure>, String) {
     let fleet = match api.complete_fleet() {
         Ok(fleet) => fleet,

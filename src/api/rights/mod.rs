@@ -47,7 +47,7 @@ impl Rights {
         self.reviews = Some(reviews);
     }
 
-    /// Returns the counters of access reviews, if there are any.
+    /// Returns the counters of access reviews; `None` if access reviews are not enabled.
     pub(in crate::api) fn meter(&self) -> Option<&ReviewMeter> {
         self.reviews.as_ref().map(|reviews| reviews.meter())
     }

@@ -32,7 +32,7 @@ pub(in crate::api) struct Place {
 pub(in crate::api) enum Extent {
     /// One namespace.
     Namespace(SmolStr),
-    /// All namespaces of the cluster. If the reader may not read all of them at once, each listed namespace is
+    /// All namespaces of the cluster. If the reader has no right to all of them together, each namespace in the list is
     /// reviewed.
     All(Vec<SmolStr>),
 }
@@ -140,7 +140,7 @@ const TURNS: u64 = 60;
 
 /// Reviews of a running watch: new namespaces are reviewed when they appear, known ones repeatedly.
 ///
-/// Each check reviews the accesses that were allowed, which asks a cluster when the kept answer has expired. So a
+/// Each check reviews the accesses that were allowed, which asks a cluster only if its cached answer has expired. So a
 /// revoked right ends the watch. Each denied access, of which there may be far more, is reviewed once in [`TURNS`]
 /// turns. All watches review the same accesses in a turn, so they share the answers.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ pub(in crate::api) struct Reviewer {
     resource: ApiResource,
     /// Consecutive checks in which a review of an allowed access was not answered.
     failures: u32,
-    /// First turn whose part of the denied accesses has not been reviewed again.
+    /// First turn whose part of the denied accesses has not been reviewed again yet.
     turn: u64,
 }
 

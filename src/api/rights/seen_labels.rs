@@ -8,8 +8,8 @@ use informer_hub_types::{ClusterName, Origin};
 
 /// Informers of a stream with the cluster labels that they had when the stream last looked.
 ///
-/// A cluster that joins or leaves a stream adds or deletes its objects by itself. If new labels only make other
-/// namespaces of a cluster visible, no object changes, so the caller has to act.
+/// If new labels make a cluster join or leave a stream, its objects are added or deleted by events. If they only make
+/// other namespaces of the cluster visible, there are no events, so the caller must end the stream.
 #[derive(Debug, Default)]
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 

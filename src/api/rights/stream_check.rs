@@ -1,4 +1,4 @@
-//! Check of the rights of an open stream, which ends when they have changed.
+//! Periodic check of the rights of a reader. An open stream ends when they have changed.
 
 use std::fmt;
 use std::time::Duration;

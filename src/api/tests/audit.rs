@@ -84,7 +84,7 @@ fn protection(audit: &Arc<Auditor>) -> Protection {
     }
 }
 
-/// A request, and what its event says.
+/// A request, and the expected values in its event.
 struct Case {
     method: &'static str,
     path: String,
@@ -97,7 +97,7 @@ struct Case {
     decision: &'static str,
 }
 
-/// Returns a case without a body; its answer decides.
+/// Returns a case without a body, whose decision follows from the status code of its answer.
 fn case(method: &'static str, path: &str, token: Option<&'static str>, verb: &'static str, code: u16) -> Case {
     let user = match token {
         Some(TOKEN) => "informer-hub:administrator",
@@ -190,11 +190,11 @@ async fn every_request_is_logged_once_without_bodies_and_credentials() {
     let all = cases();
     let answers = all.iter().enumerate().map(|(number, case)| port.exchange_text(request(number, case)));
     let answers = futures::future::join_all(answers).await;
-    // Neither is logged: a probe, and a scrape that is allowed.
+    // Probes and allowed scrapes are not logged.
     assert!(port.get("/livez").await.ends_with("ok\n"));
     let scrape = head("GET", "/metrics", &["Connection: close", &format!("Authorization: Bearer {TOKEN}")]);
     assert!(port.exchange(&scrape).await.starts_with("HTTP/1.1 200"));
-    // A watch that its client closes, beside one that is refused.
+    // A watch that its client closes, and a second one that is refused.
     let watch = |agent: &str| {
         let authorization = format!("Authorization: Bearer {ANN}");
         head("GET", "/clusters/*/api/v1/pods?watch=1", &[&format!("User-Agent: {agent}"), &authorization])
@@ -206,11 +206,11 @@ async fn every_request_is_logged_once_without_bodies_and_credentials() {
     other.write_all(watch("watch-refused").as_bytes()).await.unwrap();
     assert!(read_one(&mut other, "\n").await.starts_with("HTTP/1.1 429"));
     drop((open, other));
-    // A client that goes away before the answer.
+    // A client that disconnects before the answer.
     port.hold();
     let mut gone = port.connect().await;
     let status = head("GET", "/v1/status", &["User-Agent: gone", &format!("Authorization: Bearer {TOKEN}")]);
-    // That of an earlier case.
+    // Takes the permit of the earlier case that has requested the status.
     port.asked(1).await;
     gone.write_all(status.as_bytes()).await.unwrap();
     port.asked(1).await;

@@ -34,7 +34,7 @@ async fn reader_beyond_its_bandwidth_is_refused_with_the_time_to_wait() {
         let answer = get(path, ANN).await;
         let (headers, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(headers.starts_with("HTTP/1.1 200"), "{headers}");
-        // A chunked body has the lengths of its chunks.
+        // A chunked body also contains the lengths of its chunks, which do not count.
         bytes += if headers.contains("chunked") {
             body.rfind("}\n").unwrap() + 2 - body.find('{').unwrap()
         } else {

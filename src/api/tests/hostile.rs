@@ -70,7 +70,7 @@ async fn foreign_page_sends_no_body_and_reads_no_answer_of_an_open_port() {
         let answer = port.exchange(&request).await;
         assert_eq!(code_of(&answer), 403, "{path}: {answer}");
     }
-    // A `GET` needs no preflight. The page does not see the answer, since no header allows it.
+    // A `GET` needs no preflight. The page cannot read the answer, since no CORS header allows it.
     for path in ["/v1/query?resource=pods", "/v1/events?resource=pods&timeout=1ms", "/clusters/a/api/v1/pods"] {
         for headers in [&preflight[..1], &["Origin: null"]] {
             let answer = port.exchange(&get(path, host, headers)).await;
@@ -78,7 +78,7 @@ async fn foreign_page_sends_no_body_and_reads_no_answer_of_an_open_port() {
             assert!(!answer.to_ascii_lowercase().contains("access-control-"), "{path}: {answer:.500}");
         }
     }
-    // A page of the hub's own origin, as behind a proxy, and a program, which sends none.
+    // A page of the hub's own origin, as behind a proxy, and a program, which sends no `Origin`, are allowed.
     for headers in [&["Origin: http://127.0.0.1:7080"][..], &[]] {
         let answer = port.exchange(&post("/v1/query", host, headers, QUERY)).await;
         assert!(code_of(&answer) == 200 && answer.contains("\"count\":4"), "{answer}");

@@ -131,7 +131,7 @@ async fn replaced_certificate_serves_new_connections_and_keeps_open_ones() {
     let port = Port::open(Protection { tls: Some(files.tls(false)), ..Protection::default() }).await;
     let old = files.client(None);
     let (_, first) = ask(&old, &port, "/livez").await;
-    // Half of a replacement is not used.
+    // While only one of the two files is replaced, the old certificate stays in use.
     std::fs::write(files.path("key.pem"), "not yet").unwrap();
     assert_eq!(ask(&files.client(None), &port, "/livez").await.1, first);
     files.issue("127.0.0.1", "cert.pem", "key.pem");

@@ -35,7 +35,8 @@ async fn client_that_reads_a_byte_at_a_time_is_disconnected_and_holds_nothing() 
         stream.write_all(head("GET", path, &[]).as_bytes()).await.unwrap();
         let dripping = async {
             let mut tick = tokio::time::interval(SHORT / 10);
-            // The rest of what the buffers hold comes at once when the connection is closed.
+            // Bytes that are left in buffers can be read even after the connection is closed, so the number of reads is
+            // limited.
             for _ in 0..100 {
                 tick.tick().await;
                 if !matches!(stream.read(&mut [0]).await, Ok(1)) {

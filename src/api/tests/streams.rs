@@ -13,7 +13,7 @@ use crate::api::kubernetes::tests::{Bench, pod, pods};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Most bytes that the client takes of one stream, and of all streams of the connection.
+/// Maximum number of unread bytes of one stream, and of all streams of the connection.
 const STREAM_WINDOW: u32 = 16 << 10;
 const WINDOW: u32 = 16 << 20;
 
@@ -91,7 +91,7 @@ async fn request_that_is_given_up_leaves_an_idle_connection() {
     let given_up = tokio::spawn(asking(&client, "/readyz"));
     port.asked(1).await;
     given_up.abort();
-    // The only connection makes room for the next.
+    // The only connection is idle again, so it is evicted for the next.
     assert!(port.get("/livez").await.ends_with("ok\n"));
     drop(client);
     port.may_answer.add_permits(1);

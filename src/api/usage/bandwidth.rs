@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::ReaderUse;
 use informer_hub_types::clock::{self, Instant};
 
-/// Size of a burst. The bytes that the reader's rate allows in this time may be sent at once.
+/// Size of a burst. The bytes that the reader's rate allows in this time may be sent without delay.
 const BURST: Duration = Duration::from_secs(2);
 
 /// Maximum delay of the next part of an answer. If it would be longer, new requests of the reader are refused; until

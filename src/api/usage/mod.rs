@@ -1,4 +1,4 @@
-//! Use of the port by reader: bandwidth, and requests that a limit has refused.
+//! Use of the port, by reader: bandwidth, and requests that a limit has refused.
 //!
 //! Requests, watches and scans in progress are counted by the queue of the read API, which admits them.
 
@@ -32,7 +32,7 @@ const MAX_BUCKETS: usize = 1024;
 /// Limit that has refused a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Limit {
-    /// `limits.requests` of the reader, or half of the hub's `max_requests`.
+    /// `limits.requests` of the reader or half of the hub's `max_requests`, whichever is lower.
     Requests,
     /// `limits.watches` of the reader.
     Watches,
@@ -66,13 +66,13 @@ impl Limit {
 pub struct ReaderCounts {
     /// Requests refused, by limit.
     pub refused: BTreeMap<Limit, u64>,
-    /// Bytes of answers to readers with `limits.bytes_per_second`.
+    /// Bytes of answers, counted only if the reader has `limits.bytes_per_second`.
     pub sent: u64,
-    /// Time for which parts of answers were delayed.
+    /// Total time for which parts of answers were delayed.
     pub delayed: Duration,
 }
 
-/// Use of the port by reader.
+/// Counters and bandwidth limits of each reader.
 #[derive(Debug, Default)]
 pub struct ReaderUse {
     counts: Mutex<BTreeMap<SmolStr, ReaderCounts>>,

@@ -28,7 +28,7 @@ impl Delayed {
 }
 
 /// Wraps a body so that its bytes count against the bandwidth of its reader. The parts of a stream are delayed. Any
-/// other body is sent at once, and later answers to the reader are delayed for it.
+/// other body is sent without delay, and its bytes delay later answers to the reader.
 pub(in crate::api) fn paced(body: Body, bandwidth: Bandwidth, is_stream: bool) -> (Body, Delayed) {
     let delayed = Delayed::default();
     let paced = PacedBody { inner: body, bandwidth, is_stream, delayed: delayed.clone(), held: None };
@@ -130,7 +130,7 @@ mod tests {
         };
         let (one, other) = futures::join!(read(bandwidth(&usage)), read(bandwidth(&usage)));
         assert_eq!((one.0, other.0), (10 * RATE, 10 * RATE));
-        // Twenty seconds' worth, of which two are sent at once. Neither waits until the other has ended.
+        // Both together take 20 s at this rate, of which the burst saves 2 s. Neither waits until the other has ended.
         let took = clock::now().duration_since(began);
         assert!((17..=19).contains(&took.as_secs()), "{took:?}");
         assert!(one.1 > Duration::from_secs(12) && other.1 > Duration::from_secs(12), "{one:?} {other:?}");

@@ -22,7 +22,7 @@ pub(in crate::api) struct Operation {
     pub(in crate::api) method: Method,
     /// Identifier, unique among all operations.
     pub(in crate::api) id: &'static str,
-    /// One sentence without a full stop.
+    /// Summary for the OpenAPI document: one sentence without a full stop.
     pub(in crate::api) summary: &'static str,
     pub(in crate::api) parameters: &'static [&'static [Parameter]],
     /// Name of the schema of the JSON body, if there is one.

@@ -12,7 +12,8 @@ use crate::cache::Query;
 use informer_hub_access::{Reader, Verb, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Object, Origin};
 
-/// Clusters and objects that the reader of one request may see. Paths below `/v1` that read objects check rights only by this type.
+/// Clusters and objects that the reader of one request may see. Paths below `/v1` that read objects check rights only
+/// by this type.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Sight {
     reader: Reader,

@@ -11,8 +11,8 @@ use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// Lowest resource version up to which the store of any of the informers is complete. Informers whose version is
-    /// not a number are left out; `None` if that applies to all.
+    /// Lowest of the resource versions up to which the stores of the informers have every change. Informers whose
+    /// version is not a number are left out; `None` if that applies to all.
     stored: Option<u64>,
     objects: u64,
     events: u64,
@@ -102,7 +102,7 @@ impl InformerSum {
     }
 }
 
-/// Returns how long the store has been behind; zero for an absent resource and a stopped informer.
+/// Returns how long the store has been outdated; zero for an absent resource and a stopped informer.
 fn stale(health: &InformerHealth) -> Duration {
     match health.phase() {
         Phase::Absent | Phase::Stopped | Phase::Watching => Duration::ZERO,

@@ -265,13 +265,14 @@ mod tests {
         let mut count = 0;
         for (key, of) in keys() {
             let of = of.as_deref();
-            // There is one role so far, so the roles cannot change.
+            // The sample of the roles is also the value that every sample configuration has, so it changes nothing.
             let Some(value) = another(&key).filter(|_| key.path != "fleet.roles") else { continue };
             count += 1;
             let (before, after) = (load(&around(&key, of, None)), load(&around(&key, of, Some(&value))));
             let mut changes = Changes::between(&before, &after);
             if key.path.starts_with("readers.*.certificate.") {
-                // Their port has a certificate, whose file is in another folder for each of the two.
+                // Both configurations have a certificate for the port, each in a folder of its own, which changes
+                // `hub.tls`.
                 changes.needs_restart.retain(|key| key != "hub.tls");
             }
             let (path, effect) = (&key.path, key.effect.expect("the reference has an effect for each key"));

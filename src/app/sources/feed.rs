@@ -9,7 +9,7 @@ use super::status::ClusterSourceState;
 use crate::app::error::ReloadError;
 use informer_hub_config::inventory::SourceReport;
 
-/// The hub as a [`SourceFeed`] uses it.
+/// Functions of the hub that a [`SourceFeed`] calls.
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {
     /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
     fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool;

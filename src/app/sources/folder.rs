@@ -38,8 +38,8 @@ struct Folder {
     read: BTreeMap<String, (FileState, SourceReport)>,
 }
 
-/// Reads all files at once for the start, without waiting for two equal polls. Returns `None` if the folder cannot be
-/// read.
+/// Reads all files for the start of the hub, without waiting for two equal polls. Returns `None` if the folder cannot
+/// be read.
 pub(crate) async fn read_all(
     source: ClusterSourceConfig,
     path: PathBuf,
@@ -77,7 +77,8 @@ pub(super) async fn watch(
             let is_changed = match &listed {
                 Ok(listing) => {
                     if is_first {
-                        // Files that exist at the first poll are read at once, as at the start of the hub.
+                        // Files that exist at the first poll are read without a second poll, as at the start of the
+                        // hub.
                         folder.seen.clone_from(listing);
                     }
                     folder.update(listing.clone())

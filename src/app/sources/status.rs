@@ -62,7 +62,7 @@ pub struct ClusterSourceStatus {
     pub last_read: Option<jiff::Timestamp>,
     /// Number of the source's clusters in force.
     pub clusters: usize,
-    /// Number of the source's clusters whose name another cluster has.
+    /// Number of the source's clusters that are not watched because another cluster has their name.
     pub conflicting: usize,
     /// The first 20 name conflicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,7 +72,7 @@ pub struct ClusterSourceStatus {
     /// The first 20 invalid objects, with the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
-    /// Number of the source's clusters beyond `max_clusters`.
+    /// Number of the source's clusters that are not watched because of `max_clusters`.
     pub over: usize,
     /// Credentials for the source's management cluster that expire. Filled in by the reporter.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -21,9 +21,9 @@ pub(crate) struct Conditions {
     pub(crate) used: Option<HashSet<u64>>,
 }
 
-/// Assigns versions to the changes and sorts them by version. Deletions that a list found are last, except for a
-/// change with the version of the list itself. The changes of a key keep their order. If a change has no version, all
-/// keep their order.
+/// Assigns versions to the changes. If each change then has one, sorts them by version, except that deletions found by
+/// a list follow all changes below the list's version and precede the others. If a change has no version, the order
+/// stays. The changes of one key always keep their order.
 pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();

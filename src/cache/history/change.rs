@@ -48,7 +48,8 @@ pub struct RecordedChange {
 pub enum ChangeCause {
     /// The object changed in its cluster.
     Object,
-    /// The object was deleted, and the hub did not observe the deletion or the last state before it.
+    /// The object was deleted. The hub did not receive its last state, and possibly did not observe the deletion
+    /// either.
     Missed,
     /// The partition joined, left, or became visible to the reader: the object need not have changed.
     Partition,

@@ -8,9 +8,9 @@ use hashbrown::HashMap;
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
-/// Base of the resource versions that the hub makes up. It is far above every version of a cluster, so that the two are
-/// never confused. A made-up version is the base plus the fleet version. Fleet versions begin with the time in
-/// microseconds, so no two processes make up the same version.
+/// Base of the resource versions that the hub makes up for clusters with one partition. It is far above every version
+/// of a cluster, so that the two are never confused. Such a version is at least the base plus the fleet version. Fleet
+/// versions start at the process's start time in microseconds, so no two processes make up the same version.
 #[doc(hidden)]
 pub const MADE_UP: u64 = 1 << 50;
 
@@ -110,7 +110,8 @@ impl ClusterWindow {
     pub(crate) fn push(&mut self, change: Arc<RecordedChange>) {
         let is_sorted = change.cluster_version.is_some_and(|version| version > self.newest);
         self.newest = self.newest.max(change.cluster_version.unwrap_or(0));
-        // A reader of this change may resume from the version of its object, which must not lead to the start.
+        // A reader of this change may resume from its object's version, which must then no longer lead to the window's
+        // start.
         if self.floor.exact.is_some() && change.object.resource_version().as_number() == self.floor.exact {
             self.floor.exact = None;
         }
@@ -162,7 +163,7 @@ impl ClusterWindow {
         self.entries.range(from..)
     }
 
-    /// Returns the entries before a fleet version, from the last.
+    /// Returns the entries before a fleet version, last first.
     pub(crate) fn before(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let to = self.entries.partition_point(|entry| entry.version < version);
         self.entries.range(..to).rev()

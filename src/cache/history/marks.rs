@@ -6,7 +6,7 @@ use super::cluster::Floor;
 /// Resource versions of a partition's recorded state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Marks {
-    /// Version up to which the visible state is complete. Stays while a list is published in parts.
+    /// Version up to which the visible state is complete. Does not change while a list is published in parts.
     pub(crate) complete: Option<u64>,
     /// Greatest version that was given to readers although the partition may not be complete up to it.
     pub(crate) floor: Option<u64>,
@@ -101,7 +101,7 @@ impl ClusterMarks {
 
     /// Returns the versions that are saved with this state.
     pub(crate) fn versions(&self) -> ClusterVersions {
-        // Versions are made up until the cluster is beyond those that readers may have.
+        // The hub makes up versions until the cluster's own ones exceed those that readers may have.
         let own = self.until.map(|until| until.saturating_sub(1));
         ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }

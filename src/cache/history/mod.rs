@@ -17,28 +17,28 @@
 //!
 //! Readers of one cluster resume by the cluster's own resource versions ([`HistoryReader::locate`]). A change has the
 //! version of its object; a deletion has that of its event. A deletion that a relist finds gets an unused version
-//! between the previous complete version and that of the list. There is one, since the deletion consumed a version. If
-//! the cluster has several joined partitions, the versions of their later changes are unknown. Then such a deletion gets
-//! a made-up version.
+//! between the previous complete version and that of the list. Such a version exists, because the deletion itself had
+//! one. If the cluster has several joined partitions, the versions of their later changes are unknown. Then such a
+//! deletion gets a made-up version.
 //!
 //! - The version of a change leads to the position after it.
 //! - Any other version leads to the position before the first change with a greater version. A list has such a version
 //!   only if it is greater than that of each change, else the version of the last change ([`Snapshot::cluster_version`]).
 //! - A change at or below a version that readers may have would be missed. It gets a made-up version, above all that
 //!   readers may have. If a reader resumes from the version in the change's object instead, it may read the change again.
-//! - With one joined partition, made-up versions are far above those of the cluster: a reader that has one must list after
-//!   a restart. Once the cluster has passed the versions that readers may have, its own ones are used again, and readers
-//!   must list. With several partitions, a made-up version is the next one.
-//! - No two changes have the same version. If etcd went back, one partition may still have changes from before when
-//!   another has those from after. The second change with a version gets a made-up one.
+//! - With one joined partition, made-up versions are far above those of the cluster: a reader that has one must list
+//!   after a restart. Once the cluster has passed the versions that readers may have, its own ones are used again, and
+//!   readers must list. With several partitions, a made-up version is one above all that readers may have.
+//! - No two changes have the same version. After a restore of etcd, one partition may still process changes from before
+//!   the restore when another has later ones. Of two changes with the same version, the second gets a made-up one.
 //! - Readers of the cluster expire if a partition joins or leaves, or if a list goes back (a restored etcd). Later
 //!   versions are greater than all that readers may have: a restored etcd uses versions again for other states.
 //!
 //! - In a new process, a restored cluster starts above all versions that readers may have. Only the version of a list of
 //!   the saved state leads to it, and only if the whole resource was saved at once. Otherwise readers expire.
 //!
-//! Changes are not in the order of versions if a queue lags: all changes of one object are applied together. Within a
-//! batch they are.
+//! If a queue lags, changes are not in the order of versions, because all changes of one object are applied together.
+//! Within a batch, they are in that order.
 //!
 //! [`Snapshot::cluster_version`]: super::Snapshot::cluster_version
 

@@ -48,7 +48,7 @@ pub enum HistoryScope {
     Selected(Arc<dyn Fn(&Origin) -> bool + Send + Sync>),
 }
 
-/// Position of a reader.
+/// Position of a reader in the window of recent changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryCursor {
     version: u64,
@@ -95,7 +95,7 @@ impl HistoryReader {
         }))
     }
 
-    /// Returns the version of the last change that can be read. The published snapshot has it.
+    /// Returns the fleet version of the last change that can be read, which is the version of the published snapshot.
     #[must_use]
     pub fn newest(&self) -> u64 {
         self.0.visible.load(SeqCst)
@@ -196,8 +196,8 @@ impl HistoryReader {
         known.locate(version, base).map(HistoryCursor::after)
     }
 
-    /// Creates a subscription to the changes of a scope. Create it before reading: a change that is not read yet then
-    /// ends the next wait.
+    /// Creates a subscription to the changes of a scope. Create it before reading, so that a change recorded after the
+    /// read ends the next wait.
     #[must_use]
     pub fn subscribe(&self, scope: &HistoryScope) -> HistorySubscription {
         let cluster = match scope {
@@ -208,7 +208,7 @@ impl HistoryReader {
         HistorySubscription { history: self.clone(), cluster, is_own, changed }
     }
 
-    /// Returns a watcher of the cluster's own cell (true), or of the fleet's cell (false).
+    /// Returns a watcher of the cluster's own cell and true or, if the cluster has none, of the fleet's cell and false.
     fn cell_of(&self, cluster: Option<&ClusterName>) -> (Watcher<u64>, bool) {
         let window = self.0.window.read();
         match cluster.and_then(|name| window.cluster(name)) {
@@ -217,7 +217,8 @@ impl HistoryReader {
         }
     }
 
-    /// Stops recording, before the partitions of a stopping hub are closed: their objects still exist.
+    /// Stops recording. Call it before closing the partitions of a stopping hub, so that their objects are not recorded
+    /// as deleted.
     pub fn close(&self) {
         self.0.is_closed.store(true, SeqCst);
     }
@@ -228,7 +229,7 @@ impl HistoryReader {
         self.0.is_closed.load(SeqCst)
     }
 
-    /// Records steps (changes, and points at which readers start anew), which readers see after [`Self::publish`].
+    /// Records steps: changes, which readers see after [`Self::publish`], and events that make readers list again.
     /// Returns the cells to pass to that method.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
@@ -326,7 +327,7 @@ impl HistoryReader {
         self.0.window.write().set_saved(saved);
     }
 
-    /// Returns whether a change of the cluster had this version, or a later one has been dropped.
+    /// Returns whether a kept change of the cluster has this version, or a dropped one may have had it.
     pub(crate) fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
         self.0.window.read().cluster(cluster).is_some_and(|known| known.has_used(version))
     }

@@ -13,9 +13,9 @@ use informer_hub_types::{ClusterName, WatchCell};
 /// Limits of the window of recent changes. Changes beyond them are dropped, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryLimits {
-    /// Bytes of changes. Default 16 MiB.
+    /// Maximum bytes of changes. Default 16 MiB.
     pub bytes: usize,
-    /// Age of changes. Default 5 min.
+    /// Maximum age of changes. Default 5 min.
     pub age: Duration,
 }
 
@@ -24,8 +24,8 @@ pub struct HistoryLimits {
 pub struct SavedVersion {
     /// Fleet version of the saved state.
     pub version: u64,
-    /// Whether all clusters have the labels that they had when it was saved. If not, readers of selected clusters list
-    /// again.
+    /// Whether all clusters have the labels that they had when it was saved. If not, readers of selected clusters must
+    /// list again.
     pub has_same_labels: bool,
 }
 
@@ -61,14 +61,15 @@ impl Entry {
     }
 }
 
-/// Recorded change of the window, or a point at which readers start anew.
+/// Step of the window: a recorded change, or an event that makes readers of a cluster list again.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// A change. `bytes` is the memory of its objects.
     Push { entry: Entry, bytes: usize },
-    /// Readers of the cluster start anew at a fleet version; `has_left` if its last partition left.
+    /// Readers of the cluster must list again: its window restarts at the fleet version `at`. `has_left` is set if the
+    /// cluster's last partition left.
     Cut { at: u64, floor: Floor, has_left: bool },
-    /// A list has skipped the changes between two versions of the cluster; its end has the fleet version `at`.
+    /// A list has skipped the changes between two versions of the cluster. The list's end has the fleet version `at`.
     Skip { from: u64, to: u64, at: u64 },
 }
 
@@ -138,8 +139,7 @@ impl Window {
         if self.is_tight { self.limits.bytes / TIGHT_SHARE } else { self.limits.bytes }
     }
 
-    /// Applies a step (a change, or a point at which readers start anew) to a cluster. Returns the cell that wakes the
-    /// cluster's readers.
+    /// Applies a step to a cluster. Returns the cell that wakes the cluster's readers.
     pub(crate) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
         let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
         let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));

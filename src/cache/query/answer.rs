@@ -32,11 +32,12 @@ pub struct Group {
 
 /// Answer to a [`super::Query`], from one snapshot.
 pub struct Answer<K = informer_hub_types::Dynamic> {
-    /// The objects in the requested order, then by cluster and key. Empty for other outputs.
+    /// The objects in the requested order, then by cluster and key. Empty unless the query asks for objects.
     pub items: Vec<Object<K>>,
-    /// The objects with their selected columns.
+    /// The objects with their selected columns, if the query selects columns.
     pub rows: Vec<Row<K>>,
-    /// Groups: counts ordered by frequency, distinct values by value.
+    /// Groups of a query that counts by value, ordered by frequency, or that asks for distinct values, ordered by
+    /// value.
     pub groups: Vec<Group>,
     /// Number of matching objects, if requested.
     pub count: Option<u64>,
@@ -72,8 +73,8 @@ impl<K> Answer<K> {
         self.unkept == 0 && self.coverage.iter().all(|part| part.freshness == Freshness::Synced)
     }
 
-    /// Returns the position where a limit ended the answer, to be signed by a [`super::TokenKey`]. Objects and rows
-    /// only.
+    /// Returns the position where a limit ended the answer, to be signed by a [`super::TokenKey`]. `None` if no limit
+    /// did, or if the output is neither objects nor rows.
     #[must_use]
     pub fn end(&self) -> Option<&Position> {
         self.end.as_ref()

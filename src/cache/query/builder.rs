@@ -12,8 +12,8 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Origin, Scop
 /// Limits of one answer. The defaults suit interactive callers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Time limit, including the wait for other scans. Default 10 s. Only a cache enforces it: a query on a snapshot
-    /// takes as long as it takes.
+    /// Time limit, including the wait for other scans. Default 10 s. Only a cache enforces it; a query on a snapshot
+    /// has no time limit.
     pub within: Duration,
     /// Maximum number of objects, rows, groups or values. More are an error, unless the query has a limit. Default 2
     /// million.

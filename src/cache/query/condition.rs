@@ -82,8 +82,8 @@ impl<'q> Condition<'q> {
     }
 }
 
-/// Evaluates a condition on known properties; `None` if they do not decide. An empty condition stays undecided, so that
-/// its clusters still appear in the coverage.
+/// Evaluates a condition on known properties; `None` if they do not decide. An empty `And` or `Or` stays undecided, so
+/// that the clusters still appear in the coverage.
 fn evaluate(expr: &Expr, known: &Known<'_>) -> Option<bool> {
     let parts = |parts: &[Expr], decisive: bool| {
         let mut decided = !parts.is_empty();

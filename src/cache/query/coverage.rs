@@ -9,7 +9,7 @@ pub struct Coverage {
     pub cluster: ClusterName,
     /// Freshness of the stalest of the cluster's informers that contributed.
     pub freshness: Freshness,
-    /// Strictest memory step among these informers: how much of their objects the informer with the least data keeps.
+    /// Strictest memory step among these informers. A memory step is how much of its objects an informer keeps.
     pub memory: MemoryStep,
     /// Which part of the cluster's objects and of their fields is cached, for people: `namespace shop`, `without data`.
     /// `None` if all is, or if no informer has synced.

@@ -10,7 +10,7 @@ use informer_hub_types::{ObjectKey, nearest_name};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
-    /// No informer of the resource declares the index, and it is not computed.
+    /// No informer of the resource declares an index of this name, and no computed index has it.
     #[error("no index {index:?} is declared for {resource}; {}declared: {}", nearest_index(index, known), if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
     UnknownIndex {
         /// Name of the index.

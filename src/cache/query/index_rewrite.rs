@@ -49,7 +49,7 @@ fn by_index(path: &FieldPath, test: &Test, snapshot: &Snapshot, view: &View<'_>)
         (true, false) => Some(index),
         (true, true) => Some(Expr::Not(Box::new(index))),
         (false, false) => Some(Expr::And(vec![index, Expr::Field { path: path.clone(), test: test.clone() }])),
-        // Objects without the index value match at once. Bodies decide for the rest.
+        // Objects without the index value match, and their bodies are not read. Bodies decide for the rest.
         (false, true) => {
             let field = Expr::Field { path: path.clone(), test: test.clone() };
             Some(Expr::Or(vec![Expr::Not(Box::new(index)), field]))

@@ -45,7 +45,7 @@ pub(super) struct Job<'s> {
     pub(super) matcher: Option<Matcher>,
     pub(super) sort: Option<Columns>,
     pub(super) columns: Option<Columns>,
-    /// Members that condition, order and columns read.
+    /// JSON members that condition, order and columns read.
     pub(super) members: Members,
     /// Position after which the answer continues; `None` if the answer starts at the beginning.
     pub(super) start: Option<Start>,
@@ -93,7 +93,8 @@ impl<'s> Job<'s> {
         if let Access::Ranges(ranges) = &way.access {
             view.restrict(ranges);
         }
-        // The index condition adds a term if it does not decide alone, which may exceed the matcher's limit.
+        // The index condition adds a term if it does not decide alone, which may exceed the matcher's limit of terms.
+        // Then the original condition is used.
         let matcher =
             if let Cow::Owned(indexed) = &indexed { Matcher::new(indexed).unwrap_or(matcher) } else { matcher };
         let matcher = (!way.exact).then_some(matcher);
@@ -184,7 +185,7 @@ impl<'s> Job<'s> {
         self.way.candidates > if reads { SHORT_READ } else { SHORT }
     }
 
-    /// Returns whether a limit may leave out results, because there are at least as many candidates.
+    /// Returns whether a limit may leave out results, because there are more candidates than the limit.
     pub(super) fn may_be_incomplete(&self) -> bool {
         self.keep.is_some_and(|keep| self.way.candidates >= keep)
     }
@@ -236,7 +237,7 @@ impl<'s> Job<'s> {
     /// Builds the answer from the results.
     ///
     /// # Errors
-    /// If the work ended early.
+    /// If the query was cancelled, or exceeded a limit of time, results or bytes.
     pub(super) fn finish(&self, progress: &Progress) -> Result<Answer, QueryError> {
         progress.ended(self.query.bounds.within, self.candidates())?;
         let question = &self.query.question;
@@ -349,7 +350,7 @@ fn columns_of(output: &Output) -> &[Column] {
     }
 }
 
-/// Returns the members that a query reads.
+/// Returns the JSON members that a query reads.
 fn members(question: &Question, condition: &Condition<'_>) -> Members {
     let columns = question.order.iter().map(|(column, _)| column).chain(columns_of(&question.output));
     let of_columns = columns.filter_map(|column| match column {

@@ -19,7 +19,7 @@ const MAX_LINKS: usize = 32;
 static REFERENCES: LazyLock<Reading> = LazyLock::new(|| Reading::of("metadata.ownerReferences[*]"));
 static UIDS: LazyLock<Reading> = LazyLock::new(|| Reading::of("metadata.ownerReferences[*].uid"));
 
-/// A path that is read of many objects.
+/// A path, prepared for reading it in many objects.
 struct Reading {
     path: FieldPath,
     extractor: Extractor,

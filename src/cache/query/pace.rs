@@ -13,8 +13,8 @@ const PAUSE_AFTER: u64 = 6_000;
 /// Work of a slice, in heads of about 50 ns: 5 ms.
 const SLICE: u64 = 100_000;
 
-/// Number of slices that a scan runs in a row if no other scan needs the thread. Fewer slices save the work of
-/// preparing each.
+/// Maximum number of slices that a scan runs in a row while no other scan needs the thread. This saves preparing each
+/// slice.
 const SLICES_ALONE: u64 = 10;
 
 /// Thread that runs the slices of several scans in turn.

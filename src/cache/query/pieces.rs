@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::visible_ranges::is_in;
 use informer_hub_types::{LabelNeeds, ObjectKey, StoredObject};
 
-/// Objects that a thread examines at once.
+/// Unit of work of a thread: some objects of one informer.
 pub(super) struct Piece {
     /// Position among the pieces, which are ordered by cluster and key.
     pub(super) number: usize,
@@ -58,7 +58,7 @@ pub(super) struct Pieces<'j, 's> {
 /// Number of objects that are prefetched together.
 const PREFETCH: usize = 32;
 
-/// Objects, each with the number of objects before it that were excluded.
+/// Prefetched objects, each with the number of objects before it that were excluded by their label filters.
 type Prefetched<'p> = SmallVec<[(&'p Arc<StoredObject>, u64); PREFETCH]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
@@ -110,7 +110,7 @@ impl Pieces<'_, '_> {
                 cursor.range += 1;
                 continue;
             };
-            // First key after the piece. If it is in another range, the upper bound of this range ends the scan.
+            // First key after the piece. If it is in another range, the piece ends with this range.
             let mut left = self.size;
             let next = std::iter::once(first).chain(runs).find_map(|run| {
                 let found = run.get(left).map(|object| object.key());
@@ -154,7 +154,8 @@ impl Pieces<'_, '_> {
                     if prefetched.is_empty() {
                         return excluded.get();
                     }
-                    // The answer must not tell how far the prefetching went: that depends on what the reader may see.
+                    // The count must not depend on how far objects were prefetched, which differs with the ranges that
+                    // the reader may see.
                     if let Some((_, excluded)) = prefetched.iter().find(|(object, _)| !look(object)) {
                         return *excluded;
                     }

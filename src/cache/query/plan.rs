@@ -19,7 +19,7 @@ use informer_hub_types::{FieldPath, ObjectKey, Segment, StoredObject};
 pub(super) enum Lookup {
     /// The object of a key.
     Key(ObjectKey),
-    /// The objects with an index value.
+    /// The objects with a value in an index: index name and value.
     Value(SmolStr, SmolStr),
     /// The objects whose keys have this prefix.
     Range(ObjectKey),
@@ -59,7 +59,8 @@ const MAX_KEYS: usize = 4_096;
 /// Maximum number of keys of an index value that are visited per informer to count those visible to the reader.
 const MAX_VISITED: usize = 16_384;
 
-/// Number of visible objects at which counting those of an index value stops. Half of all objects is then assumed.
+/// Number at which counting the visible objects with an index value stops. The value is then assumed to select half of
+/// all visible objects.
 const MAX_COUNTED: usize = 2_048;
 
 /// Chooses access paths in one snapshot, for the selected informers.
@@ -163,7 +164,7 @@ impl Planner<'_, '_> {
         let (namespaces, name) = match (namespace, name) {
             (Some(TextTest::Prefix(prefix)), _) if prefix.is_empty() => return None,
             (Some(TextTest::Prefix(prefix)), _) => {
-                // Names of cluster-scoped objects may have this prefix too.
+                // Not exact, because names of cluster-scoped objects may have this prefix too.
                 return Some(self.by_ranges(vec![ObjectKey::new("", prefix)], false));
             }
             (Some(TextTest::In(namespaces)), name) => (namespaces.as_slice(), name),
@@ -189,7 +190,7 @@ impl Planner<'_, '_> {
                     return None;
                 }
                 let ranges = namespaces.iter().map(|namespace| ObjectKey::new(namespace, prefix)).collect();
-                // A prefix of a cluster-scoped name is also a prefix of namespaces.
+                // Not exact for cluster-scoped objects, because namespaces may begin with the prefix of a name.
                 Some(self.by_ranges(ranges, !namespaces.iter().any(SmolStr::is_empty)))
             }
         }

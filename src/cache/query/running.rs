@@ -75,7 +75,7 @@ impl RunningQuery {
     /// Returns the answer. Call it after [`Self::work`] has returned on every thread.
     ///
     /// # Errors
-    /// If the query is invalid, or its work was ended early.
+    /// If the query is invalid, was cancelled, or exceeded a limit of time, results or bytes.
     pub fn finish(&self) -> Result<Answer, QueryError> {
         self.job()?.finish(&self.progress)
     }
@@ -132,8 +132,8 @@ impl std::fmt::Debug for RunningQuery {
 }
 
 impl Snapshot {
-    /// Returns whether the query should run on its own threads: it may examine very many objects, or decompress some.
-    /// An invalid query is short.
+    /// Returns whether the query should run on its own threads: it may examine more than 1,000 objects, or more than 50
+    /// if their bodies are read. An invalid query is short.
     #[must_use]
     #[doc(hidden)]
     pub fn is_long(&self, query: &Query) -> bool {

@@ -25,7 +25,7 @@ pub struct Position {
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
-/// Hash of the question that a token belongs to. The limit is not part of it.
+/// Hash of the query that a token belongs to: question without limit, clusters, informers, resource and reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint([u8; 16]);
 

@@ -135,7 +135,7 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Returns the index of a cluster among the selected ones by name, or the index it would have.
+    /// Returns the index of a cluster among the selected ones by name, or its insertion index.
     pub(super) fn rank_of(&self, cluster: &str) -> usize {
         self.clusters.partition_point(|selected| selected.coverage.cluster.as_str() < cluster)
     }
@@ -167,7 +167,7 @@ impl<'s> View<'s> {
         coverage
     }
 
-    /// Returns which part of a cluster its informers keep; `None` if one of them keeps everything.
+    /// Describes which part of a cluster's objects its informers keep; `None` if one of them keeps everything.
     fn part_of(&self, selected: &SelectedCluster) -> Option<String> {
         let members = &self.members[selected.members.clone()];
         let parts = members.iter().map(|member| member.partition.part()).collect::<Option<Vec<_>>>()?;

@@ -18,11 +18,11 @@ impl Job<'_> {
     /// last case, in which pieces may be left.
     pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
-        // Only then are the first hits those of the first pieces.
+        // Without sort columns, and if no informers overlap, the first pieces have the first hits.
         let is_in_order = order.directions.is_empty() && !self.any_overlap();
         let mut bounds = self.query.bounds;
         if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // The query's own limit is lower, and no more hits are kept.
+            // The query's own limit is not higher, and already limits the hits that are kept.
             bounds.items = usize::MAX;
         }
         let mut worker = Worker::new(self, &order, progress);

@@ -28,7 +28,7 @@ fn values(name: &str, object: &StoredObject) -> Option<Vec<SharedStr>> {
     }
 }
 
-/// Versions of the states that a function was called for, each unique.
+/// Resource versions of the objects that an index function was called for. Each object state has its own version.
 type Calls = Arc<Mutex<Vec<String>>>;
 
 fn function(name: &'static str, calls: &Calls) -> IndexFn {

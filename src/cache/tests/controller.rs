@@ -197,7 +197,7 @@ fn controller_has_synced_only_after_deletions_of_the_first_list() {
 
 #[test]
 fn controller_has_synced_only_after_processing_the_first_list() {
-    // F7: client-go's RealFIFO counts after the processing.
+    // client-go's RealFIFO, too, has synced only after the processing.
     let controller = &mut Informer::new().controller;
     push(controller, "[ *a@1 ]1");
     assert_eq!(next(controller, 1, Answer::Fine).1, "processed");
@@ -221,7 +221,7 @@ fn dropped_first_list_counts_as_synced() {
 
 #[test]
 fn requeued_batch_is_in_the_store_and_is_processed_first() {
-    // ErrRequeue (until 1.33) put the deltas at the end and applied them twice.
+    // client-go's ErrRequeue (until 1.33) put the deltas at the end and applied them twice.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1 +b@2");
     assert_eq!(next(&mut informer.controller, 1, Answer::Again), outcome(&["+a@1"], "requeued"));
@@ -236,7 +236,7 @@ fn requeued_batch_is_in_the_store_and_is_processed_first() {
 
 #[test]
 fn failed_batch_is_dropped_counted_and_in_the_store() {
-    // C6: processLoop ignores every error except that the queue is closed.
+    // client-go's processLoop ignores every error except that the queue is closed.
     let informer = &mut Informer::new();
     push(&mut informer.controller, "+a@1");
     assert_eq!(next(&mut informer.controller, 9, Answer::Never), outcome(&["+a@1"], "dropped"));
@@ -262,7 +262,7 @@ fn process_all_continues_after_a_drop_and_stops_at_a_requeue() {
 
 #[test]
 fn closed_controller_processes_queued_changes() {
-    // C1: the end of the context closes the queue; D9: Pop reports this once it is empty.
+    // In client-go, the end of the context closes the queue, and Pop reports this once the queue is empty.
     let controller = &mut Informer::new().controller;
     push(controller, "+a@1 +b@2");
     controller.close();

@@ -70,7 +70,7 @@ fn fifo_keeps_the_order_of_interleaved_producers() {
 
 #[test]
 fn fifo_keeps_the_first_of_two_deletions() {
-    // dedupDeltas (D3)
+    // dedupDeltas
     assert_eq!(through(roomy(), "-a@1 -a@2 -a@3"), ["-a@1"]);
     assert_eq!(through(roomy(), "-a@1 +a:v@2 -a:v@3"), ["-a@1 +a:v@2 -a:v@3"]);
     assert_eq!(through(roomy(), "-a@1 -a:v@2"), ["-a@1 -a:v@2"], "of another object");
@@ -263,13 +263,13 @@ fn fifo_bounds_the_number_of_queued_lists() {
 
 #[test]
 fn fifo_pops_keys_in_order_of_arrival() {
-    // client-go's RealFIFO keeps all events in order of arrival (F1); here a key has one position.
+    // client-go's RealFIFO keeps all events in order of arrival; here a key has one position.
     assert_eq!(through(roomy(), "+b@1 +a@2 -b@3 *c@4 ~a@5 =d@1"), ["+b@1 -b@3", "+a@2 ~a@5", "*c@4", "=d@1"]);
 }
 
 #[test]
 fn fifo_list_end_follows_the_listed_objects() {
-    // RealFIFO's Replace puts deletions first (F2), DeltaFIFO's last (D5). Here the list end causes them, so last.
+    // RealFIFO's Replace puts deletions first, DeltaFIFO's last. Here the list end causes them, so last.
     assert_eq!(through(roomy(), "+gone@1 [ *a@2 ]3"), ["+gone@1", "*a@2", "]3 a"]);
 }
 
@@ -331,7 +331,7 @@ fn fifo_that_started_with_a_watch_event_has_synced() {
 
 #[test]
 fn fifo_has_synced_only_after_deletions_of_the_first_list() {
-    // TestDeltaFIFO_HasSyncedCorrectOnDeletion counts them one by one; here they are part of the list end.
+    // TestDeltaFIFO_HasSyncedCorrectOnDeletion counts deletions one by one; here they are part of the list end.
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]1");
     assert_eq!(popped_lines(&fifo.pop(1)), ["*a@1"]);
@@ -344,8 +344,8 @@ fn fifo_has_synced_only_after_deletions_of_the_first_list() {
 
 #[test]
 fn closed_fifo_pops_queued_entries_and_refuses_new_ones() {
-    // TestDeltaFIFO_PopShouldUnblockWhenClosed. client-go's queues accept changes after Close, its workqueue drops them
-    // (Q1). Here they are refused, because draining might never end otherwise.
+    // TestDeltaFIFO_PopShouldUnblockWhenClosed. client-go's queues accept changes after Close; its workqueue drops
+    // them. Here they are refused, because draining might never end otherwise.
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1");
     assert!(!fifo.is_closed() && !fifo.is_drained());

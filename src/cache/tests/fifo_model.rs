@@ -11,7 +11,7 @@ use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVe
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Kind, object, whether of another UID, and whether with a version it already had.
+    /// Kind and object of a delta, whether it has another UID, and whether it repeats the object's last version.
     Push(DeltaKind, usize, bool, bool),
     Begin,
     Keep(usize),
@@ -407,7 +407,7 @@ proptest! {
             let (one, other) = (fifo.pop(1), undisturbed.pop(1));
             let entry = |batch: &[Popped]| match batch {
                 [Popped::Deltas(key, deltas)] => format!("{key:?} {deltas:?}"),
-                // The other property covers the kept keys.
+                // The other property test covers the kept keys.
                 [Popped::ReplaceEnd { version, .. }] => version.to_string(),
                 _ => String::new(),
             };

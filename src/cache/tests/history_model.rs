@@ -57,7 +57,7 @@ fn arb_step() -> impl Strategy<Value = Step> {
 
 /// Scopes of readers: the clusters, the fleet, and the selected clusters.
 const SCOPES: usize = CLUSTERS.len() + 2;
-/// Versions of a scope that are checked.
+/// Maximum number of versions of a scope that are checked.
 const GIVEN: usize = 12;
 
 fn scope(reader: usize) -> HistoryScope {
@@ -89,13 +89,14 @@ fn list_version(snapshot: &Snapshot, reader: usize) -> Option<u64> {
 struct Given {
     version: u64,
     contents: Contents,
-    /// Whether no change may be repeated: it is the version of a list, a bookmark, or a change that has this version.
+    /// Whether a reader that resumes from this version must not receive a change again. Not after a kill, nor if the
+    /// version is that of an object whose change was recorded with another one.
     is_exact: bool,
-    /// Whether it is of a process that was killed.
+    /// Whether a process that was killed gave the version.
     is_of_before: bool,
 }
 
-/// Applies a change. With `is_strict`, it must continue the objects.
+/// Applies a change. With `is_strict`, the change must fit the previous contents.
 fn apply(contents: &mut Contents, change: &RecordedChange, is_strict: bool) {
     let (key, state) = entry(&change.origin, &change.object);
     let old = match change.kind {
@@ -121,7 +122,7 @@ impl Reader {
             self.given.push(given);
         }
         if self.given.len() > GIVEN {
-            // The oldest ones stay as long as others, so that long gaps are checked too.
+            // Removes one in the middle: the oldest ones stay, so that long gaps are checked too.
             self.given.remove(self.given.len() / 2);
         }
     }
@@ -280,7 +281,7 @@ proptest! {
 
 #[test]
 fn version_that_a_list_has_skipped_has_expired() {
-    // The object came after the checkpoint and went before the list: this process never had it.
+    // The object was added after the checkpoint and deleted before the list: the new process never had it.
     let steps = [
         Step::Checkpoint,
         Step::Put(3, 0),
@@ -444,7 +445,7 @@ fn guessed_version_of_a_deletion_is_not_used_again_by_a_later_event() {
 
 #[test]
 fn version_that_a_cluster_uses_again_after_it_went_back_leads_to_one_change() {
-    // One informer still has an event from before, the other one a list from after.
+    // One informer still has an event from before the restore of etcd, the other one a list from after it.
     let steps = [
         Step::Put(1, 0),
         Step::BackUp(0),

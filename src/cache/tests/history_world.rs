@@ -205,7 +205,7 @@ impl World {
         watched.received = Some(newest);
     }
 
-    /// Applies the queue of an informer, up to some keys.
+    /// Applies up to `max` entries of an informer's queue.
     pub(super) fn apply(&mut self, at: usize, max: usize) {
         let watched = &mut self.watched[at];
         if let Some(id) = watched.id {
@@ -263,7 +263,8 @@ impl World {
             let keys: BTreeSet<_> = before.iter().chain(after.iter()).map(|stored| stored.key().clone()).collect();
             for key in keys {
                 let (old, new) = (before.get(&key), after.get(&key));
-                // Deletions are not known: an object that is gone is deleted once more.
+                // Deletions are not recorded: a deleted object is restored in its old state, and is deleted again
+                // later.
                 let stored = if bits.next() == Some(true) { new.or(old) } else { old };
                 is_ahead |= stored.map(|stored| number(stored)) != old.map(|stored| number(stored));
                 if let Some(stored) = stored {
@@ -301,7 +302,8 @@ impl World {
         });
     }
 
-    /// Continues with a store that restores the saved state, before or after it starts to keep changes.
+    /// Continues with a new store that restores the present state. With `keeps_first`, it starts to keep changes before
+    /// the restore, else after it.
     pub(super) fn restart(&mut self, keeps_first: bool) {
         self.checkpoint = None;
         let snapshot = self.snapshot();

@@ -86,7 +86,7 @@ fn additions_before_the_end_of_the_first_list_are_initial() {
 
 #[test]
 fn late_subscriber_gets_initial_objects_then_synced_then_changes() {
-    // TestAddWhileActive (I5): no gap, no repetition
+    // TestAddWhileActive: no gap, no repetition
     let mut pair = Pair::join("[ *a@1 *b@2 *c@3 ]3", ListenerOptions::default(), NEVER);
     pair.apply("~a@4 -b@5 +d@6");
     assert!(!pair.queue.is_empty());

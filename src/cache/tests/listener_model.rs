@@ -1,5 +1,5 @@
-//! Model test of a listener queue: one that merges against one that does not, and that one against the rules. Merging
-//! drops notifications but leads to the same state.
+//! Model test of listener queues: compares one that merges with one that does not, and the latter with the expected
+//! notifications. Merging drops notifications but leads to the same state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

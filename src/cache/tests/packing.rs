@@ -52,7 +52,7 @@ impl Rig {
         self.add_objects((0..count).map(|i| object(shape, i)).collect());
     }
 
-    /// Packs nothing after a time without changes.
+    /// Runs an idle round without objects, as after a time without changes.
     fn idle(&mut self) {
         let round = self.packing.idle_round(Vec::new(), &Uncompressed::new(usize::MAX), &self.store.published().load());
         self.packing.finished(Some(round.run()));
@@ -302,7 +302,7 @@ fn sweep_frees_dead_bytes_and_memory_stays_bounded() {
 fn sweep_is_not_repeated_for_referenced_objects() {
     let mut rig = Rig::new();
     rig.add('a', 12_000);
-    // One object in a hundred is referenced, and with them nearly all chunks.
+    // One object in a hundred is referenced, which keeps nearly all chunks alive.
     let references: Vec<_> = rig.texts.drain(..).step_by(100).collect();
     rig.store.close(rig.store.published().load().partitions().next().unwrap().0);
     let bytes = rig.packing.totals().bytes();

@@ -54,7 +54,7 @@ fn tick_period_is_the_shortest_requested_period() {
 
 #[test]
 fn late_listener_gets_a_shorter_period() {
-    // client-go raises it to the period of the running timer (I11).
+    // client-go raises it to the period of the running timer.
     let start = clock::now();
     let mut schedule = ResyncSchedule::new();
     schedule.join(1, Some(secs(10)), start);

@@ -46,7 +46,7 @@ fn store_repeats_known_objects_on_resync() {
 
 #[test]
 fn store_reports_a_new_uid_as_deletion_and_addition() {
-    // Differs from client-go (I1), which reports one update.
+    // Differs from client-go, which reports one update.
     expect("+a@1", "+a:v@2", &["†a@1", "+a@2"], "a@2");
     expect("+a@1", "[ *a:v@2 ]3", &["†a@1", "+a@2", "synced"], "a@2");
 }
@@ -146,7 +146,7 @@ fn store_accepts_older_versions_from_a_list() {
 
 #[test]
 fn store_reports_no_effect_of_unchanged_listed_objects() {
-    // TestSharedInformerWatchDisruption; client-go notifies all listeners (I10).
+    // TestSharedInformerWatchDisruption; client-go notifies all listeners.
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@2 ]3", &[], "a@1 b@2");
     expect("[ *a@1 *b@2 ]2", "[ *a@1 *b@3 *c@3 ]3", &["b@2>3", "+c@3"], "a@1 b@3 c@3");
 }
@@ -308,7 +308,7 @@ fn cluster_is_expected_until_it_opens_a_partition() {
     assert_eq!(expected(&store), ["c", "d"]);
     store.open(origin("c"), InformerHealth::new(), Vec::new());
     store.expect(name("d"), None);
-    // Marked before the partition was opened, and applied after it.
+    // The cluster was marked before its partition was opened, and the mark arrives late.
     store.expect(name("c"), Some(ClusterLabels::new()));
     assert_eq!(expected(&store), [""; 0]);
 }

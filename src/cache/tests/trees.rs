@@ -163,7 +163,7 @@ proptest! {
                 }),
                 Step::Clone => kept.push((objects.clone(), model.clone())),
                 Step::Namespaces => match kept.last() {
-                    // A clone that was left behind has its own.
+                    // An older clone has its own namespaces.
                     Some((clone, then)) if version % 2 == 0 => check_namespaces(clone, then),
                     _ => check_namespaces(&objects, &model),
                 },

@@ -53,7 +53,7 @@ impl<L: Leaf> Tree<L> {
 struct Cursor<'t, L: Leaf> {
     above: SmallVec<[(&'t Inner<L>, usize); 8]>,
     node: Option<&'t Node<L>>,
-    /// Levels below the node.
+    /// Number of levels below the node; zero for a leaf.
     height: usize,
     /// Position within the node if it is a leaf.
     at: usize,

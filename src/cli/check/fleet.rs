@@ -26,7 +26,7 @@ pub(super) async fn findings(config: &FleetConfig, timeout: Duration) -> Vec<Fin
     problems.iter().map(|problem| of_problem(level, problem)).collect()
 }
 
-/// Reports that this program cannot join a fleet.
+/// Reports that this program cannot join a fleet, because it was built without the feature `fleet`.
 #[cfg(not(feature = "fleet"))]
 pub(super) async fn findings(_: &FleetConfig, _: Duration) -> Vec<Finding> {
     let problem = app::WITHOUT_FLEET.to_owned();

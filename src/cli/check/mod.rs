@@ -99,7 +99,7 @@ impl Args {
         let roster = self.check_sources(config, &mut report).await;
         let mut chosen = self.reachable(super::chosen(&roster.clusters, &self.clusters)?)?;
         if config.fleet.as_ref().is_some_and(|fleet| !fleet.roles.contains(&FleetRole::Collect)) {
-            // A process that does not collect reads the log instead of the clusters.
+            // Without the role `collect`, the process reads the log of the fleet and connects to no cluster.
             chosen.clear();
         }
         let progress = Progress::new(chosen.len());
@@ -131,7 +131,8 @@ impl Args {
         Ok(report)
     }
 
-    /// Leaves out clusters with `agent = true`: only an agent inside such a cluster reaches it. Fails if one was named.
+    /// Leaves out clusters with `agent = true`: only an agent inside such a cluster reaches it. Fails if `--cluster`
+    /// names one.
     fn reachable<'c>(&self, chosen: Vec<&'c ClusterConfig>) -> anyhow::Result<Vec<&'c ClusterConfig>> {
         let is_of_agent = |cluster: &&ClusterConfig| cluster.access == ClusterAccess::Agent;
         let named = chosen.iter().find(|cluster| !self.clusters.is_empty() && is_of_agent(cluster));
@@ -141,7 +142,8 @@ impl Args {
         Ok(chosen.into_iter().filter(|cluster| !is_of_agent(cluster)).collect())
     }
 
-    /// Checks the cluster in which the hub's pod runs, if its Lease is there and the hub does not watch the cluster.
+    /// Checks the cluster in which the hub's pod runs, if it has the Lease of the hub's replicas and the hub does not
+    /// watch it.
     async fn check_own_cluster(&self, config: &Config) -> Option<ClusterReport> {
         let ha = config.ha.as_ref().filter(|_| self.clusters.is_empty())?;
         let is_watched = config.clusters.iter().any(|cluster| ha.is_lease_in(cluster));
@@ -293,7 +295,7 @@ fn sum(report: &mut Report, limit: Option<u64>) {
     let object_memory = scopes().filter_map(|scope| scope.memory).fold(0, u64::saturating_add);
     let memory = object_memory.saturating_add(PROCESS_MEMORY + INFORMER_MEMORY * scopes().count() as u64);
     (report.objects, report.object_memory, report.memory) = (objects, object_memory, memory);
-    // The hub reduces memory from 90 % of the limit on, and the first list takes more than the objects that stay.
+    // The hub starts to reduce memory at 90 % of the limit, and a first list needs more than its objects take later.
     if let Some(limit) = limit.filter(|limit| memory.saturating_add(memory / 4) > *limit) {
         report.findings.push(Finding {
             level: Level::Warning,
@@ -334,7 +336,8 @@ impl Drop for Progress {
     }
 }
 
-/// Renders a report with untrusted text in all places that can hold it, and one with a plain word instead.
+/// Renders two reports for comparison: one with `foreign` in all places that can hold untrusted text, and one with a
+/// plain word there.
 #[cfg(test)]
 pub(super) fn screens(foreign: &str) -> (String, String) {
     let screen = |text: &str| {

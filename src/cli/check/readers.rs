@@ -32,7 +32,7 @@ pub(super) fn findings(config: &Config, clusters: &[ClusterConfig]) -> Vec<Findi
     findings
 }
 
-/// Returns a finding if Secrets are watched, but served to no reader of the port.
+/// Returns a finding if Secrets are watched, but the hub's HTTP port serves them to no reader.
 pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
     let service = &config.hub.service;
     let names_secrets = |selected: &Selected| matches!(selected, Selected::One(one) if one.is_secrets());
@@ -91,7 +91,7 @@ fn problems(
     let about = watched.iter().filter(|entry| rule.resources.iter().any(|one| may_be(one, entry)));
     let known: Option<Vec<_>> =
         about.map(|entry| (!entry.namespaces.is_empty()).then_some(&entry.namespaces)).collect();
-    // An entry without namespaces watches all of them, also later ones.
+    // An entry without namespaces watches all namespaces, including future ones.
     if let Some(known) = known.filter(|known| !known.is_empty()) {
         for written in &rule.namespaces {
             let namespaces = Namespaces::new([written]);
@@ -104,7 +104,8 @@ fn problems(
     found
 }
 
-/// Returns whether an entry of `[resources]` may watch a resource that a rule allows. True if only a cluster could tell.
+/// Returns whether an entry of `[resources]` may watch a resource that a rule allows. True if only discovery in a
+/// cluster can decide it.
 fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
     let named = |resource: &ResourceRef| resource.canonical();
     let is_known = |resource: &ResourceRef| built_in(resource).is_some();

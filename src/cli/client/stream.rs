@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const REPEATS: u32 = 4;
 /// Longest wait before a request is sent again, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-/// Number of bytes of an error's body after which no more is read.
+/// Maximum number of bytes that are read of an error's body.
 const LONGEST_ERROR: usize = 1 << 20;
 
 /// Kinds of tokens that a hub may accept, as part of an error text.

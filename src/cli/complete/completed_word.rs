@@ -37,7 +37,7 @@ pub(super) enum Kind {
 }
 
 impl CompletedWord {
-    /// Returns what to complete after the words `before`; `None` if the hub has no candidates for it.
+    /// Determines the candidates for `word` after the words `before`; `None` if the hub has no candidates for it.
     pub(super) fn of(command: Command, before: &[String], word: &str) -> Option<Self> {
         let (before, word) = joined(before, word);
         let command = command.ignore_errors(true);
@@ -77,7 +77,7 @@ impl CompletedWord {
         Some(completed)
     }
 
-    /// Sets what to complete in `get` and `tree`: a resource, or the name of an object if a resource precedes it.
+    /// Sets the kind of candidates of `get` and `tree`: object names if a resource precedes the word, else resources.
     fn object(&mut self) {
         if let Some((resource, _)) = self.word.split_once('/') {
             (self.kind, self.resource) = (Kind::Names, Some(resource.to_owned()));
@@ -112,7 +112,7 @@ fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     (words, word)
 }
 
-/// Returns whether a `=` after the word `last` is part of that word. It is not after an option, whose value is a
+/// Returns whether a `=` after the word `last` is part of that word. False for an option, because its value is a
 /// separate word.
 fn words_can_join(last: &str) -> bool {
     !last.starts_with('-')

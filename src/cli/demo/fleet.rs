@@ -12,11 +12,11 @@ use super::view::{DOWN_TEXT, FRESH, SYNCING, UP_TO_DATE};
 use informer_hub_sim::{Churn, Fault, FaultScript, Rule, SimCluster, SimConfig, When, World, WorldConfig};
 use informer_hub_types::{ApiResource, ClusterName, Gvr, clock};
 
-/// Number of clusters that change in one step. Larger fleets take turns, to limit the load of the demo.
+/// Maximum number of clusters that change in one step, to limit the load of the demo. More clusters take turns.
 const PER_STEP: usize = 10;
 /// Maximum number of change times that are stored for each cluster.
 const MAX_TIMES: usize = 50_000;
-/// Every fifth cluster goes down during the demo, counted from the last one.
+/// One in this many clusters goes down during the demo, counted from the last cluster.
 const DOWN_EVERY: usize = 5;
 /// Begin and end of the outages, as shares of the whole duration.
 const DOWN: (f64, f64) = (0.3, 0.6);

@@ -39,7 +39,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time that the hub's cache and the receiver may take to become equal to the clusters after the last fault.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval between two comparisons of the copies after the last fault.
+/// Interval between two comparisons of clusters, cache and receiver after the last fault.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Deadline of the shutdown of the hub.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,13 +152,14 @@ async fn serve(stage: &mut Stage) -> anyhow::Result<()> {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            // With the whole duration elapsed, no outage begins.
+            // At the end of the duration, all outages are over, so none begins.
             _ = churn.tick() => stage.fleet.step(SERVE_INTERVAL, SERVE_INTERVAL).await,
         }
     }
 }
 
-/// Ends all faults, waits until the copies equal the clusters, for at most [`SETTLE_TIMEOUT`], and returns the summary.
+/// Ends all faults, waits up to [`SETTLE_TIMEOUT`] until cache and receiver equal the clusters, and returns the
+/// summary.
 async fn settle(stage: &mut Stage, every: Duration, interrupted: bool) -> anyhow::Result<summary::Summary> {
     let waiting = if interrupted { INTERRUPTED } else { HEALED };
     stage.heal().await;

@@ -1,4 +1,4 @@
-//! Summary of a demo: comparison of the copies, totals and verdict.
+//! Summary of a demo: comparison of the clusters with their copies, totals and verdict.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(super) struct ClusterSummary {
     pub(super) state: String,
 }
 
-/// Totals over all clusters: numbers of the simulation, the hub's sink and the receiver.
+/// Totals over all clusters: counters of the simulation, the hub's sink and the receiver.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Totals {
@@ -88,8 +88,8 @@ pub(super) struct Totals {
 }
 
 impl Summary {
-    /// Creates the summary. `times` are how long the clusters changed, and then how long the copies took to become
-    /// equal.
+    /// Creates the summary. `times`: how long the clusters changed, and how long cache and receiver then took to become
+    /// equal to them.
     pub(super) fn new(
         seed: u64,
         times: [Duration; 2],

@@ -1,7 +1,7 @@
 //! `informer-hub fleet`: shows the collectors and deliverers of a fleet, and steers the collectors.
 //!
-//! The commands talk to NATS with the credentials of the configuration. A hub's HTTP port has no rights for this: its
-//! readers may read objects, and only NATS decides who may change the fleet.
+//! The commands connect to NATS with the credentials of the configuration. NATS decides which users may change the
+//! fleet. A hub's HTTP port offers no such requests, because its readers may only read objects.
 
 #[cfg(feature = "fleet")]
 mod report;
@@ -87,7 +87,7 @@ struct FleetArgs {
     config: PathBuf,
 }
 
-/// Reports that this program cannot reach a fleet.
+/// Reports that this program cannot reach a fleet, because it was built without the feature `fleet`.
 #[cfg(not(feature = "fleet"))]
 pub(super) fn main(_: &Args) -> anyhow::Result<ExitCode> {
     anyhow::bail!(crate::app::WITHOUT_FLEET)

@@ -256,7 +256,7 @@ mod tests {
         view_of(|_| 0)
     }
 
-    /// Returns a fleet. `contends_for` are the fingerprints of the collectors' clusters.
+    /// Returns a fleet. `contends_for` maps the name of a collector to the hash of the clusters that it contends for.
     fn view_of(contends_for: impl Fn(&str) -> u64) -> FleetOverview {
         let member = |name: &str, zone: &str| {
             let (prefer, contends_for) = (BTreeMap::new(), contends_for(name));

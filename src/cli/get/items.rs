@@ -22,7 +22,7 @@ pub(super) struct Items<'a> {
     /// Template to apply to each object on its own; `None` if the output is not such a template.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
-    /// Objects to print at the end, because the output depends on all of them.
+    /// Objects to print at the end, because the output needs all of them.
     kept: Vec<Value>,
     /// Whether one object is asked for by its name.
     is_one: bool,

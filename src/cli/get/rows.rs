@@ -23,13 +23,13 @@ pub(super) struct Rows<'a> {
 /// Columns of a table: those that the hub sends, and a namespace column that this program inserts.
 #[derive(Debug)]
 struct Shape {
-    /// Indexes, among the columns that the hub sends, of those that are shown.
+    /// Indexes of the shown columns among those that the hub sends.
     shown: Vec<usize>,
-    /// Position of the inserted namespace column among the shown columns; `None` without that column.
+    /// Position of the inserted namespace column among the shown columns; `None` if there is none.
     namespace_at: Option<usize>,
-    /// Index of the name among the columns that the hub sends.
+    /// Index of the name column among those that the hub sends.
     name_at: Option<usize>,
-    /// Position, among the shown columns, of the one to sort by.
+    /// Position of the column to sort by, among the shown columns.
     sort_at: Option<usize>,
 }
 

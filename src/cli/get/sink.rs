@@ -1,4 +1,4 @@
-//! Receiver of pages and events, which prints them.
+//! Printer of the pages of a list and of the events of a watch.
 
 use super::target::Target;
 use crate::cli::objects::Page;
@@ -6,7 +6,7 @@ use informer_hub_apiclient::Resource;
 
 /// Prints a list, and the events of a watch.
 pub(super) trait Sink {
-    /// Type of the pages that it prints.
+    /// Type of the pages: tables or objects.
     type Page: Page;
 
     /// Prepares for the resources that will be listed.
@@ -14,7 +14,7 @@ pub(super) trait Sink {
 
     fn page(&mut self, resource: &Resource, page: Self::Page) -> anyhow::Result<()>;
 
-    /// Prints the object of a watch event: JSON in the form of [`Self::Page`].
+    /// Prints a watch event. `object` is its JSON: a table with one row if the pages are tables, else the object.
     fn event(&mut self, resource: &Resource, object: &str) -> anyhow::Result<()>;
 
     /// Ends the list of a resource. Events may follow.

@@ -37,8 +37,8 @@ impl FromStr for SortKey {
 }
 
 impl SortKey {
-    /// Returns the index of the title to sort by in `titles`; `None` if a path is sorted by. Ignores upper and lower
-    /// case, blanks, `-` and `_`.
+    /// Returns the index in `titles` of the column to sort by; `None` if the key is a path. The comparison of titles
+    /// ignores case, blanks, `-` and `_`.
     ///
     /// # Errors
     /// [`Misuse`] if there is no such column.

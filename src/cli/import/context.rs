@@ -18,7 +18,7 @@ pub(super) struct ContextSummary {
     /// Kinds of the credentials, in words.
     pub(super) credentials: String,
     pub(super) namespace: Option<String>,
-    /// Faults that will keep the hub from using the context.
+    /// Faults that prevent the hub from using the context.
     pub(super) warnings: Vec<String>,
 }
 

@@ -6,9 +6,9 @@ use crate::cli::client::Refused;
 use crate::cli::print::ReaderGone;
 use informer_hub_types::{exponential_backoff, printable, rng};
 
-/// Wait before the first retry. It is doubled for each further one, and up to the same time is added at random.
+/// Wait before the first retry. Each further retry doubles it. Jitter adds up to 100 %.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// Longest wait between two attempts, before up to the same time is added at random.
+/// Longest wait between two attempts, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 /// Backoff of a watch.
@@ -18,8 +18,8 @@ pub(in crate::cli) struct Retry {
 }
 
 impl Retry {
-    /// Waits before a watch is opened again that has ended without an error. Without this wait, a hub that ends each
-    /// watch at once, for example during its shutdown, would be asked in a loop.
+    /// Waits after a watch has ended without an error, before it is opened again. This prevents a busy loop with a hub
+    /// that ends each watch immediately, for example during its shutdown.
     pub(in crate::cli) async fn ended(&mut self) {
         self.failures = 0;
         self.wait().await;

@@ -1,4 +1,4 @@
-//! Search for UIDs in a query that are not UUIDs, which no object of Kubernetes has.
+//! Search for UIDs in a query that are not UUIDs, and therefore match no Kubernetes object.
 
 use informer_hub_query::{Expr, Question};
 

@@ -147,7 +147,8 @@ impl Args {
         Ok((clusters, all.iter().filter(|source| is_all || is_named(source)).collect()))
     }
 
-    /// Returns the subjects of the bindings: the named ones, or the service account `informer-hub`.
+    /// Returns the subjects of the bindings: those that options name; without such options the service account
+    /// `informer-hub`.
     fn grantee(&self) -> anyhow::Result<Grantee> {
         let account = match &self.service_account {
             None if !self.users.is_empty() || !self.groups.is_empty() => None,
@@ -351,9 +352,9 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
 
 /// Returns the names that RBAC rules need for the resources that a pattern matches.
 ///
-/// For a pattern of one API group and no `client`, returns the whole group. Otherwise asks the cluster and returns each
-/// matching group as a whole. Matching resources are returned one by one if they are built into Kubernetes, or if they
-/// are cluster-scoped and the entry has namespaces.
+/// Without a `client`, returns the whole API group of the pattern; fails if the pattern is not of one group. With a
+/// `client`, asks the cluster. Matching resources are then returned one by one if they are built into Kubernetes, or if
+/// they are cluster-scoped and the entry has namespaces. For any other match, returns its whole group.
 async fn pattern_resources(
     resource: &ResourceConfig,
     pattern: &ResourcePattern,

@@ -144,7 +144,7 @@ impl Advice<'_> {
                         .to_owned();
                 }
             },
-            // If the identity is unknown: a kubeconfig usually has a user, other credentials the account of the hub.
+            // Unknown identity: kubeconfigs usually belong to a user, other credentials to the hub's service account.
             None if matches!(self.access, ClusterAccess::Kubeconfig { .. }) => " --user NAME".to_owned(),
             None => String::new(),
         };

@@ -12,7 +12,7 @@ pub(super) struct Concern(pub(super) u8);
 /// Severity of a row that has no problem.
 const WELL: Concern = Concern(9);
 
-/// Highest number, which is the mildest severity, that still needs action by the operator.
+/// Mildest severity (highest number) that still needs action by the operator.
 const BAD: Concern = Concern(3);
 
 impl Concern {
@@ -75,7 +75,7 @@ pub(super) fn sink_concern(sink: &Value) -> Concern {
     }
 }
 
-/// Returns the concern of a row; `None` if all is well.
+/// Returns `concern`, or `None` if it stands for a row without a problem.
 pub(super) fn concern(concern: Concern) -> Option<Concern> {
     (concern < WELL).then_some(concern)
 }

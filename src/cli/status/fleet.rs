@@ -32,7 +32,7 @@ pub(super) fn not_connected(status: &Value) -> Option<String> {
     (fleet["connected"] == false).then(|| line(fleet["lastError"].as_str().unwrap_or("NATS has not answered yet")))
 }
 
-/// Returns the problem that the fleet's log stores changes too late; `None` if it does not.
+/// Returns a problem text if changes wait too long to be stored in the fleet's log; `None` otherwise.
 pub(super) fn behind(status: &Value) -> Option<String> {
     let is_behind = status["fleet"]["oldestAppendSeconds"].as_f64().is_some_and(|seconds| seconds >= BEHIND);
     is_behind.then(|| format!("a change has waited for more than {BEHIND} s to be stored in the fleet's log"))

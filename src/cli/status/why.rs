@@ -99,8 +99,8 @@ pub(super) fn of_informer(informer: &Value) -> String {
     or(error(informer), explanation)
 }
 
-/// Returns the number of a sink's stored dead letters. If the status has no such member, that of the journal or the
-/// counter of dead-lettered events is used.
+/// Returns the number of a sink's stored dead letters. If the status has no such member, returns the journal's number;
+/// if that is missing too, the counter of dead-lettered events.
 pub(super) fn letters(sink: &Value) -> u64 {
     let now = sink["deadLetters"].as_u64().or_else(|| sink["journal"]["deadLetters"].as_u64());
     now.unwrap_or_else(|| number(sink, "deadLettered"))

@@ -54,8 +54,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the status of an object, as the Kubernetes API's table shows it. Tables with ready and desired objects in two
-/// columns have both, as Deployments have: `2/3`.
+/// Returns the status of an object, as the Kubernetes API's table shows it. If the table has a column Desired, as for
+/// ReplicaSets, the status is followed by it: `2/3`.
 fn status(object: &Value) -> String {
     let api_version = text(&object["apiVersion"]);
     let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));

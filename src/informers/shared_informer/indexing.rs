@@ -12,7 +12,8 @@ use crate::informers::InformerError;
 use informer_hub_types::SharedStr;
 
 impl Inner {
-    /// Records added indices, to remove them at the stop. Returns those to remove now, because the informer has stopped.
+    /// Records added indices, to remove them at the stop. If the informer has already stopped, returns them instead, to
+    /// be removed now.
     fn keep_indexers(&self, names: Vec<SharedStr>) -> Vec<SharedStr> {
         let mut state = self.state.lock();
         if state.phase == Phase::Stopped {
@@ -31,8 +32,8 @@ impl<K: 'static> SharedInformer<K> {
     /// until this informer is stopped.
     ///
     /// # Errors
-    /// If an index with one of the names exists (then none is added), if an index is removed before it is complete, or after
-    /// the stop.
+    /// If an index with one of the names exists (then none is added), if an index is removed before it is complete, or
+    /// after the stop.
     pub async fn add_indexers(&self, indexers: Indexers) -> Result<(), InformerError> {
         if self.inner.is_stopped() {
             return Err(InformerError::Stopped);

@@ -11,8 +11,8 @@ impl<K: 'static> SharedInformer<K> {
     /// Waits until every cluster has synced.
     ///
     /// # Errors
-    /// [`NotSynced`] after the timeout, with the missing clusters and their errors; or at once, if the informer has not
-    /// been started or is stopped.
+    /// [`NotSynced`] after the timeout, with the missing clusters and their errors; or immediately, if the informer has
+    /// not been started or is stopped.
     pub async fn wait_for_sync(&self, timeout: Duration) -> Result<(), NotSynced> {
         let not_synced = |waited, state| {
             let waiting = vec![format!("{} has {state}", self.inner.parts.name)];

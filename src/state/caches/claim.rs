@@ -16,8 +16,8 @@ pub struct Claim {
     pub indexes: Vec<DeclaredIndex>,
     /// Hash of the settings that objects are decoded with; zero if unknown.
     pub settings: u64,
-    /// Whether the configured resource has no API version. If several API versions of it are saved, only the newest
-    /// copy is kept.
+    /// Whether the configured resource has no API version. If the partition is saved in several API versions, only the
+    /// most recently updated copy is kept.
     pub any_version: bool,
 }
 

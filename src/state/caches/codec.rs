@@ -15,14 +15,14 @@
 //! 10 objects    minor version of Kubernetes of the protobuf schema; then as 4
 //! ```
 //!
-//! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote record 4; to them,
-//! record 10 is damage, after which they list again. So does this version if the schema is newer than its own, since it
-//! might lack a field. If it is older, each body is converted once to see whether it can be.
+//! Bodies in record 4 are JSON, those in record 10 JSON or protobuf. Earlier versions of the hub wrote record 4; they
+//! treat record 10 as damage and list again. This version does the same if the record's schema is newer than its own,
+//! because its own may lack a field. If the schema is older, each body is converted once to check that it is readable.
 //!
 //! Record 9 describes the state as of the commit record that follows it, and of no later one.
 //!
 //! Any input decodes to a record or to `None`. Memory use is proportional to the input, except for the heads (objects
-//! without their JSON) of a record. Their decompressed size is limited by [`MAX_HEADS`].
+//! without their bodies) of a record. Their decompressed size is limited by [`MAX_HEADS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ use crate::cache::ClusterVersions;
 use informer_hub_protobuf::Schema;
 use informer_hub_types::{ApiResource, ClusterName, Gvr, ObjectKey, ResourceVersion, Scope, View};
 
-/// Maximum decompressed size in bytes of the heads (objects without their JSON) of one record.
+/// Maximum decompressed size in bytes of the heads (objects without their bodies) of one record.
 pub(super) const MAX_HEADS: usize = 64 << 20;
 
 /// Identity of a partition within the cache of one resource and view.
@@ -53,8 +53,8 @@ pub struct PartitionHeader {
     pub synced: bool,
     /// When the partition was last known to be up to date, in ms since the epoch.
     pub alive: i64,
-    /// When this header was written, in ms since the epoch. Partitions that are no longer configured are kept for some
-    /// days from this time.
+    /// When this header was written, in ms since the epoch. A partition without an informer is kept for
+    /// [`UNUSED_RETENTION`](super::UNUSED_RETENTION) from this time.
     pub written: i64,
     /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
@@ -102,7 +102,7 @@ pub(super) enum Record<'r> {
         heads_len: usize,
         heads: &'r [u8],
         bodies: &'r [u8],
-        /// Whether protobuf in it has an older schema, which may have had fields that this version lacks.
+        /// Whether protobuf bodies have an older schema, which may have fields that this version's schema lacks.
         is_older: bool,
     },
     Removed(u64, Vec<ObjectKey>),
@@ -348,7 +348,8 @@ impl<'b> Bytes<'b> {
 }
 
 impl<'r> Record<'r> {
-    /// Decodes a record of a cache file; `None` if the bytes are malformed. Scopes in the record get the given view.
+    /// Decodes a record of a cache file; `None` if the bytes are malformed. Scopes are stored without their view; they
+    /// get `view`.
     pub(super) fn read(bytes: &'r [u8], view: &View) -> Option<Self> {
         let mut bytes = Bytes(bytes);
         Some(match bytes.byte()? {

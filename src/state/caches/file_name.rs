@@ -13,7 +13,7 @@ pub(super) const MAX_NUMBER: u64 = 1 << 62;
 pub(super) enum FileName {
     /// `snapshot-N`: complete contents at one time, with the number of the snapshot.
     Snapshot(u64),
-    /// `deltas-N-P`: changes since snapshot N. The second number counts the files of changes of that snapshot from 0.
+    /// `deltas-N-P`: changes since snapshot N. P numbers the files of changes of that snapshot from 0.
     Deltas(u64, u64),
 }
 
@@ -68,8 +68,8 @@ pub(super) fn salt(name: FileName) -> u32 {
     u32::from_be_bytes([mixed.to_be_bytes()[0], mixed.to_be_bytes()[1], mixed.to_be_bytes()[2], mixed.to_be_bytes()[3]])
 }
 
-/// Returns the directory of a resource's files. `None` for a view that is never saved, or a name that is invalid in
-/// Kubernetes.
+/// Returns the directory of a resource's files. `None` for a private view, which is never saved, or a name that is
+/// invalid in Kubernetes.
 pub(super) fn directory(root: &Path, gvr: &Gvr, view: &View) -> Option<PathBuf> {
     let suffix = match view {
         View::Shared => "",

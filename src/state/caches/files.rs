@@ -1,4 +1,4 @@
-//! The files of one resource: each checkpoint appends changes, and a rewrite replaces all files from time to time.
+//! The files of one resource: each checkpoint appends changes. If the files grow too large, a checkpoint rewrites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,14 +24,14 @@ pub use removed_clusters::{PartitionLocation, ReaddedPartitions};
 /// Retention of partitions without an informer, in ms.
 pub const UNUSED_RETENTION: i64 = 7 * 24 * 3600 * 1000;
 
-/// Bytes of changes below which the files are never rewritten.
+/// Minimum for a rewrite, in bytes: of the changes, or of the part of the files that exceeds twice their live data.
 const MIN_REWRITE: u64 = 1 << 20;
 /// Number of directories above a resource's directory to sync: version, group, `caches`, state directory.
 const ANCESTORS: usize = 4;
 /// Assumed size of an object in bytes, until the first object has been written.
 const ASSUMED_OBJECT: u64 = 1024;
 
-/// A partition of a snapshot that a checkpoint may write, with the readers that have acknowledged it.
+/// A partition of a cache snapshot that a checkpoint may write, with the readers that have acknowledged it.
 #[derive(Clone, Debug)]
 pub struct Commit {
     /// The partition.
@@ -45,7 +45,7 @@ pub struct Commit {
 pub struct CheckpointResult {
     /// Bytes written.
     pub bytes: u64,
-    /// Number of new and changed objects; after a rewrite, of all objects.
+    /// Number of new and changed objects; after a rewrite, of all objects of open partitions.
     pub objects: u64,
     /// Whether all files were rewritten.
     pub anew: bool,
@@ -53,7 +53,7 @@ pub struct CheckpointResult {
     pub replaced: bool,
 }
 
-/// State of an open partition as last saved; the next checkpoint writes the difference from it.
+/// Last saved state of an open partition (one with an informer). The next checkpoint writes the difference from it.
 #[derive(Debug)]
 pub(super) struct SavedOpenPartition {
     pub(super) number: u64,
@@ -76,7 +76,7 @@ pub struct CacheFiles {
     dir: PathBuf,
     resource: ApiResource,
     view: View,
-    /// Number of the current snapshot, if there is one.
+    /// Number of the current snapshot file; `None` if the next checkpoint must rewrite all files.
     snapshot: Option<u64>,
     /// The open snapshot file, to detect its removal.
     snapshot_file: Option<Box<dyn DiskFile>>,
@@ -88,8 +88,8 @@ pub struct CacheFiles {
     kept: BTreeMap<PartitionKey, SavedOpenPartition>,
     /// Saved partitions without an informer, with their numbers in the files.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
-    /// Closed partitions that must stay on disk for now, such as those moved to another API version that its files do
-    /// not have yet.
+    /// Closed partitions that must stay on disk for now, such as those that moved to another API version whose files do
+    /// not have them yet.
     moved: BTreeSet<PartitionKey>,
     /// Fleet version (version over all clusters) whose complete state is in the files; `None` if they have no complete
     /// state.
@@ -98,7 +98,7 @@ pub struct CacheFiles {
 }
 
 impl CacheFiles {
-    /// Creates a writer that ignores existing files. Returns `None` for a view that is never saved.
+    /// Creates a writer that ignores existing files. Returns `None` for a private view, which is never saved.
     ///
     /// # Errors
     /// If the directory cannot be created.
@@ -166,7 +166,7 @@ impl CacheFiles {
         (&self.resource, &self.view)
     }
 
-    /// Returns whether the current state of a partition is on disk, including its versions.
+    /// Returns whether the current objects and resource versions of a partition are on disk.
     #[must_use]
     pub fn has(&self, partition: &Partition) -> bool {
         let kept = self.kept.get(&key_of(partition));

@@ -37,7 +37,7 @@ pub struct PartitionReport {
     pub scope: String,
     /// Number of objects.
     pub objects: usize,
-    /// Number of objects of which only the metadata is cached.
+    /// Number of objects without a cached body: only key, UID, version, labels and index values are there.
     pub bare: usize,
     /// Resource version from which a watch continues; `None` if objects may be missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct PartitionReport {
     pub readers: Vec<String>,
 }
 
-/// Reads all cache files below `root` and verifies the checksum of every record. With `decode`, also decodes the JSON
+/// Reads all cache files below `root` and verifies the checksum of every record. With `decode`, also decodes the body
 /// of every object.
 ///
 /// # Errors

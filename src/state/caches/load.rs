@@ -20,7 +20,7 @@ use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, Store
 pub(super) struct ReadPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
-    /// Objects of the partition; empty if `claims` does not select the partition.
+    /// Objects of the partition; empty if the caller of [`read`] did not claim the partition.
     pub(super) objects: Gathering,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Read {
     pub(super) partitions: BTreeMap<PartitionKey, ReadPartition>,
     /// Compression dictionaries that could be restored, with their numbers.
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
-    /// Objects whose JSON is stored uncompressed.
+    /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Fleet version of the state; `None` if the last checkpoint did not save a complete state.
     pub(super) fleet: Option<SavedFleet>,
@@ -52,17 +52,18 @@ pub(super) struct FilesRead {
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Number of decoded objects. With `object_bytes`, the bytes of their records, it gives the mean size of an object.
+    /// Number of objects read or written. With `object_bytes`, the bytes of their records, it gives the mean size of an
+    /// object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of the object records of partitions that `claims` does not select.
+    /// Bytes of the object records of partitions that were not claimed, or that have no informer.
     pub(super) unwanted_bytes: u64,
     /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,
 }
 
-/// A decoded change. Those in a snapshot are applied at once; those in a file of changes are applied when their commit
-/// record is read.
+/// A decoded change. Changes in a snapshot file are applied immediately. Those in a file of changes are applied when
+/// their commit record is read.
 enum Op {
     Partition(u64, PartitionHeader),
     Put(u64, Arc<StoredObject>),

@@ -1,4 +1,5 @@
-//! Caches on disk: a snapshot of all partitions of each resource and view, and changes since.
+//! Caches on disk: a snapshot of all partitions of each resource and view (the form of its objects, such as metadata
+//! only), and changes since.
 //!
 //! Nothing is written per event. A checkpoint writes the difference from the last one. Both states share unchanged
 //! parts, so the cost is proportional to the difference. Bodies are written in their packed form with their dictionary,

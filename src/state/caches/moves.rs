@@ -19,14 +19,14 @@ struct Move {
 }
 
 impl Moves {
-    /// Records that a partition is about to move. It is still in the old cache.
+    /// Records that a partition is about to move. Must be called while the partition is still in the old cache.
     pub fn begin(&mut self, from: &Origin, to: &Origin) {
         if from.resource.gvr == to.resource.gvr || matches!(from.scope.view, View::Private(_)) {
             return;
         }
         let partition = (from.cluster.clone(), from.scope.clone());
         let (from, to) = (&from.resource.gvr, &to.resource.gvr);
-        // An earlier move that ends where this one begins leads to the new target instead.
+        // If the partition moved to `from` earlier, that move now ends at `to`.
         for earlier in self.0.iter_mut().filter(|it| it.partition == partition && it.to == *from) {
             (earlier.to, earlier.is_done) = (to.clone(), false);
         }
@@ -54,8 +54,8 @@ impl Moves {
         !self.of(gvr, view).is_empty()
     }
 
-    /// Records that the files of the cache at `at` now have a partition. Moves of that partition to this cache are then
-    /// complete and forgotten.
+    /// Records that the files of the cache in `at` now have the partition of `at`. Moves of the partition to this cache
+    /// are then complete and forgotten.
     pub fn written(&mut self, at: &Origin) {
         let is_it = |it: &Move| {
             it.is_done && it.to == at.resource.gvr && it.partition == (at.cluster.clone(), at.scope.clone())
@@ -63,8 +63,8 @@ impl Moves {
         self.0.retain(|it| !is_it(it));
     }
 
-    /// Removes those moves of `earlier` whose partition was closed in its new cache. `is_open` must reflect a time
-    /// after `earlier`.
+    /// Removes those moves of `earlier` whose partition was closed in its new cache. `is_open` must report a state that
+    /// is later than `earlier`.
     pub fn forget_closed(&mut self, earlier: &Self, is_open: impl Fn(&Gvr, &PartitionKey) -> bool) {
         let is_closed = |it: &Move| it.is_done && earlier.0.contains(it) && !is_open(&it.to, &it.partition);
         self.0.retain(|it| !is_closed(it));

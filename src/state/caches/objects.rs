@@ -1,5 +1,5 @@
 //! Object records in cache files. A record has the heads of several objects (key, UID, version, labels, index values),
-//! compressed together, and their bodies (JSON) as stored in memory.
+//! compressed together, and their bodies (JSON or protobuf) as stored in memory.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use informer_hub_types::{
     StoredObject, StoredObjectParts, Uid,
 };
 
-/// Form in which a record stores an object's body (JSON). `UNKEPT`: no body. `PLAIN`: uncompressed. From `PACKED` on:
-/// compressed with the dictionary whose number is the form minus `PACKED`.
+/// Form in which a record stores an object's body (JSON or protobuf). `UNKEPT`: no body. `PLAIN`: uncompressed. From
+/// `PACKED` on: compressed with the dictionary whose number is the form minus `PACKED`.
 const UNKEPT: u64 = 0;
 const PLAIN: u64 = 1;
 const PACKED: u64 = 2;
@@ -44,8 +44,7 @@ impl Dictionaries {
         self.known.iter().rev().find(|(_, known)| Arc::ptr_eq(known, dictionary)).map(|(id, _)| *id)
     }
 
-    /// Returns the dictionary with this number that is in memory. `None` if there is none, or if its bytes differ from
-    /// `bytes`.
+    /// Returns the known dictionary with this number. `None` if there is none, or if its bytes differ from `bytes`.
     fn of(&self, id: u64, bytes: &[u8]) -> Option<Arc<Dictionary>> {
         let known = self.known.iter().find(|(known, _)| *known == id);
         known.filter(|(_, dictionary)| dictionary.bytes() == bytes).map(|(_, dictionary)| Arc::clone(dictionary))
@@ -75,7 +74,7 @@ pub(super) struct ObjectWriter<'w> {
 }
 
 impl<'w> ObjectWriter<'w> {
-    /// Creates a writer. If `with` is given, uncompressed bodies (JSON) are compressed with that dictionary.
+    /// Creates a writer. If `with` is given, uncompressed bodies are compressed with that dictionary.
     pub(super) fn new(dictionaries: &'w mut Dictionaries, with: Option<&Arc<Dictionary>>) -> std::io::Result<Self> {
         let packer = with.filter(|it| it.size() > 0).map(|it| (Arc::clone(it), DiskPacker::new(it)));
         Ok(Self {
@@ -200,7 +199,7 @@ pub(super) struct ObjectReader {
     interner: Interner,
     /// Label sets that were decoded before, by their encoded bytes.
     labels: HashMap<Box<[u8]>, Labels>,
-    /// Objects whose bodies (JSON) are stored uncompressed.
+    /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
     /// Whether the record of any object had a body that could not be restored.
     pub(super) lost: bool,
@@ -238,8 +237,8 @@ impl ObjectReader {
         true
     }
 
-    /// Passes the objects of a record to `take`. `is_older`: whether its bodies must be checked. Returns `None` if the
-    /// record is malformed.
+    /// Passes the objects of a record to `take`. If the record has an older schema (`is_older`), [`Self::finish`] will
+    /// check their bodies. Returns `None` if the record is malformed.
     pub(super) fn objects(
         &mut self,
         (heads_len, heads, bodies): (usize, &[u8], &[u8]),
@@ -313,7 +312,8 @@ impl ObjectReader {
         Some(labels)
     }
 
-    /// Completes the restored bodies after the last record, and drops those of an older schema that cannot be read. Returns the dictionaries with their numbers.
+    /// Completes the restored bodies after the last record, and drops those of an older schema that cannot be read.
+    /// Returns the dictionaries with their numbers.
     pub(super) fn finish(&mut self) -> Vec<(u64, Arc<Dictionary>)> {
         let mut all: Vec<_> = std::mem::take(&mut self.dictionaries)
             .into_iter()

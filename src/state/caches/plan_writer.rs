@@ -43,7 +43,7 @@ pub(super) struct Step {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) dropped: Vec<(PartitionKey, u64)>,
-    /// Fleet version of the files after the plan; `None` if the plan does not save a complete state.
+    /// Fleet version of the files once the plan is written; `None` if they will not have a complete state.
     pub(super) fleet: Option<SavedFleet>,
 }
 
@@ -146,8 +146,8 @@ pub(super) fn floor_of(partition: &Partition) -> Option<ResourceVersion> {
     is_above.then(|| ResourceVersion::clone(&newest))
 }
 
-/// Returns whether two headers differ only in timestamps, and in those by less than a step. With `exactly`, any change
-/// of `alive` counts.
+/// Returns whether two headers differ only in timestamps, by less than [`ALIVE_STEP`] and [`WRITTEN_STEP`]. With
+/// `exactly`, any change of `alive` counts.
 pub(super) fn is_unchanged(old: &PartitionHeader, new: &PartitionHeader, exactly: bool) -> bool {
     let near = |old: i64, new: i64, step: u64| new.abs_diff(old) < if exactly { 1 } else { step };
     let timeless = |header: &PartitionHeader| PartitionHeader { alive: 0, written: 0, ..header.clone() };

@@ -62,7 +62,8 @@ impl SourceReport {
         }
     }
 
-    /// Adds the clusters of `before` whose objects now have a problem, so that a mistake removes no cluster.
+    /// Adds the clusters of the report `before` whose objects have a problem in this one, so that a mistake removes no
+    /// cluster.
     #[must_use]
     pub fn keeping(mut self, before: &Self) -> Self {
         let is_wrong = |found: &FoundCluster| {
@@ -77,7 +78,7 @@ impl SourceReport {
         self
     }
 
-    /// Keeps at most `most` clusters: first those in `before`, then new ones, each by name.
+    /// Keeps at most `most` clusters: first those in `before`, then new ones, both in the order of their names.
     #[must_use]
     pub fn limited(mut self, most: usize, before: &BTreeSet<ClusterName>) -> Self {
         if self.clusters.len() <= most {

@@ -456,7 +456,7 @@ fn invalid_object_keeps_its_clusters_and_a_removed_one_does_not() {
 proptest! {
     #![proptest_config(properties(128))]
 
-    /// Each name has exactly one holder, the first by precedence; all others are reported as conflicts.
+    /// Each name has exactly one holder, the cluster with the highest precedence; all others are reported as conflicts.
     #[test]
     fn every_name_has_one_holder_and_all_others_conflict(
         tables in prop::collection::btree_set("[a-d]", 0..4),

@@ -33,7 +33,8 @@ pub(super) fn default(mut node: Value, default: impl Into<Value>) -> Value {
     node
 }
 
-/// Table with only the keys in `properties`. With the default `{}`, their defaults apply even if the table is missing.
+/// Table with only the keys in `properties`. If the caller adds the default `{}`, the keys' defaults apply even if the
+/// table is missing.
 pub(super) fn table(description: &str, properties: Vec<(&str, Value)>) -> Value {
     let properties: Map<_, _> = properties.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
     node(description, json!({ "type": "object", "additionalProperties": false, "properties": properties }))

@@ -1,4 +1,4 @@
-//! Schema of readers, of the OIDC issuer, and of questions to the clusters.
+//! Schema of readers, of the OIDC issuer, and of access and token reviews in clusters.
 
 use serde_json::{Value, json};
 

@@ -33,9 +33,9 @@ names the key until then.
 /// When a changed value takes effect in a running hub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
-    /// At once, without a new list from the apiserver.
+    /// Immediately, without a new list from the apiserver.
     AtOnce,
-    /// At once, but the informers restart and list their objects again.
+    /// Immediately, but the informers restart and list their objects again.
     ListsAgain,
     /// At the next start.
     NextStart,
@@ -71,7 +71,7 @@ const EFFECTS: &[(&str, Effect)] = &[
 pub struct Key {
     /// Path from the top; `*` stands for a user-defined name.
     pub path: String,
-    /// Kind of the accepted values, in words; empty if it has no name.
+    /// Kind of the accepted values, in words such as `duration`; empty if the kind has no name.
     pub takes: String,
     bounds: Option<String>,
     required: bool,
@@ -84,7 +84,8 @@ pub struct Key {
     pub effect: Option<Effect>,
 }
 
-/// Section of the reference: a table, or those of its keys that belong to some values of its `type`.
+/// Section of the reference: the keys of a table. If the keys depend on the table's `type`, there is a section for each
+/// set of types.
 struct Section {
     header: String,
     /// Values of `type` that have the keys; empty if all types have them.
@@ -123,7 +124,8 @@ pub fn reference() -> String {
     page + "\n"
 }
 
-/// Returns all keys, each with its `type`; `None` if all types have it. A key of several types is repeated.
+/// Returns all keys, each with the `type` of table that has it; `None` if all types have it. A key of several types is
+/// repeated.
 #[cfg(any(test, feature = "testing"))]
 #[must_use]
 pub fn keys() -> Vec<(Key, Option<String>)> {
@@ -150,7 +152,7 @@ fn below(found: &mut Vec<Section>, path: &str, header: &str, node: &Value) {
     let names = &node["additionalProperties"];
     if names.is_object() {
         let (path, header) = (format!("{path}.*"), format!("{header}.<name>"));
-        // The description of the table's members is preferred to its own.
+        // If the table's members have a description, it is preferred to that of the table.
         let about = describe(names).to_owned();
         let about = if about.is_empty() { describe(node).to_owned() } else { about };
         return shapes(found, &path, &header, names, &about);

@@ -62,13 +62,14 @@ const BESIDE: [(&str, &str); 28] = [
     ("fleet.shards.*.namespaces", "resources = [\"pods\"]\n"),
 ];
 
-/// Returns a valid configuration with or without a value for a key. `of` is the type to which the key belongs.
+/// Returns a valid configuration with this value for a key; `None` omits the key. `of` is the type to which the key
+/// belongs.
 #[must_use]
 pub fn around(key: &Key, of: Option<&str>, value: Option<&Value>) -> String {
     let (parent, name) = key.path.rsplit_once('.').expect("every key is in a table");
     let beside = BESIDE.iter().find(|(path, _)| *path == key.path).map_or("", |(_, lines)| lines);
     let mut lines = value.map_or(String::new(), |value| format!("{name} = {}\n", toml(value)));
-    // Without the key, the lines that depend on it would be mistakes.
+    // If the key is omitted, these lines would be mistakes, since they depend on it.
     if value.is_some() {
         lines += beside;
     }

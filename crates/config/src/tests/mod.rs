@@ -1,5 +1,5 @@
 //! Tests of whole configurations: the sample loads, each rule is violated by a text, and all mistakes of a file are
-//! reported at once.
+//! reported together.
 
 mod agent;
 mod audit;

@@ -26,7 +26,7 @@ pub(crate) use pods::pod;
 use random::Random;
 pub(crate) use workloads::{deployment, replica_set};
 
-/// Generator of a kind.
+/// Function that generates an object of one kind and returns its JSON and identity.
 pub(crate) type Invent = fn(&mut Random, &App) -> (String, Written);
 
 /// Returns `count` objects.
@@ -48,7 +48,7 @@ pub(crate) fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<Stored
     (0..count).map(|_| object(&mut random)).collect()
 }
 
-/// Returns the object in protobuf.
+/// Returns the object with its body in protobuf.
 pub(crate) fn as_protobuf(object: &StoredObject) -> Arc<StoredObject> {
     let json = object.json().expect("a new object is readable");
     let value: serde_json::Value = serde_json::from_slice(&json).expect("it is JSON");

@@ -1,8 +1,8 @@
-//! Trains the dictionaries in `data` on invented objects, and checks that the committed files are what this gives.
+//! Trains the dictionaries in `data` on invented objects, and checks that the committed files equal the result.
 //!
-//! `UPDATE_DICTIONARIES=1` writes them. zstd's trainer makes them: at these sizes it saves three per cent over
-//! [`Dictionary::train_to`], and its time and memory do not matter here. Their content depends on the version of zstd in
-//! `Cargo.lock`.
+//! `UPDATE_DICTIONARIES=1` writes the files. They are made by zstd's trainer: at these sizes, objects become 3 %
+//! smaller than with [`Dictionary::train_to`], and its time and memory do not matter here. The result depends on the
+//! version of zstd in `Cargo.lock`.
 
 mod invented;
 
@@ -12,7 +12,7 @@ use informer_hub_dictionaries::{Encoding, KINDS, Kind};
 use informer_hub_types::{Dictionary, Gvr, PackedTotals, Packer, StoredObject};
 use invented::{Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service};
 
-/// Generator of each kind, in the order of [`KINDS`], with the number of samples.
+/// Generator of each kind, in the order of [`KINDS`], with the number of samples for training.
 const INVENT: [(Invent, usize); 7] = [
     (pod, 500),
     (deployment, 500),

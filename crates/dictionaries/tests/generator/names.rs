@@ -57,7 +57,7 @@ pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) namespace: &'static str,
     pub(crate) image: String,
-    /// Labels of its pods without those that controllers add, as members of JSON.
+    /// JSON members with the labels of its pods, without the labels that controllers add.
     pub(crate) labels: String,
 }
 
@@ -90,12 +90,12 @@ pub(crate) struct Metadata<'t> {
     pub(crate) has_generation: bool,
     pub(crate) labels: &'t str,
     pub(crate) annotations: &'t str,
-    /// Kind with API version, and name.
+    /// API version, kind and name of the owner.
     pub(crate) owner: Option<(&'t str, &'t str, &'t str)>,
 }
 
 impl Metadata<'_> {
-    /// Writes the metadata, without managed fields. Returns it with the UID and the version.
+    /// Returns the metadata as JSON without managed fields, the UID and the resource version.
     pub(crate) fn write(&self, random: &mut Random) -> (String, String, String) {
         let (uid, version) = (random.uid(), (100_000 + random.below(900_000_000)).to_string());
         let generate = self.generate_name.as_ref().map(|name| format!(r#""generateName":"{name}","#));

@@ -3,7 +3,7 @@
 use super::names::{App, Metadata, joined};
 use super::random::Random;
 
-/// Returns a pod in the order of members of an apiserver.
+/// Returns a pod whose members are in the order in which an apiserver writes them.
 pub(crate) fn pod(random: &mut Random, app: &App) -> (String, Written) {
     let kind = random.below(10);
     let (hash, suffix) = (random.suffix(9), random.suffix(5));

@@ -34,7 +34,7 @@ impl Random {
         usize::try_from(self.below(count as u64)).expect("it is below a usize")
     }
 
-    /// Returns `if_so` in `percent` of 100 cases, else nothing.
+    /// Returns the text of `if_so` in `percent` of 100 cases, else an empty text.
     pub(crate) fn maybe(&mut self, percent: u64, if_so: impl FnOnce(&mut Self) -> String) -> String {
         if self.chance(percent) { if_so(self) } else { String::new() }
     }

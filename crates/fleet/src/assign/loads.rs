@@ -121,8 +121,8 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Returns a shard to move from an overloaded collector, and its receiver. Leaves a preferred zone only if no other
-    /// move helps.
+    /// Returns a shard to move from an overloaded collector, and its receiver. A shard leaves the zone that it prefers
+    /// only if no other move helps.
     fn relief(&self) -> Option<(usize, usize)> {
         let overloaded = self.by_load.iter().rev().take_while(|(load, _)| *load > self.high);
         overloaded.map(|(_, from)| *from).find_map(|from| {
@@ -133,7 +133,8 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns a shard to move to an underloaded collector, and that collector. Never leaves a preferred zone.
+    /// Returns a shard to move to an underloaded collector, and that collector. No shard leaves the zone that it
+    /// prefers.
     fn supply(&self) -> Option<(usize, usize)> {
         let underloaded = self.by_load.iter().take_while(|(load, _)| *load < self.low);
         underloaded.map(|(_, to)| *to).find_map(|to| {

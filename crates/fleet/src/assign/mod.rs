@@ -10,9 +10,10 @@
 //!   zone, unless a collector is overloaded.
 //! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides, so independent
 //!   shards spread, and a collector that returns gets its former shards.
-//! - A plan that is computed again after some of its moves has no move back.
+//! - A plan that is computed again after some of its moves does not undo them.
 //!
-//! Cost: shards without a collector, times collectors; and for balance the number of moves times shards per collector.
+//! Cost: proportional to the shards without a collector times the collectors; for balance, to the moves times the
+//! shards per collector.
 
 mod loads;
 mod rendezvous;
@@ -54,7 +55,7 @@ pub struct Collector {
     pub draining: bool,
 }
 
-/// Permitted imbalance.
+/// Permitted imbalance of the loads of collectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balance {
     /// Permitted deviation of a collector's load from its share, as a fraction of the share. Larger deviations cause
@@ -74,7 +75,7 @@ impl Default for Balance {
 /// Reason of a [`Move`], the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MoveReason {
-    /// No live collector has the shard: make all such moves at once.
+    /// No live collector has the shard: make all moves with this reason together.
     Orphaned,
     /// Its collector is draining.
     Drain,
@@ -100,9 +101,9 @@ impl fmt::Display for MoveReason {
 pub struct Move {
     /// Shard to move.
     pub shard: Shard,
-    /// Present collector; `None` if no live collector has the shard.
+    /// Collector that has the shard now; `None` if no live collector has the shard.
     pub from: Option<String>,
-    /// Next collector.
+    /// Collector that receives the shard.
     pub to: String,
     /// Reason for the move.
     pub reason: MoveReason,

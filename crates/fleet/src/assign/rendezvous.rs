@@ -1,6 +1,6 @@
 //! Weighted rendezvous hashing: each pair of shard and collector has a score, and the highest score wins.
 //!
-//! A collector's share of wins is its capacity's share. If it is removed, only its own shards change.
+//! Each collector wins in proportion to its capacity. If a collector is removed, only its own shards change.
 
 /// Returns a hash of a name that is the same in every process and program version.
 pub(super) fn name_hash(name: &str) -> u64 {

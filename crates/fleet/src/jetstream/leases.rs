@@ -1,7 +1,7 @@
 //! Bucket of leases: the records of leader elections.
 //!
-//! The version of a record is the revision of its entry. A read may be answered by a server that is behind. An election
-//! stays safe: its writes compare the revision, and the bucket's leader executes them.
+//! The version of a record is the revision of its entry. A read may be answered by a server with outdated data. An
+//! election stays safe: its writes compare the revision, and the bucket's leader executes them.
 
 use std::time::Duration;
 

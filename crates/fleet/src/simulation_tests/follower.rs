@@ -16,7 +16,7 @@ use crate::{Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason,
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replica {
     pub(super) objects: Objects,
-    /// During a full list: objects from before it that have not followed yet.
+    /// During a full list: objects from before the list that it has not repeated yet.
     unlisted: Option<BTreeSet<ObjectKey>>,
     pub(super) deletions: usize,
 }
@@ -70,7 +70,7 @@ pub(super) struct Follower {
     reader: Reader,
     position: Sequence,
     replicas: BTreeMap<Partition, Replica>,
-    /// Partitions with missing entries that were not found yet.
+    /// Partitions to restore again, because the log could not be read or has a gap.
     with_gap: BTreeSet<Partition>,
     pub(super) gaps: usize,
     pub(super) deletions: usize,

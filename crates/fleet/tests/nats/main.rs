@@ -89,7 +89,7 @@ async fn successor_fences_the_former_owner_and_the_log_has_each_record_once() {
     first.flush().await;
     let mut second = Collector::start(&servers, 1).await;
     second.claim(&c, 2).await;
-    // The first one does not know yet.
+    // The first collector does not know yet that another one has claimed the partition.
     first.writer.offer(&c, &put(501)).unwrap();
     let fenced = first.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
     assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::Epoch(2) });
@@ -98,7 +98,7 @@ async fn successor_fences_the_former_owner_and_the_log_has_each_record_once() {
     }
     second.flush().await;
     assert_eq!(versions(&second.log, &c, 600).await, (1..=600).collect::<Vec<_>>());
-    // A third one that is older than the owner does not get the partition at all.
+    // A third collector, whose epoch is older than the owner's, does not get the partition at all.
     let mut late = Collector::start(&servers, 1).await;
     late.writer.open(c.clone(), 1);
     let fenced = late.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;

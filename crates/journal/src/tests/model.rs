@@ -385,7 +385,7 @@ impl World {
         }
         assert!(by_object.keys().all(|object| self.objects.contains_key(object)), "an unknown object");
         let synced = self.journal().is_synced();
-        // After a crash, an aborted merge may exist, also for records acknowledged since.
+        // After a crash, the file of an aborted merge may exist, also with records acknowledged since.
         let given_up = !self.journal().abandoned.is_empty();
         for (id, object) in &mut self.objects {
             object.compare(*id, by_object.remove(id).unwrap_or_default(), when, synced, given_up);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use informer_hub_disk::{Disk, DiskFile, DiskLock, Open, read_exact_at};
 use informer_hub_sim::SimDisk;
 
-/// Simulated disk whose files can be overwritten while no other fault than a full disk is set.
+/// Simulated disk that supports overwriting, unless a fault other than a full disk is set.
 #[derive(Debug)]
 pub(super) struct OverwritingDisk {
     disk: SimDisk,

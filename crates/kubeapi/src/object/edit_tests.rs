@@ -54,7 +54,7 @@ fn rewrite_changes_version_name_label_and_annotation() {
 fn set_version_leaves_other_bytes_as_they_are() {
     let pod = br#"{"kind":"Pod","metadata":{"resourceVersion":"7","name":"a\u0041" } , "spec":{ }}"#;
     let expected = br#"{"kind":"Pod","metadata":{"resourceVersion":"8","name":"a\u0041" } , "spec":{ }}"#;
-    // White space between members that are not copied at once is lost.
+    // White space is lost between members that are copied one by one.
     assert_eq!(tree(&set_version(pod, 8)), tree(expected));
     assert!(set_version(pod, 8).ends_with(br#""name":"a\u0041" }, "spec":{ }}"#));
 }

@@ -110,7 +110,7 @@ pub(crate) fn skip_space(json: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Returns the offset behind the string that starts at `at`.
+/// Returns the offset of the end of the string that starts at `at`, after its closing quote.
 pub(crate) fn skip_string(json: &[u8], at: usize) -> Result<usize, Malformed> {
     let mut at = at + 1;
     loop {
@@ -123,7 +123,7 @@ pub(crate) fn skip_string(json: &[u8], at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns the offset behind the value that starts at `at`. Does not recurse.
+/// Returns the offset of the end of the value that starts at `at`. Does not recurse.
 fn skip_value(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut depth = 0_usize;
     loop {
@@ -147,7 +147,7 @@ fn skip_value(json: &[u8], mut at: usize) -> Result<usize, Malformed> {
     }
 }
 
-/// Returns the offset behind a number or a literal.
+/// Returns the offset of the end of the number or literal that starts at `at`.
 fn skip_scalar(json: &[u8], at: usize) -> usize {
     let is_end =
         |byte: &u8| matches!(byte, b',' | b':' | b'}' | b']' | b'{' | b'[' | b'"' | b' ' | b'\n' | b'\r' | b'\t');

@@ -416,7 +416,8 @@ impl Expression<'_> {
     }
 }
 
-/// Joins texts with commas, and appends `+ <n> more...` if `count`, the total, is greater. `<unset>` if there are none.
+/// Joins `shown` with commas, and appends `+ <n> more...` if the total `count` is greater than its length. `<unset>` if
+/// there are none.
 pub(super) fn first_of(shown: &[String], count: usize) -> String {
     let joined = shown.join(",");
     if count > shown.len() {

@@ -14,7 +14,7 @@ pub(super) struct Kind {
     pub(super) print: Print,
 }
 
-/// Definition of a column, whose type is `kind`.
+/// Definition of a column. `kind` is the JSON type of its cells.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spec {
     name: &'static str,

@@ -34,7 +34,7 @@ fn pod(phase: &str, containers: Value) -> Value {
     json!({"spec": {"containers": vec![json!({}); count]}, "status": {"phase": phase, "containerStatuses": containers}})
 }
 
-/// Returns a pod with init containers, of which `sidecars` are restarted always, and one container.
+/// Returns a pod with one container and an init container for each item of `sidecars`; a true item makes it a sidecar.
 fn starting(statuses: Value, sidecars: &[bool]) -> Value {
     let init_containers: Vec<_> = sidecars
         .iter()

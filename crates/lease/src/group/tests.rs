@@ -264,8 +264,8 @@ fn processes_share_leases_evenly_and_take_those_of_a_dead_one_over() {
     }
 }
 
-/// While all contenders wrote one common record, which each needed to keep its leases, conflicts of these writes disturbed
-/// leases of survivors.
+/// Regression: when all contenders wrote one common record, which each needed to keep its leases, write conflicts
+/// disturbed leases of survivors.
 #[test]
 fn lost_answers_disturb_no_lease_of_a_survivor() {
     for seed in 0..1000 {

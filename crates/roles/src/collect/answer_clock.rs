@@ -1,11 +1,11 @@
-//! Clock by which a collector decides that another collector no longer renews its entries. Pure.
+//! Clock by which a collector decides that another collector no longer renews its entries. Pure: no I/O.
 
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Clock that stops while the services do not answer. Collectors cannot renew their entries in that time, so it must not
-/// count.
+/// Clock that stops while the backend does not answer. Collectors cannot renew their entries in that time, so it must
+/// not count.
 #[derive(Debug)]
 pub(super) struct AnswerClock {
     /// Normal time between two answers; only a longer wait stops the clock.

@@ -74,7 +74,7 @@ fn is_due(open: &OpenPartition, every: Duration, log: Option<Retained>) -> bool 
     let (sequence, at) = open.checkpoint;
     let Some(at) = at else { return open.stored > sequence };
     let may_be_lost = log.is_some_and(|log| log.may_soon_pass(sequence.max(open.claimed)));
-    // Zero means no limit. Another collector may have changed it.
+    // A maximum age of zero means no limit. Another collector may have changed the limit.
     let by_age = log.map(|log| log.max_age / 4).filter(|age| !age.is_zero()).unwrap_or(every);
     let pause = if may_be_lost { every.min(LEAST_PAUSE) } else { every.min(by_age) };
     open.has_begun && open.stored > sequence && at.elapsed() >= pause

@@ -86,7 +86,7 @@ impl Directory {
     /// Returns the owner of a shard; `None` until the owners of all shards are known.
     ///
     /// # Errors
-    /// The services do not answer, or the entry cannot be decoded.
+    /// The backend does not answer, or the entry cannot be decoded.
     pub(super) fn owner(&self, shard: &Shard) -> Result<Option<Known<Ownership>>, BackendError> {
         if let Some(error) = self.watch.error() {
             return Err(BackendError(error));

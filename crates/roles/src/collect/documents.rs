@@ -1,4 +1,4 @@
-//! Task that stores the documents of the owned clusters.
+//! Task that stores the documents about the owned clusters.
 
 use std::sync::Arc;
 use std::time::Duration;

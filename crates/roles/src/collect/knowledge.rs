@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
-/// How long a failure must last to be included in the document. A watch that is cut off and reopened at once is not.
+/// How long a failure must last to be included in the cluster's document. A watch that is cut off and immediately
+/// reopened is not included.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Facts that a session has found out about its cluster, for the document.
+/// Facts that a session has found out about its cluster, for the cluster's document.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<State>);
 
@@ -143,7 +144,8 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 }
 
 impl Stored {
-    /// Returns whether no other process has changed the document since. `latest` is its last known revision.
+    /// Returns whether no other process has changed the document since this one read or wrote it. `latest` is its last
+    /// known revision.
     fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
         latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
     }

@@ -16,7 +16,7 @@ use crate::appender::AppendError;
 use crate::listed::LogSource;
 use crate::restore::{Restored, restore};
 
-/// A takeover that reads this many entries, or more, requests a new checkpoint.
+/// Number of entries after the checkpoint at which a takeover requests a new checkpoint.
 const LONG_TAIL: usize = 500;
 
 /// The log's partition of one informer, under the session of its shard.
@@ -46,8 +46,8 @@ impl SourceLog {
         Self { session, partition, decoder: Mutex::new(decoder), state }
     }
 
-    /// Opens the partition if it is closed. Returns the state in the log; `None` if it cannot answer a list of
-    /// `version`, or is ahead of `current`, the cluster's version.
+    /// Opens the partition if it is closed. Returns the state in the log; `None` if that state cannot answer a list of
+    /// `version`, or is newer than `current`, the cluster's version.
     pub(super) async fn begin(
         &self,
         version: &VersionMatch,
@@ -92,8 +92,8 @@ impl SourceLog {
         }
         let (partition, state) = (&self.partition, &restored.state);
         if open.is_none() && restored.tail >= LONG_TAIL {
-            // Otherwise, owners that follow each other soon would never write a checkpoint, and each takeover would
-            // take longer.
+            // Otherwise, owners in quick succession would never write a checkpoint, and each takeover would take
+            // longer.
             self.session.need_checkpoint(partition);
         }
         if usable {
@@ -246,8 +246,8 @@ impl LogSource for SourceLog {
     }
 }
 
-/// Returns whether the log's state at version `at` answers a list. A request for the most recent state accepts any,
-/// since a new reflector sends it; after a failure, lists go to the apiserver anyway.
+/// Returns whether the log's state at version `at` may answer a list of `requested`. For the most recent state, any
+/// version is accepted: a new reflector requests it, and after a failure, lists go to the apiserver anyway.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
     match requested {
         VersionMatch::MostRecent | VersionMatch::Any => true,

@@ -3,16 +3,16 @@
 //! # Contract
 //! - A shard of a cluster is watched by its owner. Without [rules](CollectorParams::shards), the whole cluster is one
 //!   shard. The owner renews its ownership. If an ownership has not changed for [`CollectorParams::lease`], another
-//!   collector takes the shard over. It measures the time by its own clock, which stops while the services do not
+//!   collector takes the shard over. It measures the time by its own clock, which stops while the backend does not
 //!   answer.
 //! - No clock decides what the log stores: each append is fenced by an epoch.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.
-//! - Collectors share the shards by weight ([`balance`]): one shard moves at a time, by an ordered release for its
-//!   receiver.
-//! - A list is stored whole ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), since the collector keeps no
-//!   objects of its own.
+//! - Collectors share the shards by weight ([`balance`]): one shard moves at a time. Its owner stores what it has read,
+//!   then releases the shard for the receiver.
+//! - A list is stored with all its objects ([`ResetReason::Restart`](informer_hub_fleet::ResetReason)), not as
+//!   differences, since the collector itself keeps no objects.
 
 mod answer_clock;
 mod balance;
@@ -77,7 +77,7 @@ pub struct CollectorParams {
     pub shards: ShardRules,
 }
 
-/// Zone of collectors.
+/// Zone: a group of collectors that some clusters prefer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     /// Name of the zone.
@@ -106,8 +106,8 @@ impl CollectorParams {
 /// Hub that watches the clusters of a collector.
 pub trait Host: Send + Sync + 'static {
     /// Starts to watch a shard. If no other shard of the cluster is watched, the hub wraps the cluster's connector by
-    /// `wrap`; else it starts the informers that the connection [watches](informer_hub_reflector::Connection::watches)
-    /// now too.
+    /// `wrap`; else it starts the informers that the cluster's connection now
+    /// [watches](informer_hub_reflector::Connection::watches) in addition.
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
     /// Stops watching a shard. Completes when no request for it is running.
@@ -120,7 +120,7 @@ pub trait Host: Send + Sync + 'static {
 /// Function that makes a connector write to the log.
 pub type ConnectorWrap = Box<dyn FnOnce(Arc<dyn Connector>) -> Arc<dyn Connector> + Send>;
 
-/// Collector of a process.
+/// Collector of a process: contends for shards and watches those that it owns.
 pub struct Collector {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,

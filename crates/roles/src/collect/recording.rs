@@ -1,4 +1,5 @@
-//! Turns watch events into records: which are new to the log, and which version the log has reached. Pure.
+//! Conversion of watch events into records of the log: which events are new to the log, and which version it has
+//! reached. Pure: no I/O.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl Recording {
         self.restored = restored;
     }
 
-    /// Resumes from the state of a log that this process writes to. `position` stays, since it may be ahead of the
+    /// Resumes from the state of a log that this process writes to. `position` stays, since it may be newer than the
     /// state.
     pub(super) fn repeat(&mut self, restored: PartitionState) {
         self.restored = restored;
@@ -52,7 +53,7 @@ impl Recording {
         Record::Reset { reason: ResetReason::Restart }
     }
 
-    /// Returns the record that all changes up to `version` are in the log.
+    /// Returns the record which states that all changes up to `version` are in the log.
     pub(super) fn progress(&mut self, version: ResourceVersion, now: Instant) -> Record {
         self.progressed = Some(now);
         self.position = Some(version.clone());

@@ -1,4 +1,4 @@
-//! Weight of a shard: its cost for a collector, from its objects and the rate of its events. Pure.
+//! Weight of a shard: its cost for a collector, from its objects and the rate of its events. Pure: no I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,8 +51,8 @@ impl Load {
         self.objects.remove(partition);
     }
 
-    /// Returns the weight to publish; `published` itself while the new weight differs by less than a tenth. In the first
-    /// minute it only grows with the objects, because the rate of events is not known yet.
+    /// Returns the weight to publish; `published` itself while the new weight differs by less than a tenth. In the
+    /// first minute, it depends on the objects only and never decreases, because the rate of events is not known yet.
     pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
         let passed = now.duration_since(self.measured).as_secs_f64();
         if passed > 0.0 {
@@ -77,7 +77,8 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns the share of measured time in the average; the rest is the initial value zero.
+    /// Returns which share of the average comes from measurements, from 0 to 1; the other part is its initial value,
+    /// zero.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

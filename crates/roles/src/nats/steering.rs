@@ -57,7 +57,7 @@ impl FleetRoster {
         self.roster.entries().await.map_err(|error| problem(&error))
     }
 
-    /// Returns the ownerships of all shards that ever had an owner, by name.
+    /// Returns the ownerships of all shards that ever had an owner, sorted by name.
     pub async fn owners(&self) -> Result<Vec<Ownership>, NatsProblem> {
         let mut owners = self.owners.all().await.map_err(|error| problem(&error))?;
         owners.sort_by(|a, b| a.shard.cmp(&b.shard));

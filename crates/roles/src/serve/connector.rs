@@ -62,7 +62,7 @@ impl Connector for ServingConnector {
 struct ServingConnection {
     served: Served,
     inner: Arc<dyn Connector>,
-    /// Connection to the apiserver, opened for the first review.
+    /// Connection to the apiserver, opened for the first review of access rights.
     reviewer: Arc<OnceCell<Arc<dyn Connection>>>,
 }
 

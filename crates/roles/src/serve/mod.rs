@@ -6,16 +6,16 @@
 //!   partition that is too slow for its queue reads the log by itself, so it delays no other.
 //! - A watch ends as expired if its collector stores a full list, or if retention has removed unread entries. The
 //!   reflector then lists again.
-//! - While no collector is alive, the services do not answer, or the collector reports a failure, watches fail with the
-//!   reason. So the existing status of informers shows which objects are stale. Caches keep them.
+//! - While no collector is alive, the backend does not answer, or the collector reports a failure, watches fail with
+//!   the reason. So the existing status of informers shows which objects are stale. Caches keep them.
 //!
 //! # Layout
 //! - [`live`]: the tail, and its queues.
 //! - [`directory`]: the owners and documents of all clusters.
-//! - [`feed`]: owner of a shard, document of its collector, and what follows about staleness.
+//! - [`feed`]: owner of a shard, document of its collector, and whether the shard is stale.
 //! - [`source`]: list and watch of one resource.
 //! - [`connector`]: discovery from the document.
-//! - [`cursor`]: where a process that delivers begins.
+//! - [`cursor`]: where a process that delivers to sinks begins to read.
 
 mod connector;
 mod cursor;
@@ -56,9 +56,9 @@ const STALE: Duration = Duration::from_secs(15);
 pub struct ReplicaParams {
     /// Name of the process.
     pub name: String,
-    /// Interval at which the replica checks that the services answer and its watch of owners and documents works.
+    /// Interval at which the replica checks that the backend answers and its watch of owners and documents works.
     pub poll: Duration,
-    /// Time without a renewal by a collector, or without an answer, after which a cluster is stale.
+    /// Time without a renewal by a collector, or without an answer of the backend, after which a cluster is stale.
     pub stale: Duration,
     /// How long a list waits until the log has a complete state. Default 20 s.
     pub patience: Duration,
@@ -106,9 +106,9 @@ pub struct Replica {
 pub struct ReplicaStatus {
     /// Name of the process.
     pub name: String,
-    /// Whether the services have answered a request since the start.
+    /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Last error of the services; `None` if the last request succeeded, and owners, documents and log are followed.
+    /// Last error of the backend; `None` if the last request succeeded, and owners, documents and log are followed.
     pub error: Option<String>,
     /// Served shards, with their owners and staleness.
     pub shards: BTreeMap<Shard, ServedShard>,

@@ -58,7 +58,7 @@ impl FleetState {
 }
 
 impl SimulatedFleet {
-    /// Makes the open watches of owners and documents, and the open tails, silent for ever, without an end.
+    /// Makes the open watches of owners and documents, and the open tails, stop delivering for ever, without ending.
     pub fn silence_watches(&self) {
         *self.0.silenced.lock() += 1;
     }

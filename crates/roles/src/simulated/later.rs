@@ -7,8 +7,8 @@ use informer_hub_fleet::{Answer, Entry, Request};
 const AT_BEGIN: usize = 0;
 const IN_CHECKPOINT: usize = 4;
 
-/// Simulates a process whose format number is this much above that of this program. The formats differ in their numbers
-/// only.
+/// Number by which the formats of a simulated later process exceed those of this program. The formats differ in their
+/// numbers only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Later(pub(crate) u8);
 

@@ -62,7 +62,7 @@ pub(super) fn divided() -> ShardRules {
     }])
 }
 
-/// Returns the only resource of a shard: of the rest of a cluster, or of the shard that is divided from it.
+/// Returns the only resource of a shard: secrets in a shard that a rule makes, else pods.
 pub(super) fn resource(shard: &Shard) -> ApiResource {
     let plural = if shard.name.is_none() { "pods" } else { "secrets" };
     ApiResource { gvr: Gvr::new("", "v1", plural), kind: "Pod".into(), namespaced: true }

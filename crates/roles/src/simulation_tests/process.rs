@@ -40,7 +40,7 @@ impl Cached {
     }
 }
 
-/// Process. Dropping it is a kill.
+/// Simulated process. Dropping it kills the process.
 pub(super) struct Process {
     pub(super) name: String,
     pub(super) collector: Collector,

@@ -46,7 +46,7 @@ impl World {
         loads
     }
 
-    /// Returns whether every load is within a part of the mean.
+    /// Returns whether every load deviates from the mean by at most the fraction `part` of it.
     fn is_balanced(&self, part: f64) -> bool {
         let loads = self.loads();
         #[expect(clippy::cast_precision_loss, reason = "the loads are small")]
@@ -72,7 +72,7 @@ async fn balanced() -> World {
     }
     world.join();
     world.join();
-    // The weights are known, and what is out of balance then has moved.
+    // Long enough to measure the weights, and then to move clusters into balance.
     world.pass(Duration::from_secs(180)).await;
     assert!(world.is_balanced(0.25), "{:?}", world.loads());
     world
@@ -158,7 +158,7 @@ fn owners_that_follow_each_other_soon_leave_a_checkpoint_and_a_short_log() {
         let mut world = World { checkpoint: Duration::from_secs(600), ..world };
         (0..2).for_each(|_| world.join());
         for round in 0..30 {
-            // No owner lives as long as the interval.
+            // No owner lives for as long as the checkpoint interval.
             for _ in 0..150 {
                 world.clusters.values().for_each(|cluster| cluster.churn(&mut world.rng));
                 sleep(Duration::from_millis(100)).await;
@@ -311,7 +311,7 @@ fn collectors_that_join_leave_and_fail_during_moves_lose_and_double_nothing() {
             }
             world.settle().await;
             world.verify_log();
-            // Balanced, and then at rest.
+            // Time to reach balance; after that, no cluster may move.
             sleep(Duration::from_secs(150)).await;
             let owners = world.owners();
             sleep(Duration::from_secs(150)).await;

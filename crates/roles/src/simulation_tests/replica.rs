@@ -12,7 +12,7 @@ use super::process::{Caches, Objects, reflect};
 use super::threads;
 use crate::{Backend, Replica, ReplicaParams};
 
-/// Serving process. Dropping it is a kill.
+/// Simulated serving process. Dropping it kills the process.
 pub(super) struct ServingProcess {
     pub(super) replica: Replica,
     caches: Caches,
@@ -56,7 +56,7 @@ impl Drop for ServingProcess {
     }
 }
 
-/// Cluster that a replica must not ask.
+/// Connector of a cluster that a replica must not connect to.
 #[derive(Debug)]
 pub(crate) struct Unreachable;
 

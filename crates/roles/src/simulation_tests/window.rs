@@ -1,4 +1,4 @@
-//! Log whose size removes changes long before their age.
+//! Log whose size limit removes changes long before its age limit does.
 
 use super::*;
 

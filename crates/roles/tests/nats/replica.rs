@@ -13,7 +13,7 @@ use super::{Servers, backend};
 
 const CLUSTERS: usize = 20;
 
-/// Cluster that a replica must not ask.
+/// Connector of a cluster that a replica must not connect to.
 #[derive(Debug)]
 struct Unreachable;
 

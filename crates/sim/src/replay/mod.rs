@@ -113,7 +113,8 @@ impl ReplayServer {
     /// Holds all pods in memory (190 MB for 20,000 in JSON). A bench that measures memory must run it in another process.
     ///
     /// # Errors
-    /// I/O errors of binding a loopback port or reading the protobuf file, and `InvalidData` if that file does not match.
+    /// I/O errors of binding a loopback port or reading the protobuf file, and `InvalidData` if that file does not have
+    /// pods of [`ReplayConfig::export`].
     pub fn start(config: &ReplayConfig, handle: &Handle) -> io::Result<Self> {
         let _guard = handle.enter();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -121,7 +122,7 @@ impl ReplayServer {
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
         let templates = template::make(config)?;
-        // Reads both clocks at once: a send time is the wall clock here plus the monotonic time since.
+        // Reads both clocks at the same time: a send time is the wall clock here plus the monotonic time since.
         let (started, epoch) = (clock::now(), wall_micros());
         let state = Arc::new(ReplayState {
             templates,
@@ -214,7 +215,7 @@ impl Drop for ReplayServer {
 }
 
 impl ReplayState {
-    /// Returns the version of the state before event `index`, also within a shard.
+    /// Returns the version of the state before event `index`. Shards use the same versions.
     fn version_before(&self, index: u64) -> u64 {
         BASE + self.templates.len() as u64 + index
     }

@@ -180,7 +180,8 @@ fn list_body(view: View) -> SimBody {
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Streams events from `next` on as the plan allows. A bookmark comes first, so that the head is sent at once.
+/// Streams events from `next` on as the plan allows. A bookmark precedes them, so that the HTTP head is sent
+/// immediately.
 fn watch_body(view: View, next: u64) -> SimBody {
     let first = Some(Bytes::from(view.form.bookmark(view.state.version_before(next))));
     let plans = view.state.plan.subscribe();

@@ -1,4 +1,4 @@
-//! Tests of answers in protobuf: they are those in JSON.
+//! Tests of answers in protobuf: they have the same content as those in JSON.
 
 use serde_json::json;
 

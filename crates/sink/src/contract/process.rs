@@ -40,7 +40,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a sink from the journal on `disk`, or in memory without one.
+    /// Starts a sink with the journal on `disk`; if that is `None`, a sink without a journal.
     pub(super) fn start(transport: Arc<dyn Transport>, disk: Option<(&SimDisk, StoreLimits)>) -> Self {
         let (store, durability) = match disk {
             None => (Store::in_memory(), None),
@@ -113,7 +113,7 @@ impl Process {
         self.now = end;
     }
 
-    /// Performs actions and waits for attempts until a condition holds.
+    /// Performs actions and waits for attempts until `holds` returns true.
     pub(super) async fn until(&mut self, holds: impl Fn(&Self) -> bool) {
         loop {
             self.pump();

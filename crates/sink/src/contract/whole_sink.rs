@@ -12,7 +12,7 @@ use informer_hub_disk::Disk;
 use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::Notification;
 
-/// Time of the machine's clock within which it performs all actions except retries.
+/// Time by which checks advance the machine's clock, enough for all actions except retries.
 const WHILE: Duration = Duration::from_secs(1);
 
 /// Returns notifications of versions 1 to `versions` of `objects` objects, ordered by version.
@@ -65,8 +65,8 @@ fn all_in_order(bed: &dyn TestBed, prefix: &str, objects: usize, versions: u64) 
     times
 }
 
-/// Kills the process while some events are acknowledged, some in flight and some not tried. The next process delivers the
-/// rest in order under the same ids, and repeats at most the events in flight.
+/// Kills the process while some events are acknowledged, some are in flight and some were never attempted. The next
+/// process delivers the rest in order under the same ids, and repeats at most the events in flight.
 pub(super) async fn restart_delivers_the_rest_and_repeats_only_events_in_flight(bed: &dyn TestBed) {
     let (disk, limits) = (disk(), StoreLimits::default());
     let mut first = Process::start(bed.transport(LONG), Some((&disk, limits)));
@@ -99,8 +99,8 @@ pub(super) async fn restart_delivers_the_rest_and_repeats_only_events_in_flight(
     assert_eq!(third.undelivered(), (0, 0));
 }
 
-/// While the receiver does not answer, a sink accepts events up to its bounds and other senders wait. Once it answers,
-/// all senders are answered in order and nothing is missing.
+/// While the receiver does not answer, a sink accepts events up to its bounds, and the senders of further events wait.
+/// Once the receiver answers, the sink answers all senders in order, and no event is lost.
 pub(super) async fn unresponsive_receiver_holds_back_the_senders(bed: &dyn TestBed) {
     bed.set(Fault::Hang);
     let mut process = Process::start(bed.transport(SHORT), None);
@@ -112,7 +112,7 @@ pub(super) async fn unresponsive_receiver_holds_back_the_senders(bed: &dyn TestB
     let pending = process.health.pending_events.load(Relaxed);
     assert!(pending <= ROOM as u64, "{pending} events were accepted");
     assert_eq!(process.undelivered(), (60, 60));
-    // Further attempts do not make room.
+    // Failed attempts free no room in the queue.
     process.until(|process| process.health.failed_attempts.load(Relaxed) >= 2).await;
     assert!(process.answered.is_empty() && process.health.pending_events.load(Relaxed) <= ROOM as u64);
     bed.set(Fault::None);

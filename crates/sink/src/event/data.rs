@@ -24,13 +24,13 @@ pub struct EventData<K> {
     pub uid: Option<String>,
     /// resourceVersion of the object's state; `None` for `synced`.
     pub resource_version: Option<String>,
-    /// Whether the object existed before the sink subscribed or the first list was made.
+    /// Whether the object already existed when the sink subscribed, or when the informer made its first list.
     pub initial: bool,
-    /// Whether the deletion itself was not observed, so that states may be missing.
+    /// Whether the deletion itself was not observed, so that the last states before it may be missing.
     pub tombstone: bool,
-    /// The object; `None` for `synced`, and if memory for its body was short.
+    /// The object; `None` for `synced`, and if memory was short and the hub had dropped the object's body.
     pub object: Option<K>,
-    /// Previous state of an updated object; `None` if left out, or for other events.
+    /// Previous state of an updated object; `None` for other events, and if the sink omits it or its body was dropped.
     pub old_object: Option<K>,
 }
 
@@ -48,7 +48,7 @@ pub struct EventResource {
 }
 
 impl Event {
-    /// Decodes the event's data. This decodes its objects: keep the result.
+    /// Decodes the event's data and its objects. Each call decodes them again.
     ///
     /// # Errors
     /// An error if the object does not fit the type.

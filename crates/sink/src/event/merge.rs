@@ -1,9 +1,10 @@
 //! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The merged event has the oldest `oldObject` and the newest `object`, as for a slow listener in the cache. Objects
+//! The merged event has the oldest `oldObject` and the newest `object`, as in the queue of a slow listener. Objects
 //! with the same name but different UIDs never merge. Nor does a replayed dead letter, whose state may be older than
-//! the events before it. Unlike in the cache, a deletion after an addition is kept. The addition in the journal may
-//! have been delivered by a process that died before its acknowledgement was on disk.
+//! the events before it. An addition and a following deletion merge to the deletion; a listener's queue drops both. The
+//! journal must not: an earlier process may have delivered the addition, and died before the acknowledgement was on
+//! disk.
 
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Event {
     }
 }
 
-/// Returns the merged event; without one, both events.
+/// Returns `merged` as an event; if it is `None`, both events.
 fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]> {
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }

@@ -51,7 +51,7 @@ pub fn pod(name: &str, version: &str, phase: &str) -> Object {
     object(origin("", "pods", "Pod"), "shop", name, version, &json)
 }
 
-/// Returns a pod with a UID of its own, for tests of successors under one name.
+/// Returns a pod with this UID, for tests of successive objects with the same name.
 pub fn pod_of(name: &str, uid: &str, version: &str) -> Object {
     object_of(origin("", "pods", "Pod"), ObjectKey::new("shop", name), uid, version, &json!({"kind": "Pod"}))
 }

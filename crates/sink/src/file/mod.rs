@@ -20,7 +20,8 @@ use super::{Event, Outcome, Shape, Transport};
 use informer_hub_disk::{RotatedFile, RotatedFileParams};
 use stream::Stream;
 
-/// Time limit of one attempt to write a batch. Disks and pipe readers may stall; beyond this time, that is a failure.
+/// Time limit of one attempt to write a batch. A disk or the reader of a pipe may stall; after this time, the attempt
+/// has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Parameters of a file of events.
@@ -36,7 +37,7 @@ pub struct FileParams {
     pub fsync: bool,
 }
 
-/// Output to which lines are appended, all or none.
+/// Output to which the lines of a batch are appended: all of them or, if possible, none.
 trait Lines: Send + fmt::Debug + 'static {
     fn place(&self) -> String;
     /// Appends lines, each with its line break.

@@ -132,7 +132,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    /// Waits while writes hang. Fails if the process has ended meanwhile.
+    /// Waits while writes hang. Fails if the writing process has ended by then.
     fn pass(&self) -> io::Result<()> {
         drop(self.gate.blocking_lock());
         if self.gone.load(Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }

@@ -22,8 +22,8 @@ use regex::{Regex, RegexBuilder};
 const BUDGET: u64 = 2_000_000;
 /// Bytes of text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
-/// Size limits of compiled patterns in bytes, each with the cost of one searched byte in 1/64 unit. A larger pattern
-/// costs more, since the slowest regex engine does work for each of its states.
+/// Size classes of compiled patterns: the maximum size in bytes, and the cost of one searched byte in 1/64 unit. A
+/// larger pattern costs more, since the slowest regex engine does work for each of its states.
 const PATTERN_SIZES: [(usize, u64); 3] = [(16 << 10, 16), (128 << 10, 64), (1 << 20, 512)];
 
 const CHARGE: &str = "@charge";
@@ -133,7 +133,7 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// Rejects an index with a fraction, for which the interpreter would copy the whole list into an error.
+/// Rejects a fraction as index: the interpreter would copy the whole list into its error.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -215,6 +215,8 @@ pub(super) struct ChargeInserter {
 }
 
 impl ChargeInserter {
+    /// Inserts the charges of a node and of all nodes below it.
+    ///
     /// # Errors
     /// The ID of the node whose cost cannot be bounded, and the reason.
     pub(super) fn weave(&mut self, node: &mut IdedExpr) -> Result<(), (u64, String)> {
@@ -246,7 +248,7 @@ impl ChargeInserter {
     }
 
     fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<(), (u64, String)> {
-        // Twice the body's operations, which includes the inserted charges.
+        // Cost of one run of the body: twice its operations, which accounts for the inserted charges.
         let body = 2 * [&it.loop_cond, &it.loop_step].into_iter().map(nodes).sum::<i64>() + 4;
         self.weave(&mut it.iter_range)?;
         let body = IdedExpr { id: it.iter_range.id, expr: Expr::Literal(LiteralValue::Int(body.into())) };
@@ -336,7 +338,7 @@ fn call_on(node: &mut IdedExpr, function: &str, more: Option<IdedExpr>) {
     *node = IdedExpr { id, expr: Expr::Call(CallExpr { func_name: function.to_owned(), target: None, args }) };
 }
 
-/// Returns whether an index is a literal that is not a fraction.
+/// Returns whether an index is a literal string or integer, and so needs no check at run time.
 fn is_small_index(node: &IdedExpr) -> bool {
     matches!(&node.expr, Expr::Literal(LiteralValue::String(_) | LiteralValue::Int(_) | LiteralValue::UInt(_)))
 }

@@ -2,7 +2,7 @@
 //!
 //! The expression is untrusted, so its length, nesting and nested loops are bounded at compile time. The interpreter
 //! recurses on the caller's stack, and an overflow would abort the process. The cost of an evaluation is bounded by a
-//! budget that is woven into the expression ([`budget`]).
+//! budget whose charges are inserted into the expression ([`budget`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -174,7 +174,7 @@ fn expensive_evaluation_exceeds_the_budget() {
     ] {
         let (found, took) = evaluate(text, object.clone());
         assert!(found.as_ref().is_err_and(|error| error.contains("exceeds its budget")), "{text}: {found:?}");
-        // A release build takes a tenth of it. Decoding the object is included here.
+        // Includes decoding the object. A release build takes a tenth of this limit.
         assert!(took.as_secs() < 20, "{text}: {took:?}");
     }
     for text in

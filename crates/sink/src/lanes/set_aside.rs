@@ -137,7 +137,8 @@ impl SetAside {
         object.behind
     }
 
-    /// Returns the earliest first refusal of a waiting event, and its object; `None` if no refused event waits.
+    /// Returns when the waiting event that was refused first was refused, and its object; `None` if no refused event
+    /// waits.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));
         self.objects.iter().filter_map(since).min()
@@ -152,7 +153,7 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Makes those events due now whose last attempt failed no later than `refused_by`.
+    /// Makes failed events due now if their last attempt failed no later than `refused_by`.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };

@@ -124,7 +124,7 @@ fn clear_keeps_batches_in_flight() {
 fn refused(lanes: &mut Lanes, lane: LaneId, now: Instant, due: Instant) {
     let attempts = lanes.failed(lane, now).0;
     let since = lanes.refusals(lane).map_or(now, |refusals| refusals.since);
-    // Each second failure of an event is no refusal of its content.
+    // Every second failure of an event is not a refusal of its content.
     let refused_since = (attempts % 2 == 1).then_some(since);
     lanes.set_aside(lane, Refusals { since, refused_since, last: now, attempts, error: "no".into() }, due);
 }
@@ -242,7 +242,7 @@ struct Model {
 }
 
 impl Model {
-    /// Removes an event, which must be the oldest of its object.
+    /// Removes events, each of which must be the oldest of its object.
     fn leave(&mut self, events: &[Event]) {
         for event in events {
             let oldest = self.waiting.get_mut(event.subject()).and_then(VecDeque::pop_front);

@@ -4,9 +4,9 @@
 //! as the cause of its failures in two cases:
 //!
 //! - *Proven*: it has failed [`PROVEN`] times, and the receiver has accepted another batch since its first attempt.
-//! - *Assumed*: it has failed [`Circuit::THRESHOLD`] times, and fewer than [`ASSUMED`] events of its lane are set
-//!   aside without a proof. A lane without other traffic needs this to try its other objects. While the receiver is
-//!   down, each of these events is attempted too, with its own backoff.
+//! - *Assumed*: it has failed [`Circuit::THRESHOLD`] times, and fewer than [`ASSUMED`] events of its lane are set aside
+//!   without a proof. Without this case, a sink whose other lanes have no events would never try the other objects of
+//!   the lane. While the receiver is down, each of these events is attempted too, with its own backoff.
 //!
 //! Such a batch is halved after each further failure, until the failing event is alone. That event is set aside (see
 //! [`Lanes`](crate::Lanes)) with the backoff and the limit of other failures

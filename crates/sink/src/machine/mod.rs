@@ -107,7 +107,7 @@ pub struct Machine<T> {
     refused_in_a_row: u32,
     /// When the receiver last accepted a batch.
     last_accepted: Option<Instant>,
-    /// Time in the middle of the final flush, in which a shutdown delivers the last events; `None` before the flush
+    /// Middle of the final flush, the period in which a shutdown delivers the last events; `None` before the flush
     /// begins.
     flush_middle: Option<Instant>,
     /// Whether batches are sent. If not, the machine is in standby, and another process delivers.
@@ -321,7 +321,8 @@ impl<T> Machine<T> {
     /// Starts the final flush, which ends at `deadline`: from now on batches and commits do not wait to fill up.
     ///
     /// Without a journal, undelivered events are lost at the end. So a pause that the receiver asked for ends now, and
-    /// later pauses count only in the first half of the flush. Each event is then attempted in the second half.
+    /// a later pause is observed only if it ends in the first half of the flush. Each event is then attempted at least
+    /// once.
     pub fn flush(&mut self, deadline: Instant, now: Instant) {
         let middle = now + deadline.saturating_duration_since(now) / 2;
         self.flush_middle = self.flush_middle.max(Some(middle));
@@ -392,7 +393,7 @@ impl<T> Machine<T> {
         self.waiting.iter().map(|waiting| waiting.rest.as_slice().len()).sum()
     }
 
-    /// Updates the numbers of waiting events in [`SinkHealth`].
+    /// Updates the numbers of pending, held, retried and refused events in [`SinkHealth`].
     pub fn show(&self) {
         let health = &self.params.health;
         let (events, unwritten) = match &self.durable {

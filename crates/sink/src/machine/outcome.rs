@@ -10,7 +10,7 @@
 //! The first [`PATIENCE`] refusals in a row are retried without a pause, so that a single bad event is found fast. More
 //! refusals mean that the receiver refuses everything. From then on each refusal pauses all lanes, for up to
 //! [`LONGEST_PAUSE`], so that few events are set aside before the receiver recovers. Once it accepts a batch, all
-//! refused events are attempted again at once.
+//! refused events are attempted again immediately.
 //!
 //! An event that cannot be encoded (its template fails) is never sent. Waiting does not help: once it is alone, it is
 //! given up.
@@ -128,15 +128,15 @@ impl<T> Machine<T> {
                 self.lanes.halve(lane, 1);
                 self.lanes.retry_at(lane, now);
             }
-            // With `Retry-After`, the receiver is busy.
+            // With `Retry-After`, the receiver is busy: the batch is not the cause.
             Decision::RetryAt(at) if after.is_some() => self.lanes.retry_at(lane, at),
             Decision::RetryAt(at) => self.retry_failed(lane, (failures, since), error, at, now),
         }
     }
 
-    /// Returns whether a pause of this length would end in the second half of a final flush without a journal. Such a
-    /// pause is ignored, since the pending events would be lost without an attempt. If other events wait behind the
-    /// batch, it is given up.
+    /// Returns whether a pause of this length would end after the middle of a final flush without a journal. The caller
+    /// ignores such a pause, since the pending events would be lost without an attempt, and gives up the batch if other
+    /// events wait behind it.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
     }

@@ -6,8 +6,8 @@
 //!
 //! # Deletions
 //! If a list found a deletion, the event has an older version than the deletion. So a deletion is dropped only once the
-//! published version has reached a version that this process read *after* it held the deletion. The first values of
-//! [`Coverage::accepted`] may have been read before that. A value after the second change was read later.
+//! published version has reached a version that this process read *after* it began to hold the deletion. The first
+//! changed value of [`Coverage::accepted`] may have been read earlier, but the second was read later.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;

@@ -30,8 +30,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last error that the connection reported, to be added to error texts: the server sends some errors that do not
-    /// name a message.
+    /// Last error that the connection reported, appended to other errors: the server does not relate some of its errors
+    /// to a message.
     problem: Arc<Mutex<Option<String>>>,
 }
 

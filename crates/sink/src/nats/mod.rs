@@ -177,7 +177,8 @@ async fn send(
     link.jetstream.send_publish(message.subject.clone(), publish).await
 }
 
-/// Maps a publish error to an outcome. A message that is too large counts as refused content, since a retry cannot help.
+/// Maps a publish error to an outcome. A message that is too large counts as refused content, so that its batch is
+/// halved.
 fn outcome_of(error: &PublishError, message: &Message, links: &Links) -> Outcome {
     let subject = &message.subject;
     let response =

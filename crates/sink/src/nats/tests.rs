@@ -133,7 +133,7 @@ async fn server_is_verified_against_ca_file() {
         error(transport.attempt(Arc::new([event("web", 1, 0)])).await);
         assert_eq!(serving.join().unwrap(), expected);
     }
-    // The process belongs to the embedding program.
+    // The embedding program, not this crate, chooses the crypto provider of the process.
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
 }
 

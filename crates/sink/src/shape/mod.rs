@@ -74,8 +74,8 @@ impl Shape {
         }
     }
 
-    /// Encodes a batch as a JSON array. A batch of one event is encoded as the event itself if messages are not
-    /// `batched`, or always have one event.
+    /// Encodes a batch as a JSON array. A single event is encoded without an array if `batched` is false or the format
+    /// allows only one event per message.
     ///
     /// # Errors
     /// See [`Self::one`]. Also fails for several events in a single-event format.

@@ -70,7 +70,7 @@ impl Caller {
 
 fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
     let roots = params.ca_file.as_deref().map(tls::read_roots).transpose()?.unwrap_or_default();
-    // A plain receiver needs no roots, so a machine without system roots must not fail.
+    // A receiver without TLS needs no roots, so a machine without system roots must not fail.
     let roots = if params.url.is_https() { Roots::SystemAnd(roots) } else { Roots::Only(roots) };
     let identity = params.client_cert.as_ref().map(tls::read_identity).transpose()?;
     let tls = http_config(roots, identity).map_err(|error| WebhookError::Client(error.into()))?;

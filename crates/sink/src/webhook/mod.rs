@@ -49,8 +49,8 @@ pub struct WebhookParams {
     /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
     /// Whether bodies are batches (`application/cloudevents-batch+json`, an array) or single events
-    /// (`application/cloudevents+json`). A sink always uses one form: batches, even for a single event, if its batches
-    /// may have more than one event.
+    /// (`application/cloudevents+json`). A sink always uses the same form: if its batches may have several events, a
+    /// batch of one event is an array too.
     pub batched: bool,
     /// Format of the events. Default CloudEvents.
     pub shape: Arc<Shape>,

@@ -248,7 +248,7 @@ mod tests {
         Secrets::of(&params)
     }
 
-    /// Encodings of a text that receivers use, with secrets as they are, and within each other.
+    /// Returns a text in the encodings that receivers use: unchanged, in one encoding, and in nested encodings.
     fn encodings(text: &str) -> Vec<String> {
         let percent = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
         let html = |text: &str| text.replace('&', "&amp;").replace('"', "&quot;").replace('\'', "&#39;");

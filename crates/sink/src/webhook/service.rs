@@ -75,7 +75,7 @@ impl Service {
         cached.client.clone()
     }
 
-    /// Makes one attempt. The time limit ends with the head of the answer.
+    /// Makes one attempt. The time limit applies until the head of the answer is received.
     pub(super) async fn exchange(&self, batch: &[Event]) -> Outcome {
         let params = &self.params;
         let body = match params.shape.batch(batch, params.batched) {

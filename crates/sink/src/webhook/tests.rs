@@ -20,7 +20,7 @@ use crate::contract::{Fault, TestBed, assert_sink_contract};
 use crate::test_objects::event;
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-/// Time limit for a busy machine.
+/// Time limit of steps that must succeed, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Request = (HeaderMap, Bytes);
@@ -246,7 +246,7 @@ async fn redirect_without_a_target_is_described() {
     }
 }
 
-/// Makes an attempt through the proxy of the environment. Run by the next test, in a process of its own.
+/// Makes an attempt through the proxy of the environment. The next test runs it in a separate process.
 #[tokio::test]
 async fn proxy_probe() {
     if std::env::var_os("PROXY_PROBE").is_none() {
@@ -315,7 +315,7 @@ async fn private_ca_is_trusted_only_through_ca_file() {
         let transport = WebhookTransport::new(WebhookParams { url, ca_file, ..params(addr) });
         let outcome = match transport {
             Ok(transport) => transport.attempt(Arc::new([event("web", 1, 0)])).await,
-            // A machine without system roots fails at once.
+            // On a machine without system roots, building the transport fails.
             Err(error) if !with_ca => return assert!(matches!(error, WebhookError::Client(_))),
             Err(error) => panic!("{error:?}"),
         };
@@ -462,7 +462,7 @@ async fn client_certificate_is_sent_and_reloaded() {
         assert_eq!(shown.len(), 4);
         assert!(shown[0] == shown[1] && shown[1] == shown[2] && shown[2] != shown[3]);
     }
-    // The process belongs to the embedding program.
+    // The embedding program, not this crate, chooses the crypto provider of the process.
     assert!(rustls::crypto::CryptoProvider::get_default().is_none());
     // A certificate that the receiver does not trust, and no certificate.
     write(Ca::new().issue("stranger"));

@@ -101,7 +101,8 @@ pub(crate) struct Credentials {
 }
 
 impl Plugin {
-    /// Removes the plugin from `config` and returns it; `None` if there is none, or if another method takes precedence.
+    /// Removes the plugin from `config` and returns it; `None` if there is none, or if `config` has credentials of
+    /// another kind, which take precedence.
     ///
     /// # Errors
     /// The exec section is invalid or not supported.
@@ -136,7 +137,7 @@ impl Plugin {
         Ok(Self { cluster: Arc::clone(cluster), exec, display_name, info, deadline: DEADLINE })
     }
 
-    /// Returns the command with its arguments and complete environment.
+    /// Returns the command with its arguments and environment. It inherits no other variables.
     fn command(&self) -> Command {
         let mut command = Command::new(self.exec.command.as_deref().unwrap_or_default());
         command.args(self.exec.args.iter().flatten());

@@ -1,7 +1,7 @@
 //! Runs a command in its own process group, with bounded output and a deadline.
 //!
-//! The whole group is killed when the run is over: the command exits, exceeds its deadline or writes too much, the future
-//! is dropped, or the hub ends ([`end_all`]). A child of the command survives only if it leaves the group.
+//! The whole group is killed when the command exits, exceeds its deadline or writes too much, when the future is
+//! dropped, or when the hub ends ([`end_all`]). A child of the command survives only if it leaves the group.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -100,7 +100,7 @@ pub(super) async fn run(command: Command, deadline: Duration) -> io::Result<Run>
     }
     drop(group);
     if run.kill_reason.is_some() {
-        // Reap the process. SIGKILL takes effect at once, but the kernel may need longer to end it.
+        // Reap the process: after SIGKILL it runs no more, but the kernel may need some time to end it.
         let _ = timeout(GRACE, child.wait()).await;
     }
     Ok(run)
@@ -119,7 +119,7 @@ async fn end(
             Ok(child.wait().await)
         }
         status = child.wait() => {
-            // Children of the command would otherwise hold the pipes open.
+            // Kill the children of the command, which would hold the pipes open.
             group.kill();
             match timeout(GRACE, read).await {
                 Ok(Err(kill_reason)) => Err(kill_reason),
@@ -153,7 +153,7 @@ async fn read_stderr(pipe: Option<impl AsyncRead + Unpin>, out: &mut Tail) -> Re
     Ok(())
 }
 
-/// A process group, which is killed when this is dropped.
+/// A process group, which is killed when this value is dropped.
 struct Group(Option<Pid>);
 
 impl Group {

@@ -86,7 +86,7 @@ impl ExecToken {
     }
 }
 
-/// Starts a renewal in its own task. The future waits for it.
+/// Starts a renewal in its own task. The returned future waits for the renewal.
 fn renewal(plugin: Arc<Plugin>, io: &Threads) -> Renewal {
     let task = io.spawn(async move {
         let credentials = plugin.run().await?;

@@ -12,7 +12,7 @@ use informer_hub_types::{ApiResource, View, clock};
 /// Read access to one cache, for clients that list and watch the hub.
 #[derive(Clone, Debug)]
 pub struct CacheReader {
-    /// The resource.
+    /// Resource of the cached objects.
     pub resource: ApiResource,
     /// Form in which the objects are stored.
     pub view: View,
@@ -32,7 +32,7 @@ impl CacheDirectory {
         }
     }
 
-    /// Starts to record the changes of a store, if [`Self::keep_history`] was called.
+    /// Returns the store, which records its changes if [`Self::keep_history`] was called.
     pub(super) fn with_history(&self, mut store: Store) -> Store {
         let limits = *self.history.lock();
         if let Some(limits) = limits {
@@ -54,14 +54,14 @@ impl CacheDirectory {
     }
 
     /// Returns a future that completes at shutdown, when no informer writes any more, before the last checkpoint is
-    /// written. `None` without a state directory. A stopping hub then removes its objects one informer after the other,
-    /// so clients' watches must end before that.
+    /// written. `None` without a state directory: a stopping hub then removes its objects one informer after the other,
+    /// so watches of clients must end earlier.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()
     }
 
-    /// Stops recording changes at shutdown: partitions close from now on, although their objects still exist.
+    /// Stops recording changes at shutdown, so that objects of closing partitions are not recorded as deleted.
     pub fn close_history(&self) {
         self.readers().iter().for_each(|reader| reader.history.close());
     }

@@ -49,7 +49,7 @@ impl CacheActor {
         ctx.spawn(work.into_actor(self).map(move |done, act, ctx| act.continue_build(id, done.is_ok(), ctx)));
     }
 
-    /// Runs the next step of a build, or ends it if its work failed.
+    /// Runs the next step of a build. Ends the build if the last step failed (`done` is false).
     fn continue_build(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
         let step = if done { self.write_half.write(|half| half.store.resume_build()) } else { None };
         let result = match step {
@@ -58,7 +58,7 @@ impl CacheActor {
             None => {
                 self.write_half.write(|half| half.store.give_up_build());
                 if done {
-                    // A panic while writing dropped the store and the queue of planned builds with it.
+                    // A panic while writing dropped the store, which held the queue of planned builds.
                     self.waiting.clear();
                 }
                 Err(AddIndexersError::Stopped)

@@ -24,7 +24,7 @@ impl CacheDirectory {
         self.caches.lock().insert((gvr, view), entry);
     }
 
-    /// Returns the counters of packed bytes of a resource's cache.
+    /// Returns the counters of compressed bytes of a resource's cache.
     pub(in crate::actors) fn totals(&self, resource: &ApiResource, view: &View) -> Arc<PackedTotals> {
         Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
     }
@@ -74,7 +74,8 @@ impl CacheDirectory {
     }
 
     /// Finds the restored partition that a request selects, before the cluster has resolved the request's resource
-    /// name. Returns its resource and health. `None` unless exactly one partition matches that no informer has opened.
+    /// name. Returns its resource and health. Partitions that an informer has opened do not count. `None` unless
+    /// exactly one partition matches.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -113,7 +114,7 @@ impl CacheDirectory {
 
     /// Moves the objects of the informer with this `health` to the partition of the origin `to`, in the cache of its
     /// resource. Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
-    /// partition. Blocks; nothing may write to the partition meanwhile.
+    /// partition. Blocks. The caller ensures that nothing writes to the partition meanwhile.
     pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,

@@ -55,12 +55,12 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
         let of_cache = parts.iter().filter(|part| part.key.0 == *gvr);
         of_cache.flat_map(|part| part.snapshot.partitions()).any(|(_, partition)| is_same(partition.origin()))
     });
-    // A cluster that has not answered since the start may have to repeat events that its readers received before.
+    // Until every partition has caught up, journals must keep the events that readers received before the start.
     let all_caught_up = parts.iter().all(|part| part.has_caught_up(&store));
     let caught_up_before = store.note_caught_up(all_caught_up);
     wait(&store, &mut parts, until).await;
     let held: u64 = parts.iter().map(|part| part.barriers.iter().filter(|it| !it.is_open()).count() as u64).sum();
-    // Journals may still need the events of unsaved partitions.
+    // Journals must also keep the events of unsaved partitions.
     let held = held + store.unsaved.lock().len() as u64;
     let writing = Arc::clone(&store);
     let written = env.io.spawn_blocking(move || write(&writing, &parts, is_last)).await;
@@ -80,7 +80,7 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     error.is_none()
 }
 
-/// Waits until all present readers have acknowledged, the time is up, or another caller waits for the files.
+/// Waits until all present readers have acknowledged, `until` has passed, or another caller waits for the files.
 async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;

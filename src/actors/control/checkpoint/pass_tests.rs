@@ -16,7 +16,7 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Objects of the moving partition and of the one that stays.
+/// Number of objects in each partition: the one that moves and the one that stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {
@@ -98,7 +98,7 @@ impl Hub {
         hub
     }
 
-    /// Moves the partition as `CacheDirectory::go_on_as` does.
+    /// Moves the partition as `CacheDirectory::move_partition` does.
     fn move_it(&mut self) {
         let snapshot = self.from.store.published().load_full();
         let partition = snapshot.partition(self.moving).unwrap();

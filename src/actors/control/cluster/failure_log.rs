@@ -141,7 +141,7 @@ impl ClusterActor {
         self.log_reachable();
     }
 
-    /// Logs pending failures at once.
+    /// Logs pending failures now instead of when the log timer fires.
     pub(super) fn log_pending_failures(&mut self) {
         if self.failures.timer_runs {
             self.log_failures();
@@ -170,7 +170,7 @@ impl ClusterActor {
         );
         informer.parts.health.set_phase(Phase::Degraded);
         ctx.run_later(jittered(self.env.tuning.degraded_rest), move |act, ctx| {
-            // It may have been removed, or removed and requested again.
+            // The informer may have been removed, or removed and requested again.
             if act.informers.get(&key).is_some_and(|informer| informer.number == exited.child) {
                 act.launch(&key, ctx);
                 act.publish_view();

@@ -170,8 +170,8 @@ impl ClusterActor {
         });
     }
 
-    /// Notes that the cluster answered a lookup of a request. If it did not answer the previous one, signals its
-    /// recovery.
+    /// Records that the cluster answered a lookup of a request. If the previous lookup was unanswered, signals that the
+    /// cluster answers again.
     fn note_answer(&self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let was_unanswered = request.health.answers() == Some(false);

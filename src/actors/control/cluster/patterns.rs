@@ -26,7 +26,7 @@ use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ClusterDiscovery {
-    /// Sets the pattern of a user, and adds a scope to watch its resources in.
+    /// Sets the pattern of a user, and adds a scope in which the pattern's resources are watched.
     pub(super) fn add_pattern(
         &mut self,
         user: User,
@@ -161,8 +161,8 @@ impl ClusterActor {
         by_name.map(|(key, request)| (key, request.as_ref())).filter_map(resource).collect()
     }
 
-    /// Removes requests that no pattern selects any more. A resource that the cluster does not offer at present stays
-    /// requested; its absence is handled separately.
+    /// Withdraws each pattern's requests for resources that it no longer selects. A resource that the cluster does not
+    /// offer at present stays requested; its absence is handled separately.
     fn remove_unselected(
         &mut self,
         selected: &BTreeSet<(User, RequestKey)>,

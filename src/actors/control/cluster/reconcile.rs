@@ -191,7 +191,7 @@ impl ClusterActor {
             WatchDecision::Unknown => {}
             WatchDecision::Watch(found) => self.watch(key, found, ctx),
             WatchDecision::Move(found) => self.move_to(key, &found, false, ctx),
-            // A kind that code names is never replaced by another one.
+            // A known resource, which code requested, is never replaced by one that was defined anew.
             WatchDecision::Renew(_) if matches!(key.0, ResourceRequest::Known(_)) => self.resume(key),
             WatchDecision::Renew(found) => self.move_to(key, &found, true, ctx),
             WatchDecision::Rest { gone, why } => self.set_idle(key, gone, why, ctx),
@@ -229,7 +229,7 @@ impl ClusterActor {
         let Some(restored) = request.restored.take() else { return };
         request.resolved = Some(restored.clone());
         request.lookup = 0;
-        // Idle at first, so that the deletions are completed before the informer counts as unused.
+        // Starts without deletions, so that `set_idle` waits for them before the informer counts as unused.
         self.start_informer(key, &restored, None, WatchMode::IdleKeep, ctx);
         self.set_idle(key, true, why, ctx);
     }
@@ -278,7 +278,7 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(move |(), act, ctx| act.on_idle(&key, mode, why, ctx)));
     }
 
-    /// Runs once the informer is idle and subscribers have received the remaining events.
+    /// Runs once the informer is idle and its remaining events are queued for subscribers.
     fn on_idle(&mut self, key: &RequestKey, mode: WatchMode, why: String, ctx: &mut Context<Self>) {
         let informer = self.informer_key(key).and_then(|key| self.informers.get(&key));
         let Some(informer) = informer.filter(|informer| informer.parts.mode == mode) else { return };

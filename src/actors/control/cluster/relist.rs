@@ -12,7 +12,7 @@ use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::user::User;
 use informer_hub_reflector::InformerOptions;
 
-/// Delay between a change of a CRD and the list. All apiservers must have read the new CRD by then. Jittered.
+/// Delay between a change of a CRD and the relist. All apiservers must have read the new CRD by then. Jittered.
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 impl ClusterActor {

@@ -26,7 +26,7 @@ impl ClusterActor {
         self.stop_unused(None, ctx)
     }
 
-    /// Stops informers without users. Pending events are delivered until `drain_until`.
+    /// Stops informers without users. Pending events are delivered until `drain_until`; `None` drops them.
     pub(super) fn stop_unused(
         &mut self,
         drain_until: Option<Instant>,

@@ -8,7 +8,8 @@ use crate::actors::status::hub::{ClusterState, ClusterView, InformerView};
 impl ClusterActor {
     /// Publishes the state of this cluster and its informers.
     pub(super) fn publish_view(&self) {
-        // A dead informer without an address waits out a degraded delay; others are restarted at once.
+        // An informer without an address has died too often and waits before its restart; others are restarted
+        // immediately.
         let degraded = self.informers.values().any(|informer| informer.address.is_none());
         let state = match (&self.connection, &self.error) {
             _ if degraded => ClusterState::Degraded,

@@ -47,7 +47,7 @@ impl Handler<ReviewInformers> for ClusterActor {
         self.informers = kept;
         let ended: Vec<_> = self.requests.keys().filter(|key| self.is_elsewhere(key)).cloned().collect();
         for key in ended {
-            // The next informer begins with a state of its own.
+            // The next informer of the request must not share its health with the one that stops.
             self.requests.entry(key).and_modify(|request| request.health = InformerHealth::new());
         }
         // The watches of discovery may now belong to this process, or to another one.

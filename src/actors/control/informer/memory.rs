@@ -1,7 +1,7 @@
-//! Steps by which an informer keeps less if memory is short.
+//! Memory steps of an informer: what it keeps if memory is short.
 //!
 //! - Heads: the partition drops the objects' JSON (bodies); the pipeline continues.
-//! - Paused: reflector and fifo stop, as after a failure. The next list finds the changes in between.
+//! - Paused: reflector and fifo stop, as after a failure. After they are restarted, a list finds the missed changes.
 //! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
 //!   missing, and subscribers start from scratch.
 
@@ -52,7 +52,7 @@ impl InformerActor {
         let processor = self.pipeline.processor.clone().filter(|_| step != MemoryStep::Full);
         let keeping = async move {
             if let Some(keeping) = keeping {
-                // If the cache is gone, its successor learns the step when the partition is opened.
+                // If the cache has died, its successor reads the step from the health when the partition is opened.
                 let _ = keeping.await;
             }
             if let Some(processor) = processor {

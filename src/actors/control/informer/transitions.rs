@@ -1,6 +1,6 @@
 //! Idling of an informer whose resource is gone, and moving an informer to another resource or API version.
 //!
-//! First, everything already read reaches the store and the subscribers. An idle informer then stops list and watch. A
+//! First, everything already read is stored and queued for subscribers. An idle informer then stops list and watch. A
 //! moved informer keeps its partition and delivery state under the new origin; its first list is compared with the old
 //! objects.
 

@@ -41,7 +41,7 @@ impl RegistryActor {
     fn restore_then_start(&mut self, add: AddCluster, store: SharedCheckpointStore) -> Outcome {
         self.restoring.insert(add.name.clone(), Waiters::default());
         let mut demands = self.demands.clone();
-        // A named resource takes its options from its own entry, not from a pattern.
+        // Patterns come last, so that a resource with its own entry takes its options from that entry.
         demands.sort_by_key(|demand| matches!(demand.wanted, ResourceRequest::Matching(_)));
         let cluster = (add.name.clone(), add.labels.clone());
         let plan = RestorePlan::new(vec![cluster.clone()], demands, store.names_snapshot());
@@ -99,7 +99,8 @@ impl Handler<ReviewClusterInformers> for RegistryActor {
         };
         let reviewing = cluster.address.send(ReviewInformers);
         let work = async move {
-            // If the cluster actor dies, its successor starts the informers that are watched then.
+            // If the cluster actor dies, its successor starts the informers whose resources the connection then
+            // watches.
             let _ = reviewing.await;
             Ok(())
         };

@@ -16,7 +16,7 @@ impl Driver {
         }
     }
 
-    /// Clears the error after a success, unless an object that could not be decoded is still missing.
+    /// Clears the error after a success. If objects are still skipped, shows the message of the latest instead.
     pub(super) fn clear_error(&self) {
         self.parts.health.set_error(self.skipped.last());
     }
@@ -116,7 +116,7 @@ impl Driver {
         let phase = match error.class {
             ErrorClass::Forbidden | ErrorClass::Unauthorized => Phase::Forbidden,
             ErrorClass::NotFound => Phase::Absent,
-            // A relist from a fresh version is a normal part of the protocol.
+            // Includes 410 (expired): a relist is a normal part of the protocol.
             _ if health.has_synced() => Phase::Stale,
             _ => Phase::Listing,
         };

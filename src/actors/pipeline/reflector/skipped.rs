@@ -1,4 +1,4 @@
-//! Objects of one informer that could not be decoded and are still missing from the store.
+//! Objects of one informer whose newest state could not be decoded, so that the store does not have it.
 
 use informer_hub_types::ObjectKey;
 
@@ -26,7 +26,7 @@ impl SkippedObjects {
         self.0.len() < before
     }
 
-    /// Returns the message of the latest object that is still missing.
+    /// Returns the message of the object that was skipped last; `None` if none is skipped.
     pub(super) fn last(&self) -> Option<String> {
         self.0.last().map(|(_, message)| message.clone())
     }

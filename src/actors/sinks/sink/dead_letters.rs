@@ -84,7 +84,8 @@ impl Handler<LetterRequest> for SinkActor {
         });
         ctx.spawn(work.into_actor(self).map(|done, actor, ctx| {
             let Ok((done, state, end)) = done else { return };
-            // Work of the machine may have changed the store since. If the store is busy, the end of that work reports.
+            // Work of the machine may have changed the store since `state` was read. If the store is busy, the end of
+            // that work shows the new state.
             let state = actor.store.try_lock().map_or(state, |store| store.state());
             let health = &actor.params.machine.health;
             if actor.params.place.is_some() {

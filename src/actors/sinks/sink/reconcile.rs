@@ -6,10 +6,10 @@ use crate::actors::sinks::sink::SinkActor;
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock;
 
-/// Reports what another process has delivered, and makes the sink read its fence. In standby, the sink then drops the
+/// Reports what another process has delivered, and makes the sink check its fence. In standby, the sink then drops the
 /// queued events that the other process has delivered. If the fence is open, the sink sends the rest.
 ///
-/// Answered with the lowest resourceVersion among undelivered events, by source; `None` if it is unknown.
+/// Answered with the lowest resourceVersion among undelivered events, by cluster and resource; `None` if it is unknown.
 #[derive(Debug)]
 pub struct Reconcile(
     /// Events that the other process has delivered.

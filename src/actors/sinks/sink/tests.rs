@@ -364,7 +364,7 @@ fn retry_after_delays_every_lane() {
         let test = TestSink::start(transport);
         test.send(vec![add("first", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // Other objects and lanes; the answer was to the first object.
+        // These objects are in other lanes than the first object, which got the 429.
         test.send(adds(100, 1)).await;
         tokio::time::sleep(Duration::from_secs(98)).await;
         assert_eq!(test.transport.attempts(), 1);

@@ -94,7 +94,7 @@ async fn pages_continue_at_the_state_of_the_first() {
     for root in ["/clusters/a", "/clusters/*"] {
         let (_, first) = bench.json(&format!("{root}/api/v1/pods?limit=1")).await;
         let token = first["metadata"]["continue"].as_str().expect("another page").to_owned();
-        // The second root sees the object that the first round adds.
+        // The root of the second round also has the object that the first round adds.
         let all = if root.ends_with('a') { 2 } else { 5 };
         assert_eq!(first["metadata"]["remainingItemCount"], json!(all - 1), "{root}");
         let number = 100 + all;
@@ -143,7 +143,7 @@ async fn made_up_version_after_a_kill_is_no_state_of_the_cluster() {
     bench.restart_at(10, 12, vec![pod("shop", "x", 3, "web", "n1")]);
     let (code, list) = bench.json("/clusters/a/api/v1/pods").await;
     assert_eq!((code, &list["metadata"]["resourceVersion"]), (200, &json!("13")), "above those of all readers");
-    // The change of this version has reached a reader of the process before.
+    // This version is made up. The hub has the cluster's changes only up to version 10, so it waits for the rest.
     let path = "/clusters/a/api/v1/pods?resourceVersionMatch=NotOlderThan&resourceVersion=13";
     let (code, status) = bench.json(path).await;
     assert_eq!((code, &status["reason"]), (504, &json!("Timeout")));

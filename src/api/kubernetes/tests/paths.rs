@@ -119,7 +119,7 @@ async fn requests_above_the_limits_are_refused_with_a_time_to_retry() {
     assert_eq!((status.as_u16(), &headers["retry-after"]), (429, &"5".parse().unwrap()));
     drop(watch);
     drop(bench.watch("/clusters/a/api/v1/pods?watch=1").await);
-    // A list that its reader does not take stays in progress.
+    // A list that its client does not read stays in progress.
     let slow = bench.send(Request::get("/clusters/a/api/v1/pods").body(Body::empty()).unwrap()).await;
     let (status, headers, _) = bench.ask("/clusters/a/api/v1/pods", "*/*").await;
     assert_eq!((status.as_u16(), &headers["retry-after"]), (429, &"1".parse().unwrap()), "half of two for one reader");

@@ -24,7 +24,7 @@ fn converted(object: &[u8]) -> Value {
     object
 }
 
-/// Adds the members that protobuf cannot leave out to pods in JSON.
+/// Adds to pods in JSON the members that protobuf always has.
 fn with_zeros(mut pods: Value) -> Value {
     let add = |pod: &mut Value| {
         if let Some(container) = pod.pointer_mut("/spec/containers/0") {
@@ -130,7 +130,7 @@ async fn failures_are_protobuf() {
 #[tokio::test]
 async fn long_list_is_streamed_with_its_length_first() {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
-    // Longer than the part of a list that is kept.
+    // Longer than the encoded items that are kept in memory.
     let large = "n".repeat(1000);
     let many = (0..4000).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", &large)).collect();
     bench.list(&pods(), "a", many, 5000);
@@ -208,7 +208,7 @@ async fn watches_in_two_encodings_share_no_event() {
         assert_eq!(json.line().await, expected);
         assert_eq!(next(&mut second, &mut buffers[1]).await.0, expected);
     }
-    // Each watch finds out by itself that an object cannot be sent.
+    // Each protobuf watch ends, because it cannot encode the object; the failure is not shared.
     bench.event("a", DeltaKind::Updated, newer_pod("x", 14));
     assert_eq!(next(&mut first, &mut buffers[0]).await.0, "ERROR Expired@-");
     assert_eq!(next(&mut second, &mut buffers[1]).await.0, "ERROR Expired@-");
@@ -230,7 +230,7 @@ async fn objects_that_protobuf_would_change_are_json() {
         ("/clusters/a/api/v1/pods", "/items/0/spec/fromTheFuture"),
         ("/clusters/a/api/v1/namespaces/shop/pods/x", "/spec/fromTheFuture"),
     ] {
-        // Also if no earlier answer has found the object.
+        // The first hub already knows that the resource has such an object, the second does not.
         for bench in [&bench, &Bench::with_pods()] {
             bench.event("a", DeltaKind::Updated, newer_pod("x", 12));
             let (code, headers, body) = bench.ask(path, BOTH).await;
@@ -244,7 +244,7 @@ async fn objects_that_protobuf_would_change_are_json() {
     for (path, expected) in [("/clusters/b/api/v1/pods", PROTOBUF), ("/clusters/*/api/v1/pods", "application/json")] {
         assert_eq!(bench.ask(path, BOTH).await.1["content-type"], expected, "{path}");
     }
-    // A watch of the resource begins as JSON, so that it does not end at once again.
+    // A new watch of the resource is JSON, so that it does not end immediately.
     let request = Request::get("/clusters/a/api/v1/pods?watch=1").header(ACCEPT, BOTH).body(Body::empty()).unwrap();
     assert_eq!(bench.send(request).await.headers()["content-type"], "application/json");
 }

@@ -21,7 +21,7 @@ pub(in crate::api) fn ann(rules: Vec<Rule>) -> Reader {
     Reader::named("ann", ReaderOrigin::Table("ann".into()), Grants { rules: rules.into(), ..Grants::default() })
 }
 
-/// A rule for clusters of a tier, or all.
+/// A rule for the clusters of a tier; `None` is all clusters.
 pub(in crate::api) fn rule(tier: Option<&str>, namespaces: &[&str], resources: &[&str], except: &[&str]) -> Rule {
     let clusters = tier
         .map_or(ClusterSelector::All, |tier| ClusterSelector::Labels([("tier".to_owned(), tier.to_owned())].into()));
@@ -290,7 +290,7 @@ async fn self_subject_reviews_are_read_as_protobuf_too() {
     }
     let whole = encoded("list", "shop");
     for end in 0..whole.len() {
-        // No prefix is a panic or an access.
+        // A truncated body neither panics nor allows the access.
         let (code, answer) = send(whole[..end].to_vec()).await;
         assert!(code == 400 || answer["status"]["allowed"] == false || end > whole.len() - 5, "{end}: {answer}");
     }
@@ -300,7 +300,7 @@ async fn self_subject_reviews_are_read_as_protobuf_too() {
 /// Clusters that answer reviews as RBAC would: `bob` may list pods everywhere in `b`, and in `shop` of `a`.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Rbac {
-    /// Clusters and namespaces; an empty one is all.
+    /// Allowed clusters and namespaces; an empty namespace allows all.
     pub(in crate::api) allowed: Mutex<BTreeSet<(String, String)>>,
     pub(in crate::api) is_down: AtomicBool,
     asked: AtomicU64,
@@ -334,7 +334,7 @@ impl Reviews for AskRbac {
     }
 }
 
-/// The bench with a reader whose rights the clusters decide, and their answers.
+/// Returns the bench with a reader whose rights the clusters decide, and the answers of the clusters.
 pub(in crate::api) fn reviewed_bench() -> (Bench, Arc<Rbac>) {
     let rbac = Arc::new(Rbac::default());
     let places = [("b", ""), ("a", "shop")].map(|(cluster, namespace)| (cluster.to_owned(), namespace.to_owned()));
@@ -435,7 +435,8 @@ async fn stream_ends_when_other_namespaces_are_visible_after_a_relabel() {
         assert!(clock::now() - began <= Duration::from_secs(10));
         bench.relabel("a", "prod");
     }
-    // At a root of one cluster, its objects are never added or deleted as a whole.
+    // At a root of one cluster, the watch also ends if the reader loses the whole cluster, instead of deleting its
+    // objects.
     bench.reader = ann(vec![rule(Some("prod"), &["*"], &["*"], &[])]);
     let mut events = bench.watch("/clusters/a/api/v1/pods?watch=1&resourceVersion=10").await;
     bench.relabel("a", "dev");
@@ -455,7 +456,7 @@ async fn reviewed_reader_sees_an_object_with_what_is_visible_around_it() {
     ] {
         assert_eq!(bench.json(path).await.0, code, "{path}");
     }
-    // Names of clusters are suggested if rules select them only.
+    // The similar name `a` is not suggested, because no rule selects the cluster.
     let (_, answer) = bench.json("/v1/objects/aa/pods/shop/x").await;
     assert_eq!(answer["error"], "the hub has no cluster \"aa\"");
     rbac.is_down.store(true, Relaxed);
@@ -522,7 +523,7 @@ async fn definition_of_a_custom_resource_is_that_of_a_cluster_that_the_reader_se
         let titles = answer["columnDefinitions"].as_array().into_iter().flatten().map(|it| it["name"].clone());
         (code, titles.filter(|title| *title != "Name" && *title != "Age").collect::<Vec<_>>())
     };
-    // The answer for one cluster and reader decides no other one.
+    // A cached definition is used only for the same cluster and for readers that see the cluster.
     for _ in 0..2 {
         assert_eq!(columns(&bench, "b").await, (200, vec![json!("Color")]));
         assert_eq!(columns(&bench, "a").await, (200, vec![json!("Size")]));

@@ -22,7 +22,7 @@ const SELECTORS: [&str; 8] = [
     "app notin (v1),app",
 ];
 
-/// The field is indexed.
+/// Selectors of the indexed field `spec.color`.
 const FIELD_SELECTORS: [&str; 9] = [
     "spec.color=v0",
     "spec.color=1",
@@ -35,7 +35,7 @@ const FIELD_SELECTORS: [&str; 9] = [
     "spec.color=none",
 ];
 
-/// Fields of the pods by the number of a value, as written; the last have none.
+/// JSON of `spec.color` by the number of a value; pods with higher numbers have no color.
 const COLORS: [&str; 4] = [r#""v0""#, "1", "2.50", "true"];
 
 /// Pods of each cluster: several times as many as one step of a scan visits.
@@ -119,7 +119,7 @@ async fn check(
     let by_color = Indexers::new().with("by-color", IndexFn::path("spec.color".parse().unwrap()));
     bench.fleet.stores.lock().get_mut(&pods().gvr).unwrap().add_indexers(by_color).unwrap();
     if is_overlapping {
-        // A second informer has other values of some objects.
+        // A second informer has some of the objects with other values.
         bench.open_scope(&pods(), "b", Scope::namespace("n1"));
         let others = (1..PODS).step_by(3).map(|number| labelled(number, number % 5, 1)).collect();
         bench.list(&pods(), "b", others, 10);

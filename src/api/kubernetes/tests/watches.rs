@@ -50,7 +50,7 @@ async fn initial_events_end_with_a_bookmark_although_the_state_changes() {
         ("/clusters/tier=prod", ["ADDED x@1005", "ADDED y@1002", "BOOKMARK -@1005", "MODIFIED x@1006"]),
     ] {
         let mut events = bench.watch(&format!("{root}/api/v1/pods?{query}")).await;
-        // Nothing has been read yet.
+        // The watch has not read any event yet.
         let version = if root == "/clusters/a" { 11 } else { 12 };
         bench.event("a", DeltaKind::Updated, pod("shop", "x", version, "web", "n1"));
         for expected in expected {

@@ -48,8 +48,8 @@ impl CacheFiles {
         plan
     }
 
-    /// Returns the fleet version of a snapshot, to be saved with it. `None` if the store counts no changes, or if the
-    /// files will not have all visible objects of the snapshot after the plan.
+    /// Returns the fleet version of a cache snapshot, to be saved with it. `None` if the store counts no changes, or if
+    /// the files will lack visible objects of the snapshot after the plan is written.
     fn fleet_of(&self, snapshot: &Snapshot, plan: &Plan) -> Option<SavedFleet> {
         snapshot.history()?;
         let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (&step.key, step.number)).collect();
@@ -80,7 +80,8 @@ impl CacheFiles {
             || sizes.snapshot_bytes + deltas > 2 * (live + sizes.unwanted_bytes) + MIN_REWRITE
     }
 
-    /// Extends a plan to all objects, for a rewrite. Partitions that are not in the plan are added as last saved.
+    /// Extends a plan to all objects of open partitions, for a rewrite. Partitions without changes are added as last
+    /// saved.
     pub(super) fn add_unchanged(&self, plan: &mut Plan) {
         for step in &mut plan.steps {
             step.put = step.partition.iter().cloned().collect();

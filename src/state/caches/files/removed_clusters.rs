@@ -16,7 +16,7 @@ use informer_hub_types::{ApiResource, ClusterName, PackedTotals, Scope, StoredOb
 pub struct ReaddedPartitions {
     /// The partitions, each with the argument for [`CacheFiles::mark_reopened`].
     pub partitions: Vec<(PartitionLocation, SavedPartition)>,
-    /// Objects whose JSON is stored uncompressed.
+    /// Objects whose bodies are stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
     /// Descriptions of damage.
     pub damage: Vec<String>,
@@ -30,8 +30,8 @@ pub struct PartitionLocation {
 }
 
 impl CacheFiles {
-    /// Keeps the saved copy of a partition on disk although the partition is about to be closed, if that copy is up to
-    /// date. Returns whether it is.
+    /// Prepares the closing of a partition: keeps its saved copy on disk if that copy is up to date. Returns whether it
+    /// was kept.
     pub fn keep_closed_partition(&mut self, partition: &Partition) -> bool {
         let key = key_of(partition);
         let kept = self.has(partition).then(|| self.kept.remove(&key)).flatten();
@@ -41,7 +41,7 @@ impl CacheFiles {
         true
     }
 
-    /// Returns whether a saved partition of the cluster that has no informer is on disk.
+    /// Returns whether the cluster has a partition on disk that has no informer.
     #[must_use]
     pub fn has_closed(&self, cluster: &ClusterName) -> bool {
         self.closed_clusters().any(|name| name == cluster)
@@ -107,7 +107,7 @@ impl CacheFiles {
         }
     }
 
-    /// Keeps these closed partitions on disk although the snapshots no longer have them.
+    /// Keeps these closed partitions on disk although the cache no longer has them.
     pub fn keep_closed(&mut self, partitions: impl IntoIterator<Item = (ClusterName, Scope)>) {
         self.moved.extend(partitions);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// State of a partition: objects with bodies, version, version that a list must not be older than, readers.
+/// State of a partition: objects with bodies, version, minimum version of the next list, readers.
 type State =
     (BTreeMap<String, (String, String)>, Option<ResourceVersion>, Option<Arc<ResourceVersion>>, BTreeSet<String>);
 
@@ -30,7 +30,8 @@ pub(super) struct CrashModel {
     uncertain: bool,
     /// Every state that a checkpoint tried to write.
     attempted: Vec<(&'static str, State)>,
-    /// Visible objects by fleet version, of all checkpoints, and how many restarts continued with one.
+    /// Visible objects of all checkpoints, by fleet version. `resumed` counts the restarts that continued with such a
+    /// version.
     fleets: BTreeMap<u64, Visible>,
     pub(super) resumed: usize,
     dictionaries: Vec<Arc<Dictionary>>,
@@ -232,7 +233,7 @@ impl CrashModel {
         self.open();
     }
 
-    /// The restored objects are those that readers of the saved fleet version have.
+    /// Asserts that the restored objects are those that readers of the saved fleet version have.
     fn assert_saved_version(&mut self, restored: &Snapshot) {
         let Some(version) = self.store.saved_version().map(|saved| saved.version) else { return };
         let then = &self.fleets[&version];

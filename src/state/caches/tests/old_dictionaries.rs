@@ -68,7 +68,7 @@ fn directory_with_dictionaries_of_zstds_trainer_is_read_and_continued() {
     assert!(names == visible(&saved), "a restored object differs");
     assert_eq!(dictionaries_of(&restored), old.iter().map(|old| old.bytes().to_vec()).collect());
 
-    // New objects are packed with the newest of them, without a training.
+    // New objects are packed with the newest of the old dictionaries, and none is trained.
     let new: Vec<_> = (PODS..PODS + 100).map(|i| pod("b", i)).collect();
     let texts: Vec<_> = new.iter().map(|object| object.json_text().unwrap()).collect();
     let round = cache.packing.round(new.clone(), &Uncompressed::new(usize::MAX), &restored);

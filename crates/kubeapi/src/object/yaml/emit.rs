@@ -134,7 +134,7 @@ impl Emitter {
 
     /// Writes the content of a double-quoted string.
     fn escaped(&mut self, text: &str, indent: usize, is_foldable: bool) {
-        // go-yaml escapes every character behind a byte order mark.
+        // go-yaml escapes every character of a text that starts with a byte order mark.
         let is_escaped = text.starts_with('\u{feff}');
         let (mut is_first, mut follows_space) = (true, false);
         let mut chars = text.chars().peekable();

@@ -59,7 +59,8 @@ fn is_less(a: &str, b: &str) -> bool {
     }
 }
 
-/// Compares the rests of two texts behind their common start. The first characters differ, and neither is a letter.
+/// Returns whether a text precedes another, given the rest of each after their `common` start. `x` and `y`, the first
+/// characters of the rests, must differ and must not be letters.
 fn is_less_number(common: &str, (left, x): (&str, char), (right, y): (&str, char)) -> bool {
     // After the same digits, a zero is not a leading zero.
     let digits = common.chars().rev().take_while(char::is_ascii_digit);

@@ -153,7 +153,7 @@ fn timestamp(text: &str) -> Option<()> {
     (is_two_digits(hours) && is_two_digits(minutes) && in_range).then_some(())
 }
 
-/// Parses the number of one or two digits at the start. Returns it with the text behind it; `None` without a digit.
+/// Parses the number of one or two digits at the start. Returns it with the text after it; `None` without a digit.
 fn short_number(text: &str) -> Option<(u32, &str)> {
     let length = text.bytes().take(2).take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(length);

@@ -24,12 +24,12 @@ struct Analysis {
     allows_literal: bool,
 }
 
-/// Returns whether a key of this text can stand before its colon on one line.
+/// Returns whether a key can be written on one line with its colon. Other keys need YAML's `? ` form.
 pub(super) fn is_simple_key(text: &str) -> bool {
     text.len() <= 128 && !text.chars().any(is_break)
 }
 
-/// Chooses the style of a string. A simple key, which stands before its colon, must fit on one line.
+/// Chooses the style of a string. A simple key (see [`is_simple_key`]) must fit on one line.
 pub(super) fn style_of(text: &str, is_simple_key: bool) -> Style {
     let analysis = Analysis::of(text);
     let wanted = if is_simple_key && analysis.is_multiline {

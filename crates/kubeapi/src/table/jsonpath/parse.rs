@@ -111,7 +111,7 @@ fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t s
     Err(InvalidPath)
 }
 
-/// Parses an index, a range, a quoted key or a union, behind its `[`. Returns the rest.
+/// Parses an index, a range, a quoted key or a union. `text` starts after the `[`. Returns the rest.
 fn array<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let (inner, rest) = text.split_once(']').filter(|(inner, _)| !inner.contains('\n')).ok_or(InvalidPath)?;
     if inner.contains(',') {
@@ -151,7 +151,7 @@ fn slice(text: &str) -> Result<Slice, InvalidPath> {
     })
 }
 
-/// Parses a filter, behind its `[?(`. Returns the rest.
+/// Parses a filter. `text` starts after the `[?(`. Returns the rest.
 fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let end = filter_end(text).ok_or(InvalidPath)?;
     let (condition, rest) = text.split_at(end);
@@ -182,7 +182,8 @@ fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t 
     Ok(rest)
 }
 
-/// Returns the offset of the parenthesis that ends a filter: the first outside quotes. `None` if it is missing.
+/// Returns the offset of the parenthesis that ends a filter: as in client-go, the first that is not in the first quoted
+/// string. `None` if it is missing.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut is_closed = false;

@@ -6,8 +6,8 @@
 //! once, which the epochs of both make safe.
 //!
 //! # Contract
-//! - A drain or a pin moves clusters at once. A move for balance waits until the collectors have not changed, and no cluster
-//!   has been without an owner, for [`CollectorParams::lease`](super::CollectorParams::lease).
+//! - A drain or a pin moves clusters immediately. A move for balance waits until the collectors have not changed, and
+//!   no cluster has been without an owner, for [`CollectorParams::lease`](super::CollectorParams::lease).
 //! - If the receiver does not claim the cluster, any collector may claim it after the lease, and the same move is not
 //!   tried again for [`RETRY`].
 
@@ -30,7 +30,7 @@ use crate::log_partition::fingerprint;
 use choice::Moves;
 use view::RosterView;
 
-/// Time after which a move is tried again whose receiver did not claim the cluster.
+/// Time after which a move is tried again, if its receiver did not claim the cluster.
 const RETRY: Duration = Duration::from_secs(60);
 /// Maximum number of owners that are read at the same time.
 const READS: usize = 32;
@@ -46,7 +46,7 @@ pub(super) async fn run(shared: Arc<Shared>, host: Arc<dyn Host>) {
     let mut balancer = Balancer { shared, host, view, calm: None, failed: BTreeMap::new() };
     loop {
         if let Err(error) = balancer.round().await {
-            // Debug level, because the contenders report failing services to the operator.
+            // Debug level, because the contenders report a failing backend to the operator.
             tracing::debug!(%error, "cannot balance the clusters among the collectors; retrying");
         }
         let renewal = balancer.shared.params.renewal;
@@ -78,7 +78,7 @@ struct Balancer {
     view: RosterView,
     /// Time since which every cluster has had a live owner; `None` while one has none.
     calm: Option<Instant>,
-    /// Failed moves, by cluster and receiver: when the receiver had not claimed the cluster in time.
+    /// Time of each failed move, by cluster and receiver: the receiver has not claimed the cluster in time.
     failed: BTreeMap<(Shard, String), Instant>,
 }
 

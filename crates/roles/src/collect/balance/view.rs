@@ -1,4 +1,4 @@
-//! Roster as a collector sees it: which collectors are alive, by its own clock. Pure.
+//! Roster as a collector sees it: which collectors are alive, by its own clock. Pure: no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -61,7 +61,7 @@ fn send_for_minutes(rig: &mut Rig, minutes: u64) -> u64 {
 
 #[test]
 fn event_that_always_fails_holds_back_only_its_object() {
-    // Beside other lanes, and alone in its sink.
+    // In one of four lanes, and in the only lane of its sink.
     for (mut rig, lanes) in [(Rig::new(), 4), (Rig::in_memory(), 4), (Rig::in_memory(), 1)] {
         let concurrency = NonZeroUsize::new(lanes).unwrap();
         rig.machine.reconfigure(MachineParams { concurrency, ..params(Arc::clone(&rig.health)) }, rig.now);
@@ -185,11 +185,12 @@ fn shutdown_without_a_journal_tries_once_despite_a_pause() {
 
 #[test]
 fn shutdown_without_a_journal_attempts_each_event_despite_pauses() {
-    // Longer than the deadline, in its second half, and so short that each pause of the first half is observed.
+    // The pause ends after the deadline; in the second half of the flush; or in the first half, so that pauses are
+    // observed there.
     for (after, seconds) in [(3600, 1), (20, 1), (4, 13)] {
         let mut rig = Rig::in_memory();
         rig.receiver(move |_| unavailable(Duration::from_secs(after)));
-        // More than the queue holds.
+        // More events than the queue holds.
         rig.send(history(90, 3));
         rig.run(SECOND);
         let attempted = std::rc::Rc::new(std::cell::RefCell::new(BTreeMap::new()));
@@ -231,7 +232,8 @@ fn replayed_letters_are_pending_at_once() {
     assert_eq!((rig.health.status().pending_events, rig.machine.undelivered()), (0, 0));
 }
 
-/// Receiver in a simulation: it fails for some objects always, and for all during an outage.
+/// Plan of a simulation: the changes to deliver, and a receiver that fails always for some objects and during an outage
+/// for all.
 #[derive(Clone, Debug)]
 struct Plan {
     lanes: usize,
@@ -252,7 +254,7 @@ fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(|(lanes, poison, takes, outage, changes)| Plan { lanes, poison, takes, outage, changes })
 }
 
-/// Sink with attempts that take time, and what its receiver has seen.
+/// Simulation of a [`Plan`]: a sink whose attempts take time, and the states that its receiver has accepted.
 struct Simulation {
     plan: Plan,
     machine: Machine<u32>,
@@ -357,12 +359,13 @@ impl Simulation {
     }
 }
 
-/// Checks that objects for which the receiver works are delivered soon, whatever happens to others.
+/// Checks that objects for which the receiver does not always fail are delivered within a bound.
 fn assert_healthy_objects_are_delivered(plan: &Plan) {
     let mut simulation = Simulation::new(plan.clone());
     let sent = simulation.send_all();
     let outage_end = simulation.began + Duration::from_secs(plan.outage.0 + plan.outage.1);
-    // The backoff of the lane, an attempt of each other lane, and earlier batches of the lane, each after such attempts.
+    // A state waits for the backoff of its lane, an attempt of each other lane, and earlier batches of its lane, which
+    // wait in the same way.
     let turns = u32::try_from((plan.lanes + 1) * (plan.changes.len() / 3 + 2)).unwrap();
     let attempts = Duration::from_millis(plan.takes.0.max(plan.takes.1)) * turns;
     let bound = LONGEST_BACKOFF + attempts + SECOND;

@@ -11,7 +11,7 @@ fn refusal() -> Outcome {
     Outcome::Retry { after: None, content: true, error: "receiver answered 400 Bad Request".to_owned() }
 }
 
-/// A receiver that refuses batches with an event of a matching subject, and counts attempts.
+/// Returns a receiver that refuses batches with an event of a matching subject, and its counter of attempts.
 fn refusing(is_refused: impl Fn(&str) -> bool + 'static) -> (Script, Rc<Cell<u32>>) {
     let attempts = Rc::new(Cell::new(0));
     let counter = Rc::clone(&attempts);
@@ -76,7 +76,8 @@ fn refused_event_blocks_only_its_object() {
         let status = rig.health.status();
         assert_eq!((status.refused_events, status.dead_lettered), (2, 0));
         assert!(status.refusal.is_some_and(|why| why.contains("400")), "deliveries of other events keep it");
-        // Later states of the same object wait behind it; other objects are delivered at once, minute after minute.
+        // Later states of the refused object wait; those of other objects are delivered immediately, minute after
+        // minute.
         for version in 3..=10 {
             rig.send((0..10).map(|at| update(&format!("web-{at}"), version)).collect());
             rig.run(SECOND);
@@ -176,7 +177,7 @@ fn shutdown_without_a_journal_retries_refused_events_briefly() {
     rig.run(20 * SECOND);
     assert_eq!((letters(&mut rig).len(), rig.machine.undelivered()), (2, 0), "no later start can retry them");
     assert!(attempts.get() - before < 15, "{}", attempts.get() - before);
-    // With a journal they are kept, and the shutdown does not wait for them.
+    // A journal keeps the refused events, and the shutdown does not wait for them.
     let mut rig = Rig::new();
     rig.receiver = refusing(|subject| subject.ends_with("/web-3")).0;
     rig.send(history(10, 2));

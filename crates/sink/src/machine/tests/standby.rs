@@ -6,7 +6,8 @@ fn at(version: u64) -> SourceVersions {
     SourceVersions::from([("prod-eu".to_owned(), [("pods.".to_owned(), version)].into())])
 }
 
-/// Reports to a rig what another process has delivered, and what this one has accepted.
+/// Reports to a rig the version up to which another process has delivered, and the one up to which the rig has
+/// accepted.
 fn cover(rig: &mut Rig, acknowledged: u64, accepted: u64) {
     let coverage = Coverage { acknowledged: at(acknowledged), accepted: at(accepted) };
     rig.machine.drop_covered(&coverage, rig.now);
@@ -71,7 +72,7 @@ fn deletion_with_an_old_version_is_kept_until_a_later_version_is_covered() {
             cover(&mut rig, acknowledged, 60);
             assert_eq!(rig.machine.undelivered(), 1, "acknowledged up to {acknowledged}");
         }
-        // The version may have been read before the deletion was held.
+        // Version 65 may have been read before the machine held the deletion.
         cover(&mut rig, 65, 65);
         cover(&mut rig, 69, 70);
         assert_eq!(rig.machine.undelivered(), 1);
@@ -84,7 +85,7 @@ fn deletion_with_an_old_version_is_kept_until_a_later_version_is_covered() {
 fn deletion_is_kept_while_the_accepted_version_may_be_older() {
     for mut rig in both() {
         cover(&mut rig, 10, 10);
-        // Deleted at version 30. The versions that are reported next were read before.
+        // Deleted at version 30. The versions 20 and 25, which are reported next, were read before the deletion.
         rig.send(vec![deletion("web", 30, false)]);
         rig.run(SECOND);
         for accepted in [20, 25, 25] {

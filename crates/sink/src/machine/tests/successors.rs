@@ -1,4 +1,4 @@
-//! Tests of objects that have one name after each other, over restarts.
+//! Tests of successive objects with the same name, over restarts.
 
 use super::*;
 use crate::test_objects::pod_of;

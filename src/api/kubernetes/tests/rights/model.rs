@@ -38,7 +38,7 @@ fn place() -> impl Strategy<Value = Place> {
     (0..2_usize, 0..4_usize, 0..4_usize, 0..3_u8).prop_map(of_resource)
 }
 
-/// Returns the place of an object that exists once: nodes have no namespace.
+/// Sets the namespace of nodes, which have none, to 0, so that each object has one place.
 fn of_resource((cluster, resource, namespace, name): Place) -> Place {
     (cluster, resource, if resource == NODES { 0 } else { namespace }, name)
 }
@@ -126,7 +126,7 @@ fn object(place: Place, version: u64) -> StoredObject {
     })
 }
 
-/// The hub, and the hub that has only what the reader may see.
+/// The tested hub, and a hub that has only the objects that the reader may see.
 struct Hubs {
     whole: Bench,
     visible: Bench,
@@ -180,7 +180,7 @@ impl Hubs {
         self.of(cluster, resource).any(|rule| !rule.visible(resource != NODES).is_nothing())
     }
 
-    /// Returns the refusal of a request that the reader has no right to at all.
+    /// Returns the status of the refusal if the reader has no right to the requested list at all.
     fn refusal(&self, root: &str, resource: usize, namespace: Option<usize>) -> Option<u16> {
         let Some(cluster) = CLUSTERS.iter().position(|(name, _)| root == format!("/clusters/{name}")) else {
             let is_covered = self.rules.iter().any(|rule| rule.covers(&resources()[resource]));
@@ -224,7 +224,7 @@ impl Hubs {
         if self.sees(place) {
             self.visible.event_of(resource, cluster, kind, object(place, self.version));
         } else if self.sees_any(place.0, place.1) {
-            // The cluster's version passes in both hubs.
+            // The change is invisible, but the cluster's version advances in both hubs.
             let id = self.visible.partitions[&(cluster.to_owned(), resource.gvr.clone())];
             self.visible.apply(&resource.gvr, id, [], ResourceVersion::new(&self.version.to_string()));
         }

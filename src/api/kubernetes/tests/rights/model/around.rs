@@ -4,8 +4,8 @@ use super::super::super::*;
 use super::ask::{Answered, JSON, without};
 use super::{CLUSTERS, Hubs, NAMESPACES, NODES, Place, resources, universe};
 
-/// Requests whose answers or errors name clusters, resources or namespaces. No change may have an influence on them that
-/// the reader does not see.
+/// Requests whose answers or errors name clusters, resources or namespaces. Changes that the reader does not see must
+/// not influence them.
 const NAMING: [&str; 24] = [
     "/clusters/a/version",
     "/clusters/b/version",
@@ -39,7 +39,7 @@ fn path_of((cluster, resource, namespace, name): Place) -> String {
     format!("/v1/objects/{}/{plural}/{namespace}o{name}", CLUSTERS[cluster].0)
 }
 
-/// Removes times, and what depends on the resources that a reader may name: they are cached for one and not for another.
+/// Removes times and members that depend on which resources are visible, since the readers differ in that.
 fn objects_only((code, warning, mut answer): Answered) -> Answered {
     without(&mut answer, &["time"]);
     if code == 200 {

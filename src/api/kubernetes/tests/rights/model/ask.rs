@@ -1,4 +1,4 @@
-//! Requests of the readers, and what answers are compared by.
+//! Sends requests of readers and prepares the answers for comparison.
 
 use axum::http::header::{CONTENT_TYPE, WARNING};
 

@@ -75,7 +75,7 @@ async fn request_agrees(hubs: &Hubs, path: &str, accept: &str, refusal: Option<u
         Some(code) => assert_eq!(found[0].0, code, "{path} {accept}"),
         None => assert_eq!(found, pages(&hubs.visible, path, accept).await, "{path} {accept}"),
     }
-    // Texts of errors too are independent of what is hidden, except that 403 says that a cluster has a resource.
+    // Error texts must not depend on hidden objects either. Exception: 403 reveals that a cluster has a resource.
     if found[0].0 >= 400 {
         let same = hubs.visible.ask_as(&hubs.whole.reader, path, accept).await;
         let is_missing = found[0].0 == 403 && same.0 == 404 && !is_fleet(path);

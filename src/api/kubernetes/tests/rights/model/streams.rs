@@ -31,7 +31,7 @@ const STREAMS: [&str; 6] = [
 struct Lines {
     body: BodyDataStream,
     buffer: String,
-    /// Its `Warning` headers.
+    /// `Warning` headers of the response.
     warnings: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Lines {
         Ok(Self { body: response.into_body().into_data_stream(), buffer: String::new(), warnings })
     }
 
-    /// Returns the events that there are now.
+    /// Returns the events that are available without waiting.
     fn now(&mut self) -> Vec<Value> {
         let mut idle = 0;
         while idle < 8 {
@@ -70,14 +70,14 @@ impl Lines {
     }
 }
 
-/// A watch of the reader, and one that sees all of the hub with the visible objects.
+/// A watch of the reader at the tested hub, and an unrestricted watch at the hub with only the visible objects.
 struct Pair {
     path: String,
     whole: Lines,
     visible: Lines,
 }
 
-/// A stream of the reader at both hubs, and one that sees all of the hub with the visible objects.
+/// Streams of the reader at both hubs, and an unrestricted stream at the hub with only the visible objects.
 struct Three {
     query: String,
     whole: Lines,
@@ -89,7 +89,7 @@ fn is_notice(event: &Value) -> bool {
     event["type"].as_str().is_some_and(|text| text.starts_with("io.informer-hub.stream."))
 }
 
-/// Returns the events without positions, and without those of the hub's own time.
+/// Returns the events without heartbeats, positions and times.
 fn stable(mut events: Vec<Value>) -> Vec<Value> {
     events.retain(|event| event["type"] != "io.informer-hub.stream.heartbeat.v1");
     for event in &mut events {
@@ -107,7 +107,7 @@ impl Three {
         let (whole, same, mut all) = (stable(whole.now()), stable(same.now()), stable(all.now()));
         let whole = sorted(whole);
         assert_eq!(whole, sorted(same), "{query} {after}");
-        // The reader that sees all has other resources in its notices.
+        // Notices of the unrestricted reader name other resources.
         all.retain(|event| !is_notice(event));
         let changes: Vec<_> = whole.into_iter().filter(|event| !is_notice(event)).collect();
         assert_eq!(changes, sorted(all), "{query} {after}");
