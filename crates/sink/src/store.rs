@@ -22,7 +22,7 @@ use retained::RetainedEvents;
 /// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// Last events of objects that the journal has removed before the caches on disk had the objects' states; `None`
+    /// Events that the journal removed before the caches on disk had their states: the last one of each object. `None`
     /// without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
@@ -31,8 +31,8 @@ pub struct Store {
     /// Journal number of the first event whose sync has failed; `None` if no sync has failed since the last success.
     /// Events from this number on are not delivered before a sync succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
-    /// Bytes of the journal after a merge that freed less than an eighth of its limit; `None` if the last merge freed
-    /// more.
+    /// Bytes of the journal after the last merge, if that freed less than an eighth of the limit: another merge at
+    /// about this size is futile. Otherwise `None`.
     futile_merge_bytes: Option<u64>,
     /// Number of dead letters that were dropped to make room, and are not reported yet.
     forgotten: u64,
@@ -112,8 +112,8 @@ impl Store {
         }
     }
 
-    /// Opens or creates the store in a directory, and reads it whole. `knows` returns whether the caches on disk have
-    /// an event's object in that state or a newer one.
+    /// Opens or creates the store in a directory, and reads all its events. `knows` returns whether the caches on disk
+    /// have an event's object in the event's state or a newer one.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; damaged records are not an error.
@@ -156,7 +156,7 @@ impl Store {
         ))
     }
 
-    /// Returns the number of the first unacknowledged event.
+    /// Returns the journal number of the first unacknowledged event.
     fn first(&self) -> u64 {
         self.journal.as_ref().map_or(0, Journal::first_pending)
     }
@@ -193,8 +193,8 @@ impl Store {
         }
     }
 
-    /// Checks that the files are still on disk, and rewrites removed ones. Returns the journal's state if any had been
-    /// removed.
+    /// Checks that the files are still on disk, and writes missing ones again. Returns the journal's state if any was
+    /// missing.
     ///
     /// # Errors
     /// The I/O error; the next call tries again.
@@ -225,11 +225,12 @@ impl Store {
         let left = loop {
             match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
                 Ok(()) => break None,
-                // If it waited for the journal, it would block all later events.
+                // An event that is too large for the journal must not wait for it: it would block all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
                     let event = commit.events.remove(0);
+                    let dir = self.journal.as_ref().map(|journal| journal.dir().display().to_string());
                     tracing::error!(
-                        subject = event.subject(), %error,
+                        dir, subject = event.subject(), %error,
                         "event is too large for the journal; moved it to the dead letters"
                     );
                     given_up += 1;
@@ -301,13 +302,13 @@ impl Store {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else {
             return Done::Merged { freed: 0, state: JournalState::default() };
         };
-        // Saved first, since a merge removes acknowledged events.
+        // Save the retained events first, since a merge removes acknowledged events.
         if let Err(error) = retained.save(journal) {
-            return Done::NotRead { error: StoreError::Disk(error) };
+            return Done::NotMerged { error: StoreError::Disk(error) };
         }
         let (before, bytes) = (journal.pending(), journal.bytes());
         if let Err(error) = journal.merge_pending(from..journal.next_seq()) {
-            return Done::NotRead { error: StoreError::Disk(error) };
+            return Done::NotMerged { error: StoreError::Disk(error) };
         }
         let freed = bytes.saturating_sub(journal.bytes());
         self.futile_merge_bytes = (freed < journal.limit() / 8).then_some(journal.bytes());
@@ -383,7 +384,7 @@ fn sync_making_room(
 ) -> Result<(), StoreError> {
     match sync(journal, first, failed_from) {
         Err(StoreError::Disk(error)) if is_full(&error) => {
-            // If the events cannot be saved now, the next commit tries again.
+            // Ignore the error: the next commit tries again to save the events.
             let _ = retained.save_on_full_disk(journal);
             sync(journal, first, failed_from)
         }

@@ -68,7 +68,7 @@ pub enum Done {
         /// State of the journal afterwards.
         state: JournalState,
     },
-    /// Events, in order.
+    /// Events that [`Work::Read`] requested, in order.
     Read {
         /// The events, with their numbers.
         events: Vec<Event>,
@@ -82,7 +82,12 @@ pub enum Done {
         /// Cause.
         error: StoreError,
     },
-    /// Events were merged.
+    /// The journal's events could not be merged.
+    NotMerged {
+        /// Cause.
+        error: StoreError,
+    },
+    /// Events were merged, as [`Work::Merge`] requested.
     Merged {
         /// Number of unacknowledged events that the merge removed.
         freed: u64,
@@ -95,7 +100,8 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Number of the next event, or of the first event whose sync failed. Only events below it are delivered.
+    /// Number of the first event whose sync failed; if none failed, of the next event. Only events below it are
+    /// delivered.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,
@@ -122,7 +128,7 @@ pub enum StoreError {
         bytes: u64,
         /// Maximum size of the journal in bytes.
         limit: u64,
-        /// Whether merging may free room.
+        /// Whether merging events of the same objects may free room.
         mergeable: bool,
     },
     /// An event is larger than one write may be, even into an empty journal.

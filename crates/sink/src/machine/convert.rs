@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Machine, MachineParams, panic_text};
-use crate::{Event, EventError, EventOptions, EventType, SelectionResult};
-use informer_hub_types::{Notification, Rewind, TraceParent};
+use crate::{Event, EventOptions, EventType, SelectionResult};
+use informer_hub_types::{Notification, Rewind, TraceParent, with_causes};
 
 impl<T> Machine<T> {
     /// Returns the event of a notification; `None` if it is not selected or cannot be converted.
@@ -75,7 +75,7 @@ impl<T> Machine<T> {
             (_, Ok(Some(event))) => Some(event),
             (_, failed) => {
                 health.unreadable.fetch_add(1, Relaxed);
-                let error = failed.err().as_ref().map(EventError::to_string);
+                let error = failed.err().map(|error| with_causes(&error));
                 tracing::error!(
                     sink = %name, ?notification, error,
                     "cannot convert a notification to an event; it is lost"

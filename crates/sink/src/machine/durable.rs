@@ -13,13 +13,13 @@ use informer_hub_types::{Fsync, exponential_backoff};
 const MAX_UNWRITTEN: usize = 4096;
 /// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of waiting events. If either is reached, the events are written at once. A listener sends its next
-/// batch only after the answer to the previous one, so the number must not exceed the size of such a batch.
+/// Bytes and number of waiting events. If either is reached, the events are written immediately. A listener sends its
+/// next batch only after the answer to the previous one, so the number must not exceed the size of such a batch.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
 const ACK_DELAY: Duration = Duration::from_millis(100);
-/// First and longest pause after a failed write.
+/// First and longest pause after a failed read or write.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 /// Queue of events to write to a sink's journal, and the position from which the journal is read next.
@@ -33,7 +33,7 @@ pub(super) struct Durable<T> {
     /// Time at which the oldest unwritten event was queued; `None` if there is none.
     since: Option<Instant>,
     /// Time of the last write of events. The next write waits until the `fsync` delay has passed since then. An event
-    /// that arrives later is written at once.
+    /// that arrives after this delay is written immediately.
     written: Option<Instant>,
     /// Senders that are not answered yet, each with the value that `stored` must reach first.
     waiting: VecDeque<(u64, T)>,
@@ -49,8 +49,10 @@ pub(super) struct Durable<T> {
     next_read: u64,
     end: u64,
     pending: u64,
-    /// After failed writes: when to try again, and the number of failures.
-    pause: Option<(Instant, u32)>,
+    /// Pause after failed writes.
+    write_pause: Pause,
+    /// Pause after failed reads.
+    read_pause: Pause,
     /// Whether the events found in the journal at the start are durable. Until then no sender is answered: its events
     /// may have been skipped because the journal already has them.
     is_settled: bool,
@@ -78,7 +80,8 @@ impl<T> Durable<T> {
             next_read: found.first,
             end: found.state.end,
             pending: found.state.pending,
-            pause: None,
+            write_pause: Pause::default(),
+            read_pause: Pause::default(),
             merge_first: false,
             flushing: false,
         }
@@ -164,13 +167,13 @@ impl<T> Durable<T> {
         if self.working {
             return None;
         }
-        if self.wants_events(lanes) {
+        if self.wants_events(lanes) && self.read_pause.is_over(now) {
             self.working = true;
             let (events, bytes) = lanes.room();
             return Some(Work::Read { from: self.next_read, events, bytes });
         }
         let is_due = !self.is_settled || self.commit_due(letters).is_some_and(|due| due <= now);
-        if self.pause.is_some_and(|(until, _)| now < until) || !is_due {
+        if !self.write_pause.is_over(now) || !is_due {
             return None;
         }
         if std::mem::take(&mut self.merge_first) {
@@ -209,12 +212,14 @@ impl<T> Durable<T> {
     }
 
     pub(super) fn wake_at(&self, lanes: &Lanes, letters: &[DeadLetter]) -> Option<Instant> {
-        if self.working || self.wants_events(lanes) {
+        if self.working {
             return None;
         }
-        let until = self.pause.map(|(until, _)| until);
-        let due = self.commit_due(letters).or(until.filter(|_| !self.is_settled))?;
-        Some(until.map_or(due, |until| due.max(until)))
+        let read = self.read_pause.until().filter(|_| self.wants_events(lanes));
+        let until = self.write_pause.until();
+        let due = self.commit_due(letters).or(until.filter(|_| !self.is_settled));
+        let write = due.map(|due| until.map_or(due, |until| due.max(until)));
+        read.into_iter().chain(write).min()
     }
 
     pub(super) fn work_done(
@@ -241,13 +246,16 @@ impl<T> Durable<T> {
                 self.is_settled |= left.is_none();
                 match left {
                     Some((commit, error)) => self.requeue(commit, &error, letters, params, now),
-                    None if self.pause.take().is_some() => {
+                    None if self.write_pause.end() => {
                         tracing::info!(sink = %params.name, "journal accepts events again");
                     }
                     None => {}
                 }
             }
             Done::Read { events, next, lost } => {
+                if self.read_pause.end() {
+                    tracing::info!(sink = %params.name, "the journal can be read again");
+                }
                 if lost > 0 {
                     params.health.unreadable.fetch_add(lost, Relaxed);
                     tracing::error!(sink = %params.name, lost, "damaged events in the journal are lost");
@@ -267,12 +275,18 @@ impl<T> Durable<T> {
             }
             Done::NotRead { error } => {
                 params.health.set_error(format!("cannot read the journal: {error}"));
-                self.postpone(now);
+                if self.read_pause.extend(now) {
+                    tracing::error!(sink = %params.name, %error, "cannot read the journal; retrying");
+                }
+            }
+            Done::NotMerged { error } => {
+                params.health.set_error(format!("cannot merge events in the journal: {error}"));
+                self.write_pause.extend(now);
             }
         }
     }
 
-    /// Queues the rest of a failed commit again.
+    /// Queues again the parts of a failed commit that were not stored.
     fn requeue(
         &mut self,
         mut commit: Commit,
@@ -288,8 +302,7 @@ impl<T> Durable<T> {
         // The store may hold some events whose sync failed, and needs another commit to retry it.
         self.since = (self.accepted > self.stored).then_some(now);
         (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
-        let first = self.pause.is_none();
-        self.postpone(now);
+        let first = self.write_pause.extend(now);
         params.health.set_journal_trouble(error);
         if let StoreError::Full { mergeable, .. } = error {
             self.merge_first = *mergeable;
@@ -302,13 +315,7 @@ impl<T> Durable<T> {
         }
     }
 
-    fn postpone(&mut self, now: Instant) {
-        let failures = self.pause.map_or(0, |(_, failures)| failures);
-        let pause = exponential_backoff(PAUSES.0, failures, PAUSES.1);
-        self.pause = Some((now + pause, failures + 1));
-    }
-
-    /// Puts consecutive events into the lanes while there is room. The rest is read later.
+    /// Puts consecutive events into the lanes while there is room. The others are read from the journal later.
     fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) {
         for event in events {
             let number = event.sequence().unwrap_or_default();
@@ -317,6 +324,35 @@ impl<T> Durable<T> {
             }
             self.next_read = number + 1;
         }
+    }
+}
+
+/// A pause after failures of the store, longer after each.
+#[derive(Debug, Default)]
+struct Pause {
+    /// End of the pause, and the number of failures in a row; `None` after a success.
+    failed: Option<(Instant, u32)>,
+}
+
+impl Pause {
+    fn until(&self) -> Option<Instant> {
+        self.failed.map(|(until, _)| until)
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.until().is_none_or(|until| until <= now)
+    }
+
+    /// Starts the pause after a failure. Returns whether it is the first failure in a row.
+    fn extend(&mut self, now: Instant) -> bool {
+        let failures = self.failed.map_or(0, |(_, failures)| failures);
+        self.failed = Some((now + exponential_backoff(PAUSES.0, failures, PAUSES.1), failures + 1));
+        failures == 0
+    }
+
+    /// Ends the pause after a success. Returns whether a failure came before it.
+    fn end(&mut self) -> bool {
+        self.failed.take().is_some()
     }
 }
 

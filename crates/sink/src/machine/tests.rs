@@ -412,6 +412,29 @@ fn unsynced_events_are_neither_delivered_nor_answered() {
 }
 
 #[test]
+fn failed_reads_of_the_journal_are_retried_with_pauses() {
+    let mut rig = Rig::new();
+    rig.receiver(down);
+    // More than fit into the lanes, so the rest has to be read from the journal.
+    rig.send(history(300, 1));
+    rig.run(SECOND);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.disk.fail(DiskCall::Read, u32::MAX);
+    let before = rig.disk.calls(DiskCall::Read);
+    rig.run(60 * SECOND);
+    let reads = rig.disk.calls(DiskCall::Read) - before;
+    assert!((2..20).contains(&reads), "{reads} reads in a minute");
+    assert!(rig.accepted.len() < 300 && rig.health.error().unwrap().starts_with("cannot read the journal"));
+    // Writes go on.
+    let sent = rig.send(vec![added(pod("lone", "1", "x"), false)]);
+    rig.run(SECOND);
+    assert_eq!(rig.answered.last(), Some(&sent));
+    rig.disk.fail(DiskCall::Read, 0);
+    rig.run(60 * SECOND);
+    assert_eq!((rig.accepted.len(), rig.machine.undelivered()), (301, 0));
+}
+
+#[test]
 fn recovered_events_are_answered_once_they_are_durable() {
     let mut rig = Rig::new();
     rig.disk.fail(DiskCall::Sync, u32::MAX);
@@ -474,7 +497,7 @@ fn letters_replayed_during_a_write_are_delivered() {
     let before = rig.accepted.len();
     rig.send(history(3, 1));
     let replayed = rig.store.replay_letters(&LetterFilter::default());
-    // The sent events are written after the replayed ones, and the machine learns of them first.
+    // The sent events are written after the replayed ones, but the machine is notified of the sent events first.
     rig.run(Duration::ZERO);
     rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
     rig.run(SECOND);
