@@ -12,7 +12,7 @@
 //! This byte is rare: it is no valid tag, and texts hardly ever contain it. The encoded form begins with [`MAGIC`] if
 //! and only if the body does.
 
-use informer_hub_protobuf::MAGIC;
+use informer_hub_protobuf::{MAGIC, Reader, Value};
 
 use super::CodecError;
 use super::protobuf_body::is_protobuf;
@@ -35,7 +35,7 @@ const KNOWN_COUNT: usize = 3;
 const MIN_RUN: usize = 16;
 /// Longest run of digits per marker: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// A probe inside a run of [`PROBE_STEP`] digits has at least this many digits of the run on one side.
+/// Minimum number of digits that a probe inside a run of [`PROBE_STEP`] digits has on one side.
 const SIDE: usize = PROBE_STEP / 2;
 /// Distance between probed characters: the length of a UUID's last group. So each such group, and each longer run of
 /// digits, contains a probe.
@@ -43,8 +43,8 @@ const PROBE_STEP: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
 
-/// The object's UID, name and resourceVersion, which are stored beside the body. The first occurrence of each in the
-/// body is replaced with a marker: in JSON the quoted text, in protobuf the text with its length before it.
+/// The object's UID, name and resourceVersion, which are stored beside the body. One occurrence of each in the body is
+/// replaced with a marker: in JSON the first quoted text, in protobuf the metadata's field with its length.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
 /// Range of each known text in the body, with its marker, ordered by position.
@@ -134,7 +134,7 @@ pub(super) fn encode_identifiers(body: &[u8], known: &KnownTexts<'_>, out: &mut 
             // Decoding recognizes the form by these bytes, so no marker may replace them.
             out.extend_from_slice(MAGIC);
             let message = &body[MAGIC.len()..];
-            (message, first_fields(message, known))
+            (message, metadata_fields(message, known))
         }
     };
     let mut from = 0;
@@ -177,17 +177,43 @@ fn first_quoted(json: &[u8], known: &KnownTexts<'_>) -> Occurrences {
     found
 }
 
-/// Returns the first occurrence of each text that has its length before it. The range includes the length.
-fn first_fields(message: &[u8], known: &KnownTexts<'_>) -> Occurrences {
+/// Returns the known texts in the metadata of an object's envelope. A range includes the length before the text.
+fn metadata_fields(envelope: &[u8], known: &KnownTexts<'_>) -> Occurrences {
     let mut found = [None; KNOWN_COUNT];
-    for ((marker, text), found) in (KNOWN..).zip(known).zip(&mut found) {
-        let Some(length) = length_byte(text).filter(|length| *length > 0) else { continue };
-        let mut texts = memchr::memmem::find_iter(message, text);
-        let first = texts.find(|at| message[..*at].last() == Some(&length));
-        *found = first.map(|at| (at - 1, at + text.len(), marker));
+    // The metadata is the first field of the object, which is the second field of the envelope.
+    let metadata = content_of(envelope, 2).and_then(|(object, base)| {
+        let (metadata, at) = content_of(object, 1)?;
+        Some((metadata, base + at))
+    });
+    let Some((metadata, base)) = metadata else { return found };
+    let mut reader = Reader::new(metadata);
+    while let Ok(Some(field)) = reader.field() {
+        let (place, marker) = match field.number {
+            5 => (0, KNOWN),
+            1 => (1, KNOWN + 1),
+            6 => (2, KNOWN + 2),
+            2..=4 => continue,
+            _ => break,
+        };
+        let text = known[place];
+        if field.value == Value::Bytes(text.as_bytes()) && !text.is_empty() && length_byte(text).is_some() {
+            let end = base + reader.at();
+            found[place] = Some((end - text.len() - 1, end, marker));
+        }
     }
     found.sort_unstable();
     found
+}
+
+/// Returns the content of the first field with this number, and its offset.
+fn content_of(message: &[u8], number: u32) -> Option<(&[u8], usize)> {
+    let mut reader = Reader::new(message);
+    while let Ok(Some(field)) = reader.field() {
+        if let (true, Value::Bytes(content)) = (field.number == number, field.value) {
+            return Some((content, reader.at() - content.len()));
+        }
+    }
+    None
 }
 
 fn encode_hex(marks: Marks, text: &[u8], out: &mut Vec<u8>) {
@@ -356,9 +382,20 @@ mod tests {
         Ok(String::from_utf8_lossy(&decoded_body(encoded, limit)?).into_owned())
     }
 
-    /// Returns a text as a protobuf message contains it: after its length.
-    fn field(text: &str) -> Vec<u8> {
-        [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+    /// Returns a field of less than 128 bytes.
+    fn field(number: u8, content: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    /// Returns UID, name and resourceVersion as fields of metadata.
+    fn known_fields() -> [Vec<u8>; KNOWN_COUNT] {
+        let [uid, name, version] = KNOWN_TEXTS.map(str::as_bytes);
+        [field(5, uid), field(1, name), field(6, version)]
+    }
+
+    /// Returns the content of an envelope with this metadata, and what follows the metadata in the object.
+    fn envelope(metadata: &[u8], rest: &[u8]) -> Vec<u8> {
+        field(2, &[&field(1, metadata), rest].concat())
     }
 
     proptest! {
@@ -386,6 +423,7 @@ mod tests {
 
         #[test]
         fn protobuf_encoding_round_trips(
+            metadata in prop::collection::vec(prop::sample::select(known_fields().to_vec()), 0..4),
             parts in prop::collection::vec(
                 prop_oneof![
                     prop::collection::vec(any::<u8>(), 0..60),
@@ -393,13 +431,14 @@ mod tests {
                     "[0-9a-f]{0,600}".prop_map(String::into_bytes),
                     "[0-9a-f-]{0,60}".prop_map(String::into_bytes),
                     "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12,14}".prop_map(String::into_bytes),
-                    prop::sample::select(KNOWN_TEXTS.map(field).to_vec()),
                     prop::sample::select(KNOWN_TEXTS.map(|text| text.as_bytes().to_vec()).to_vec()),
                 ],
                 0..8,
             ),
         ) {
-            let body = [MAGIC, &parts.concat()[..]].concat();
+            let metadata = metadata.concat();
+            let start = if metadata.len() < 120 { envelope(&metadata, &[]) } else { metadata };
+            let body = [&MAGIC[..], &start, &parts.concat()].concat();
             // An encoding that would be longer is refused.
             if let Some(encoded) = encoded_body(&body) {
                 prop_assert!(encoded.starts_with(MAGIC) && encoded.len() <= body.len());
@@ -454,10 +493,11 @@ mod tests {
         let packed = b"\x24\x7f\x02\x63\x7b\xcd\xa8\xb5\x60\x48\x53\xb6\x2b\x33\xb2\x74\x0d\x8a\x48\x01\x7f\0\x02";
         assert_eq!(encoded_message(&owner), packed);
         assert_eq!(encoded_message(b"x0123456789abcdef"), b"x\x7f\x01\x10\x01\x23\x45\x67\x89\xab\xcd\xef");
-        // Only the first occurrence after its length is replaced.
-        let [uid, name, version] = KNOWN_TEXTS.map(field);
-        let metadata = [b"web-0\x0a", &name[..], b"\x2a", &uid, b"\x32", &version, b"\x0a", &name].concat();
-        assert_eq!(encoded_message(&metadata), b"web-0\x0a\x7f\x04\x2a\x7f\x03\x32\x7f\x05\x0a\x05web-0");
+        // Only the fields of the metadata are replaced.
+        let [uid, name, version] = known_fields();
+        let object = envelope(&[&name[..], &uid, &version].concat(), &name);
+        let expected = b"\x12\x48\x0a\x3f\x0a\x7f\x04\x2a\x7f\x03\x32\x7f\x05\x0a\x05web-0";
+        assert_eq!(encoded_message(&object), expected);
     }
 
     #[test]
@@ -469,18 +509,10 @@ mod tests {
     }
 
     #[test]
-    fn known_text_never_includes_the_magic() {
-        // With its length before it, this text occurs at the start of the body.
-        let text = format!("8s\0{}", "x".repeat(usize::from(b'k') - 3));
-        let (body, mut out) = ([&b"k"[..], text.as_bytes()].concat(), Vec::new());
-        assert!(body.starts_with(MAGIC) && encode_identifiers(&body, &["", &text, ""], &mut out));
-        assert_eq!(out, body);
-    }
-
-    #[test]
     fn protobuf_that_encoding_would_lengthen_is_refused() {
         assert_eq!(encoded_body(b"k8s\0\x7f"), None);
-        assert_eq!(encoded_body(b"k8s\0\x7f\x05web-0").unwrap(), b"k8s\0\x7f\0\x7f\x04");
+        let [_, name, _] = known_fields();
+        assert_eq!(encoded_message(&envelope(&name, b"\x7f")), b"\x12\x0a\x0a\x07\x0a\x7f\x04\x7f\0");
     }
 
     #[test]
@@ -491,7 +523,7 @@ mod tests {
         // A text whose length takes two bytes is never replaced.
         let (long, mut out) = ("n".repeat(128), Vec::new());
         assert!(decode_identifiers(b"k8s\0\x7f\x04", &["", &long, ""], 300, &mut out).is_err());
-        let body = [&b"k8s\0\x80"[..], long.as_bytes()].concat();
+        let body = [&b"k8s\0\x12\x86\x01\x0a\x83\x01\x0a\x80\x01"[..], long.as_bytes()].concat();
         out.clear();
         assert!(encode_identifiers(&body, &["", &long, ""], &mut out) && out == body);
     }
