@@ -109,14 +109,6 @@ impl StateDir {
         self.root.join(CACHES)
     }
 
-    /// Returns the directory of a resource's cache. `kind` separates several caches of one resource.
-    #[must_use]
-    pub fn cache(&self, group: &str, version: &str, resource: &str, kind: Option<&str>) -> PathBuf {
-        let group = if group.is_empty() { "core" } else { group };
-        let kind = kind.map_or_else(String::new, |kind| format!("+{}", escaped(kind)));
-        self.caches().join(escaped(group)).join(escaped(version)).join(escaped(resource) + &kind)
-    }
-
     /// Returns the path of the file with the clusters found by cluster sources.
     #[must_use]
     pub fn fleet(&self) -> PathBuf {

@@ -284,25 +284,26 @@ fn objects(snapshot: &Snapshot) -> Vec<Arc<[u8]>> {
     all.into_iter().filter_map(|object| object.json().ok()).collect()
 }
 
-/// Derives the state of a source from the states of its informers.
+/// Derives the state of a source from its informers: that of the worst one.
 fn source_state(view: &FleetView, has_published: bool) -> (ClusterSourceState, Option<String>) {
     let Some(cluster) = view.clusters().next() else { return (ClusterSourceState::Waiting, None) };
     if matches!(cluster.state(), ClusterState::Unreachable | ClusterState::Degraded) {
         let error = cluster.last_error().unwrap_or_else(|| "the management cluster does not answer".to_owned());
         return (ClusterSourceState::Unreachable, Some(error));
     }
-    let mut worst = if has_published { ClusterSourceState::Current } else { ClusterSourceState::Waiting };
-    let mut why = None;
-    for informer in cluster.informers() {
+    let failures = cluster.informers().filter_map(|informer| {
         let health = informer.health();
-        let state = match health.phase() {
-            Phase::Forbidden => ClusterSourceState::Forbidden,
-            Phase::Absent => ClusterSourceState::Absent,
-            Phase::Stale | Phase::Degraded | Phase::Stopped => ClusterSourceState::Unreachable,
-            Phase::Pending | Phase::Listing | Phase::Watching | Phase::Paused => continue,
+        let (severity, state) = match health.phase() {
+            Phase::Absent => (0, ClusterSourceState::Absent),
+            Phase::Forbidden => (1, ClusterSourceState::Forbidden),
+            Phase::Stale | Phase::Degraded | Phase::Stopped => (2, ClusterSourceState::Unreachable),
+            Phase::Pending | Phase::Listing | Phase::Watching | Phase::Paused => return None,
         };
-        worst = state;
-        why = health.error().map(|error| error.to_string());
+        Some((severity, state, health.error().map(|error| error.to_string())))
+    });
+    match failures.max_by_key(|(severity, ..)| *severity) {
+        Some((_, state, error)) => (state, error),
+        None if has_published => (ClusterSourceState::Current, None),
+        None => (ClusterSourceState::Waiting, None),
     }
-    (worst, why)
 }
