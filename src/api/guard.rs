@@ -30,12 +30,11 @@ pub struct Protection {
     pub token: Option<TokenFrom>,
     /// Token that grants the right to look.
     pub read_token: Option<TokenFrom>,
-    /// Readers, besides those of the tokens above.
+    /// Readers other than those of the tokens above.
     pub readers: ReaderSettings,
-    /// Sends token reviews of service accounts to clusters; `None` if that is not possible.
+    /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
-    /// Whether a credential is required even if none is configured, because readers were removed while the port is
-    /// open.
+    /// Whether a credential stays required after a reload has removed all readers.
     pub closed: bool,
     /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,
@@ -55,7 +54,7 @@ pub struct Limits {
     /// Maximum number of connections. A further connection replaces the one that has been idle longest. It waits if no
     /// connection is idle. Default 1024.
     pub connections: usize,
-    /// Timeout for a TLS handshake, for the head of a request, and for idle connections. Default 15 s.
+    /// Timeout for a TLS handshake, for the head of a request, and for idle HTTP/1.1 connections. Default 15 s.
     pub head: Duration,
     /// Maximum bytes of a request's head. Default 32 KiB.
     pub head_bytes: usize,
@@ -64,7 +63,7 @@ pub struct Limits {
     /// Timeout from reading a request's head to the head of its response. It includes reading the request's body.
     /// Default 30 s.
     pub request: Duration,
-    /// Timeout for a client that does not read the response. Default 60 s.
+    /// Timeout for a client that does not read the response, and for idle HTTP/2 connections. Default 60 s.
     pub taking: Duration,
 }
 
@@ -87,8 +86,8 @@ pub enum GuardError {
     /// `[hub.tls]` is invalid.
     #[error("cannot use hub.tls")]
     Tls(#[from] TlsError),
-    /// `[hub.auth]` is invalid.
-    #[error("cannot use hub.auth")]
+    /// A token of `[hub.auth]` or of a reader is invalid.
+    #[error("cannot use a token for the HTTP port")]
     Token(#[from] TokenError),
 }
 
@@ -111,7 +110,7 @@ struct FileVersions {
 }
 
 impl Guard {
-    /// Reads all files.
+    /// Creates the guard and reads all TLS and token files.
     ///
     /// # Errors
     /// [`GuardError`] if TLS files or tokens cannot be used.

@@ -79,7 +79,10 @@ impl Deliverers {
                 let exchanged = self.exchange().await;
                 if let Err(error) = &exchanged {
                     // The elections warn if NATS does not answer.
-                    tracing::debug!(error, "cannot write or read the roster of deliverers; retrying");
+                    tracing::debug!(
+                        error,
+                        "cannot write or read which processes deliver the sinks of the fleet; retrying"
+                    );
                 }
                 let pause = if exchanged.is_ok() { self.interval } else { self.interval / 4 };
                 let pause = tokio::time::sleep(pause.mul_f64(0.75 + rng::unit() / 4.0));
@@ -110,14 +113,14 @@ impl Deliverers {
         written
     }
 
-    /// Removes this process's entry, so that no other process hands a sink over to it.
+    /// Removes this process's entry, so that no other process hands a sink over to this process.
     pub(super) async fn leave(&self) {
         self.left.cancel();
         if self.roster.lock().leases().is_none() {
             return;
         }
         let removed = tokio::time::timeout(REMOVAL_TIMEOUT, self.entries.remove(&self.identity)).await;
-        if let Err(error) = removed.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+        if let Err(error) = removed.unwrap_or_else(|_| Err(format!("no answer within {REMOVAL_TIMEOUT:?}"))) {
             tracing::debug!(error, "cannot remove this deliverer from the roster; its entry expires");
         }
     }

@@ -7,32 +7,32 @@ use crate::actors::messages::RegistryError;
 use crate::state::StateError;
 use informer_hub_journal::JournalError;
 
-/// Problem of `[fleet]` in a program that cannot join a fleet.
+/// Problem reported for `[fleet]` by a program that was built without the feature `fleet`.
 pub(crate) const WITHOUT_FLEET: &str = "this program was built without the feature fleet";
 
 /// Error of starting a hub.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The configuration of a sink is not usable. Fixed in the configuration.
+    /// The configuration of a sink is not usable. To be fixed in the configuration.
     #[error("sinks.{sink}.{key}: {problem}")]
     Sink {
         /// The sink.
         sink: String,
-        /// The wrong key.
+        /// Key with the unusable value.
         key: &'static str,
         /// Problem with the key's value.
         problem: String,
     },
-    /// Two entries of a table have the same name. Fixed in the program that built the configuration.
+    /// Two entries of a table have the same name. To be fixed in the program that built the configuration.
     #[error("{table}.{name}: another entry has this name")]
     Duplicate {
-        /// `clusters`, `resources`, `sinks` or `readers`.
+        /// Name of the table: `clusters`, `resources`, `sinks` or `readers`.
         table: String,
-        /// The name.
+        /// Name that both entries have.
         name: String,
     },
-    /// The journal (undelivered events on disk) of a sink cannot be opened. Fixed by the operator of the machine.
+    /// The journal (undelivered events on disk) of a sink cannot be opened. To be fixed by the operator of the machine.
     #[error("sinks.{sink}: cannot open its journal")]
     Journal {
         /// The sink.
@@ -41,7 +41,7 @@ pub enum StartError {
         #[source]
         source: JournalError,
     },
-    /// A durable subscription is not usable. Fixed in the embedding program.
+    /// A durable subscription is not usable. To be fixed in the embedding program.
     #[error("durable subscription {name:?}: {problem}")]
     Subscription {
         /// Name of the subscription.
@@ -49,13 +49,13 @@ pub enum StartError {
         /// Problem with the subscription.
         problem: String,
     },
-    /// The fleet is not usable. Fixed in the configuration, or by a build with the feature `fleet`.
+    /// The fleet is not usable. To be fixed in the configuration, or by a build with the feature `fleet`.
     #[error("fleet: {problem}")]
     Fleet {
         /// Problem with the fleet.
         problem: String,
     },
-    /// The state directory is not usable. Fixed by the operator.
+    /// The state directory is not usable. To be fixed by the operator.
     #[error(transparent)]
     State(#[from] StateError),
     /// The operating system refused a thread.
@@ -65,7 +65,7 @@ pub enum StartError {
     #[error(transparent)]
     Cluster(#[from] RegistryError),
     /// An actor ended while the hub started.
-    #[error("an actor of the hub ended while the hub started")]
+    #[error("a part of the hub failed during the start, see the log")]
     Died(#[from] MailboxError),
 }
 

@@ -81,6 +81,6 @@ impl LeaseStore for FleetLease {
 async fn within<T, E: Display>(deadline: Duration, request: impl Future<Output = Result<T, E>>) -> Result<T, String> {
     match tokio::time::timeout(deadline, request).await {
         Ok(answered) => answered.map_err(|error| error.to_string()),
-        Err(_) => Err("no answer in time".to_owned()),
+        Err(_) => Err(format!("no answer within {deadline:?}")),
     }
 }

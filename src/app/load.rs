@@ -10,7 +10,7 @@ use informer_hub_sink::webhook::{
 };
 use informer_hub_sink::{Filter, SubjectPattern, Template};
 use informer_hub_source::{ClientError, read_kubeconfig};
-use informer_hub_types::ClusterName;
+use informer_hub_types::{ClusterName, with_causes};
 
 /// File of a configuration, and the part of it that a process uses.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl ConfigSource {
     /// Reads the file. See [`load`].
     ///
     /// # Errors
-    /// All mistakes at once.
+    /// All mistakes, in one error.
     pub fn load(&self) -> Result<Config, ConfigErrors> {
         let config = load(&self.path)?;
         match &self.user {
@@ -57,17 +57,17 @@ impl ConfigSource {
 /// kubeconfigs. Their faults are reported as mistakes with file and line.
 ///
 /// # Errors
-/// All mistakes at once.
+/// All mistakes, in one error.
 pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
     let mut probes = Probes::default();
     probes.filter = |text| Filter::compile(text).map(drop).map_err(|error| error.to_string());
     probes.signing_secret = |text| SigningKeys::parse(text).map(drop).map_err(|error| error.to_string());
     probes.client_cert = |cert, key| {
         let cert = ClientCert { cert_file: cert.to_owned(), key_file: key.to_owned() };
-        check_client_cert(&cert).map_err(|error| (error.key(), error.to_string()))
+        check_client_cert(&cert).map_err(|error| (error.key(), with_causes(&error)))
     };
     probes.server_tls =
-        |tls| api::check_tls(&port_protection::tls_files(tls)).map_err(|error| (error.key(), error.to_string()));
+        |tls| api::check_tls(&port_protection::tls_files(tls)).map_err(|error| (error.key(), with_causes(&error)));
     probes.token = |text| informer_hub_access::check_token(text).map_err(|error| error.to_string());
     probes.template =
         |text, content_type| Template::compile(text, content_type).map(drop).map_err(|error| error.to_string());
@@ -79,7 +79,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Config, ConfigErrors> {
         checked.map_err(|error| error.to_string())
     };
     probes.subject = |text| text.parse::<SubjectPattern>().map(drop).map_err(|error| error.to_string());
-    probes.ca_file = |path| check_roots(path).map_err(|error| error.to_string());
+    probes.ca_file = |path| check_roots(path).map_err(|error| with_causes(&error));
     probes.kubeconfig = |path, context| read_kubeconfig(path, context).map(drop).map_err(|error| wrong(&error));
     Config::from_file_with_probes(path, probes)
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. Readers of the HTTP port change.
 //! 2. Removed sinks deliver their events and end.
-//! 3. Removed clusters and resources end; changed ones are updated or replaced.
+//! 3. Removed clusters and resources end, changed ones are updated or replaced, and new resources start.
 //! 4. Changed sinks are reconfigured and keep their events.
 //! 5. New sinks and clusters start.
 //!
@@ -54,7 +54,7 @@ use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
 use informer_hub_reflector::StallPolicy;
 use informer_hub_source::KubeConnector;
-use informer_hub_types::{ClusterName, Threads, clock, first_names};
+use informer_hub_types::{ClusterName, Threads, clock, first_names, with_causes};
 
 /// Status of configuration reloads: their number, the last change, and why the last configuration was not applied.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -113,7 +113,7 @@ pub(super) struct RunningHub {
     /// Status of this process in its fleet.
     pub(super) fleet: SharedFleetStatus,
     connectors: Mutex<BTreeMap<ClusterName, KubeConnector>>,
-    /// Reads the configured readers of the HTTP port; unset without a port.
+    /// Function that reads the tokens of the configured readers of the HTTP port; unset without a port.
     read_readers: OnceLock<ReadReaders>,
     /// Configuration in force. Locked while a reload applies a new one.
     current: tokio::sync::Mutex<Applied>,
@@ -149,7 +149,7 @@ impl Reloader {
                     status.since = Some(clock::wall());
                 }
             }
-            Err(error) => running.status.lock().fail(error),
+            Err(error) => running.status.lock().fail(with_causes(error)),
         }
         result
     }
@@ -245,7 +245,7 @@ impl RunningHub {
         self.check(&config)?;
         let port_readers = self.read_port_readers(&config).await?;
         let (added, changed) = self.readers(&config, &mut plan).await?;
-        // First, because a withdrawn right must not wait for sinks.
+        // Readers come first, because a withdrawn right must not stay valid while removed sinks deliver their events.
         if let Some(replace) = port_readers {
             replace();
         }

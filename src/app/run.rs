@@ -93,7 +93,9 @@ pub async fn run(
     tokio::select! {
         _ = terminate.recv() => tracing::info!("SIGTERM: shutting down"),
         _ = interrupt.recv() => tracing::info!("SIGINT: shutting down"),
-        () = hub.system().ended() => anyhow::bail!("the registry failed and no cluster is watched: restart the process"),
+        () = hub.system().ended() => {
+            anyhow::bail!("the part of the hub that manages clusters failed, so none is watched: restart the process")
+        }
     }
     watching.abort();
     informing.abort();

@@ -137,7 +137,7 @@ impl<K> Indexer<K> {
         self.reader.index(index, object)
     }
 
-    /// Returns the sorted keys of the objects with an index value.
+    /// Returns the sorted keys of the objects with `value` in `index`.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.
@@ -153,7 +153,7 @@ impl<K> Indexer<K> {
         self.reader.list_index_func_values(index)
     }
 
-    /// Returns the objects with an index value, by key.
+    /// Returns the objects with `value` in `index`, by key.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.
@@ -185,17 +185,17 @@ fn local() -> ClusterName {
 #[non_exhaustive]
 pub enum ObjectError {
     /// Serialization to JSON failed.
-    #[error("cannot write the value as JSON")]
+    #[error("cannot serialize the value as JSON")]
     NoJson(#[source] serde_json::Error),
-    /// `metadata` is missing or malformed. Without details, which may quote the value.
-    #[error("the value has no valid Kubernetes metadata")]
+    /// `metadata` is missing or malformed. The error has no details, because they may quote the value.
+    #[error("the value is no Kubernetes object: its `metadata` is missing or malformed")]
     NoMetadata,
     /// `metadata.name` is missing or empty.
     #[error("the value has no metadata.name")]
     NoName,
 }
 
-/// The part of an object's JSON that the stored form needs parsed.
+/// The part of an object's JSON that is parsed to make the stored form.
 #[derive(Deserialize)]
 struct Head {
     metadata: Metadata,

@@ -110,7 +110,8 @@ impl HubArgs {
         Ok(Client { http: self.http(&url)?, url, token, origin })
     }
 
-    /// Reads `[hub]` of the given file, or of `./hub.toml`. Other tables are ignored.
+    /// Reads `[hub]` of the file in `--config`. Without this option and `--url`, reads `./hub.toml` if it exists. Other
+    /// tables are ignored.
     fn hub(&self) -> anyhow::Result<Option<HubConfig>> {
         if let Some(path) = &self.config {
             return Ok(Some(Config::hub_from_file(path)?));
@@ -119,7 +120,7 @@ impl HubArgs {
             return Ok(None);
         }
         let hub = Config::hub_from_file(FILE)?;
-        // The folder may be untrusted: a token is sent to another machine only if its address or file was given.
+        // The folder may be untrusted: its hub.toml must not choose another machine that gets the token.
         if !is_own(hub.listen.ip()) {
             bail!(
                 "hub.listen in ./hub.toml is {}, which is not an address of this machine; give --url URL",
@@ -133,8 +134,8 @@ impl HubArgs {
         parse(&self.url.clone().or_else(|| hub.map(address)).unwrap_or_else(|| DEFAULT.to_owned()))
     }
 
-    /// Returns the place and the text of the token to send: from the option or the environment variable, else the first
-    /// of the `configured` ones that can be read. `None` if there is no token.
+    /// Returns the token to send and where it is stored: that of the option, else of the environment variable, else the
+    /// first of `configured` that can be read. `None` if there is no token.
     fn token(&self, configured: [Option<&Secret>; 2]) -> anyhow::Result<Option<(Secret, String)>> {
         let given = self.token_file.clone().map(Secret::File);
         let variable =
@@ -168,7 +169,7 @@ impl HubArgs {
                 }
                 Roots::Only(roots)
             }
-            // Without TLS, no roots are loaded: this must work on a machine that has none.
+            // Without TLS, no CA certificates are loaded: plain HTTP must work on a machine that has none.
             None if url.scheme() == "http" => Roots::Only(Vec::new()),
             None => Roots::SystemAnd(Vec::new()),
         };
@@ -275,7 +276,7 @@ fn place(secret: &Secret) -> String {
 fn header(text: &str, secret: &Secret) -> anyhow::Result<HeaderValue> {
     // The error of the header is dropped: it might contain the token.
     let Ok(mut header) = HeaderValue::try_from(format!("Bearer {text}")) else {
-        bail!("the text in {} is not a token", place(secret))
+        bail!("the token in {} has characters that are not allowed in a header", place(secret))
     };
     header.set_sensitive(true);
     Ok(header)

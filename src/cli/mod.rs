@@ -6,7 +6,7 @@
 //! - 1: failed. `run`: undelivered events were lost at `hub.shutdown_deadline`. `demo`: the copies differ. `state
 //!   verify`: damage or loss. `check`: warnings.
 //! - 2: wrong configuration or command line, nothing was started. `check`: errors.
-//! - 130, 143 (128 and the signal number): a second SIGINT or SIGTERM ended `run` at once.
+//! - 130, 143 (128 and the signal number): a second SIGINT or SIGTERM ended `run` without waiting for its shutdown.
 //!
 //! A command whose output has no reader any more (`| head`) ends with 0. Details: docs/command-line.md.
 
@@ -20,7 +20,7 @@ use informer_hub_config::{ClusterConfig, ConfigErrors};
 use informer_hub_source::end_plugins;
 use informer_hub_types::printable_lines;
 
-/// Prints a line to standard error, as `eprintln!` does, but does not panic if it is closed or full.
+/// Prints a line to standard error, as `eprintln!` does, but does not panic if standard error is closed or full.
 macro_rules! note {
     ($($text:tt)*) => {
         $crate::cli::print::note(format_args!($($text)*))
@@ -195,10 +195,10 @@ fn on_deep_stack(command: impl FnOnce() -> anyhow::Result<ExitCode> + Send) -> a
 
 /// Creates the runtime of the command itself; the hub has its own threads.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start a runtime")
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().context("cannot start threads")
 }
 
-/// Runs `work` on a runtime. Boxed, since tokio's `block_on` contains its future's code three times.
+/// Runs `work` on a runtime. Boxes it, because tokio's `block_on` would compile the code of the future three times.
 fn block_on<T>(runtime: &tokio::runtime::Runtime, work: impl Future<Output = T>) -> T {
     let work: std::pin::Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(work);
     runtime.block_on(work)

@@ -37,7 +37,7 @@ fn http_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .on_thread_unpark(begin_work)
         .enable_all()
         .build()
-        .context("cannot start a runtime")
+        .context("cannot start the threads of the HTTP port")
 }
 
 pub(super) fn main(args: &Args) -> anyhow::Result<ExitCode> {

@@ -133,7 +133,7 @@ async fn forbidden_resources_are_logged_in_one_line() {
     let tries = async || (hub.count("list or watch failed") > 30).then_some(());
     until("repeated requests for each resource", tries).await;
     let warned = || hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect::<Vec<_>>();
-    let others = "cannot watch for added and removed resources";
+    let others = "cannot watch for added and removed resource types";
     hub.line(others).await;
     assert_eq!((warned().len(), hub.count(others)), (2, 1), "{:#?}", warned());
     sim.forbid(&World::nodes(), false);
@@ -181,7 +181,7 @@ async fn cluster_with_forbidden_definitions_is_logged_as_polled() {
     let sim = sim(6, 5);
     sim.forbid(&World::definitions(), true);
     let hub = Launch::new(&(cluster("c0", &sim.url()) + PODS + "[resources.\"widgets.example.com\"]\n")).start();
-    let line = hub.line("cannot watch for added and removed resources").await;
+    let line = hub.line("cannot watch for added and removed resource types").await;
     assert_eq!(line["resource"], "customresourcedefinitions.apiextensions.k8s.io", "{line}");
     hub.ready().await;
     let warned = hub.lines().into_iter().filter(|line| line["level"] == "WARN").count();

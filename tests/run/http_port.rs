@@ -271,7 +271,7 @@ async fn commands_read_only_the_hub_table_of_the_configuration() {
         "listen = \"{listen}\"\nauth = {{ token = {{ file = \"gone\" }}, read_token = {{ file = \"hub.toml\" }} }}"
     ));
     let (code, _, err) = query(&["status"]);
-    assert!(code == 1 && err.contains("the text in hub.toml is not a token"), "the readable token is used: {err}");
+    assert!(code == 1 && err.contains("the token in hub.toml has characters"), "the readable token is used: {err}");
     write(&format!("listen = \"{listen}\""));
     for arguments in [&["status"][..], &["clusters"], &["resources"], &["sinks"]] {
         for file in [&["-c", "hub.toml"][..], &[]] {

@@ -19,6 +19,7 @@ use crate::jwks::{Algorithm, KeySet};
 use crate::jwt::Jwt;
 use crate::review::User;
 use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{MAX_QUOTED, printable_start};
 
 /// Tolerated difference between the clocks of the issuer and the hub.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(30);
@@ -50,7 +51,7 @@ pub struct OidcSettings {
     pub groups_prefix: String,
 }
 
-/// Port that fetches documents of the issuer over HTTP. Implementations limit time and size.
+/// Interface for fetching documents of the issuer over HTTP. Implementations limit time and size.
 pub trait FetchDocument: fmt::Debug + Send + Sync + 'static {
     /// Returns the document at an address.
     fn fetch(&self, address: String) -> BoxFuture<'static, Result<Vec<u8>, FetchFailure>>;
@@ -71,7 +72,10 @@ pub enum InvalidJwt {
     #[error("the token was not issued by the configured issuer")]
     Issuer,
     /// The signature's algorithm is `none`, an HMAC or unknown, or the token requires extensions.
-    #[error("the token is not signed with an algorithm that the hub accepts")]
+    #[error(
+        "the token must be signed with RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA, and its header \
+         must not have crit"
+    )]
     Algorithm,
     /// The signature is not the issuer's.
     #[error("the signature of the token is not valid")]
@@ -174,7 +178,7 @@ impl Oidc {
         // Also set before the fetch, so that a cancelled fetch counts for the minimum interval too.
         fetched.last = Some(clock::now());
         let found = tokio::time::timeout(DEADLINE, self.fetch_keys()).await;
-        let found = found.unwrap_or_else(|_| Err(FetchFailure("no answer in time".to_owned())));
+        let found = found.unwrap_or_else(|_| Err(FetchFailure(format!("no answer within {} s", DEADLINE.as_secs()))));
         fetched.last = Some(clock::now());
         match found {
             Ok(keys) => {
@@ -206,7 +210,8 @@ impl Oidc {
         let discovery: Discovery = serde_json::from_slice(&document)
             .map_err(|_| wrong("the discovery document is not JSON with issuer and jwks_uri"))?;
         if discovery.issuer != self.settings.issuer {
-            return Err(wrong("the discovery document names another issuer"));
+            let other = printable_start(&discovery.issuer, MAX_QUOTED);
+            return Err(wrong(&format!("the discovery document names another issuer, {other:?}")));
         }
         // Keys fetched without TLS could be forged. Plain HTTP is accepted only if the issuer uses it too, as on
         // loopback.

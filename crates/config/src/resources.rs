@@ -61,7 +61,8 @@ fn read_resource(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>
     })
 }
 
-/// Reads the watched resource from `resource` or the table's key. A pattern includes `exclude` and `limit`.
+/// Reads the watched resource from `resource`; if that is missing, from the table's key. A pattern includes `exclude`
+/// and `limit`.
 fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     let selected = reference(name, table);
     let (has_exclude, has_limit) = (table.has("exclude"), table.has("limit"));
@@ -138,7 +139,7 @@ fn field(table: &mut Table<'_>) -> Option<String> {
 fn projection(table: &mut Table<'_>, metadata_only: bool) -> Projection {
     let both = table.has("drop") && table.has("keep");
     if both {
-        table.mistake("keep", "keep and drop are opposites; keep one of them");
+        table.mistake("keep", "keep and drop exclude each other; remove one of them");
     }
     let dropped = table.parsed_list::<FieldPath>("drop");
     let kept = table.parsed_list::<FieldPath>("keep");

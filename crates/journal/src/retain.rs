@@ -115,7 +115,7 @@ impl<R> Journal<R> {
                 if at > 0
                     && let Some(error) = &self.cursor_error
                 {
-                    return Err(io::Error::new(error.kind(), "cannot write acknowledgements").into());
+                    return Err(io::Error::new(error.kind(), format!("cannot write acknowledgements: {error}")).into());
                 }
                 self.remove_segment(at)?;
             } else if sealed.iter().any(|segment| segment.pending == 0) {

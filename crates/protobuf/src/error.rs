@@ -16,10 +16,10 @@ pub enum ConvertError {
         number: u32,
     },
     /// The object is nested deeper than the converter follows.
-    #[error("nested too deeply")]
+    #[error("the object is nested too deeply")]
     TooDeep,
     /// The JSON exceeds the limit.
-    #[error("larger than the limit as JSON")]
+    #[error("the object is larger than the limit as JSON")]
     TooLarge,
 }
 
@@ -45,9 +45,9 @@ pub enum EncodeError {
         message: &'static str,
     },
     /// The object is nested deeper than the encoder follows.
-    #[error("nested too deeply")]
+    #[error("the object is nested too deeply")]
     TooDeep,
     /// The protobuf exceeds the limit.
-    #[error("larger than the limit as protobuf")]
+    #[error("the object is larger than the limit as protobuf")]
     TooLarge,
 }

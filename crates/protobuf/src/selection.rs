@@ -92,8 +92,7 @@ impl Selection {
             }
             (Label::Map, [Step::Member(_), ..]) if !is_scalar(field) => return None,
             (Label::Map, []) if field.shape == Shape::Text => rest,
-            (Label::Repeated, [Step::Each, rest @ ..]) => rest,
-            (Label::One | Label::Pointer, rest) => rest,
+            (Label::Repeated, [Step::Each, rest @ ..]) | (Label::One | Label::Pointer, rest) => rest,
             // Lists and maps are not scalars, and lists have no members.
             (Label::Map | Label::Repeated, _) => return Some(()),
         };

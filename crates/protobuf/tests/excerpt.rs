@@ -63,7 +63,9 @@ fn scalars(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Vec<String
     let text = match value {
         Value::Array(elements) => {
             path.push(None);
-            elements.iter().for_each(|element| scalars(element, path, found));
+            for element in elements {
+                scalars(element, path, found);
+            }
             path.pop();
             return;
         }
@@ -82,12 +84,12 @@ fn scalars(value: &Value, path: &mut Path, found: &mut BTreeMap<Path, Vec<String
     found.entry(path.clone()).or_default().push(text);
 }
 
-fn step(name: &Option<String>) -> Step<'_> {
-    name.as_deref().map_or(Step::Each, Step::Member)
+fn steps(path: &Path) -> Vec<Step<'_>> {
+    path.iter().map(|name| name.as_deref().map_or(Step::Each, Step::Member)).collect()
 }
 
 fn excerpt_of(message: MessageId, paths: &[&Path], omit: &Omit) -> Option<Excerpt> {
-    Excerpt::new(message, paths.iter().map(|path| path.iter().map(step).collect::<Vec<_>>()), omit)
+    Excerpt::new(message, paths.iter().map(|path| steps(path)), omit)
 }
 
 #[test]
@@ -162,10 +164,10 @@ fn lacking(raw: &[u8]) -> Vec<Vec<u8>> {
 fn write_field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
     for mut rest in [u64::from(number) << 3 | 2, content.len() as u64] {
         while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
+            out.push((rest % 0x80) as u8 | 0x80);
             rest >>= 7;
         }
-        out.push(rest as u8);
+        out.push((rest % 0x80) as u8);
     }
     out.extend_from_slice(content);
 }

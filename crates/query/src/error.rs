@@ -48,7 +48,7 @@ pub enum ParseProblem {
         max: usize,
     },
     /// The text has too many conditions.
-    #[error("more than {max} conditions")]
+    #[error("the query has more than {max} conditions")]
     TooManyTerms {
         /// Largest number of conditions.
         max: usize,

@@ -28,7 +28,7 @@ pub(crate) enum AppendError {
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
     /// The partition is not open under this epoch, the number of the collector's ownership.
-    #[error("the partition is not open")]
+    #[error("the partition is not open for writing")]
     NotOpen,
     /// A record exceeds the limit of the log.
     #[error("{0}")]
@@ -85,7 +85,7 @@ impl Appender {
         self.ask(|reply| Command::Open { partition, epoch, reply }).await
     }
 
-    /// Waits for a place to append.
+    /// Reserves a place in the task's queue; waits until one is free.
     pub(crate) async fn reserve(&self) -> Result<Permit<'_>, AppendError> {
         let place = self.commands.reserve().await.map_err(|_| AppendError::Ended)?;
         Ok(Permit { place })
@@ -107,7 +107,7 @@ impl Appender {
         answer.await.unwrap_or(Err(AppendError::Ended))
     }
 
-    /// Closes a partition at once and drops the records that are not stored yet.
+    /// Closes a partition immediately and drops the records that are not stored yet.
     pub(crate) async fn abandon(&self, partition: Partition, epoch: u64) {
         // An ended task has no partitions.
         let _ = self.commands.send(Command::Abandon { partition, epoch }).await;
@@ -115,7 +115,7 @@ impl Appender {
 }
 
 impl Permit<'_> {
-    /// Appends records. The future completes when they are stored. They are appended even if it is dropped.
+    /// Appends records. The future completes when they are stored. They are appended even if the future is dropped.
     pub(crate) fn append(
         self,
         partition: Partition,
@@ -133,7 +133,7 @@ struct OpenPartition {
     opening: Option<Reply>,
     /// Records for which the writer's queue has no room yet.
     unaccepted: VecDeque<Record>,
-    /// Appends in order: the number of records that are not stored yet, and the caller to answer.
+    /// Unfinished appends, oldest first: the number of records that are not stored yet, and the caller to answer.
     waiting: VecDeque<(usize, Reply)>,
     closing: Option<Reply>,
 }

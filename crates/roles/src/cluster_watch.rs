@@ -1,10 +1,10 @@
 //! Watch of the owners and documents of all clusters, one per process.
 //!
 //! # Contract
-//! - The requests of a process do not grow with the clusters: one watch, read anew every [`REREAD`] and when its observer
-//!   needs it, and one request for the last revisions per poll.
-//! - The request for the revisions detects services that do not answer. It also detects a silent watch, which is then
-//!   opened again.
+//! - The requests of a process do not depend on the number of clusters: one watch, opened again every [`REREAD`] and
+//!   when its observer needs it, and one request for the last revisions per poll.
+//! - The request for the revisions detects a backend that does not answer. It also detects a watch that delivers
+//!   nothing, which is then opened again.
 //! - A request to a server that dies is lost. So a request is sent again each [`REPEAT`], and the first answer counts.
 
 use std::sync::Arc;
@@ -30,10 +30,10 @@ const GATHER: Duration = Duration::from_millis(50);
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 /// Time without an answer after which the last revisions are requested once more.
 const REPEAT: Duration = Duration::from_secs(1);
-/// A watch that lacks stored changes and delivers none for this time counts as broken.
+/// Time after which a watch that lacks stored changes and delivers none counts as broken.
 const DELIVERY: Duration = Duration::from_millis(500);
 
-/// Receiver of the changes.
+/// Receiver of the changes of owners and documents.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
     /// Called when a watch begins: all entries of both buckets follow, then `OwnersComplete` or `DocumentsComplete` for
     /// each.
@@ -41,7 +41,7 @@ pub(crate) trait ClusterObserver: Send + Sync + 'static {
 
     fn change(&self, change: ClusterChange);
 
-    /// Called after each check of the services with their error; `None` if they work.
+    /// Called after each check of the backend, with its error; `None` if it works.
     fn note_services(&self, error: Option<&str>);
 }
 
@@ -70,7 +70,7 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Maximum silence of a watch before it has delivered all entries, and deadline of a request.
+    /// Maximum time between two changes until a watch has delivered all entries, and deadline of a request.
     patience: Duration,
 }
 
@@ -94,7 +94,7 @@ impl ClusterWatch {
         self.state.reread.notify_one();
     }
 
-    /// Returns why the services cannot be read; `None` if they work.
+    /// Returns why the backend cannot be read; `None` if it works.
     pub(crate) fn error(&self) -> Option<String> {
         self.state.errors.lock().first().cloned()
     }
@@ -135,7 +135,7 @@ impl<O: ClusterObserver> Watching<O> {
     /// Reads the buckets and follows their changes, until the watch has to be opened again.
     async fn read(&self) -> Result<(), BackendError> {
         let Self { state, observer, .. } = self;
-        // This pass serves all requests until now.
+        // This reading serves all calls of `reread` so far.
         let _ = state.reread.notified().now_or_never();
         state.progress.lock().begin();
         observer.begin();
@@ -143,18 +143,20 @@ impl<O: ClusterObserver> Watching<O> {
         let mut complete = false;
         let end = clock::now() + REREAD.mul_f64(0.75 + 0.5 * rng::unit());
         loop {
-            // Once all is read, silence is no failure.
+            // Once all entries are read, a watch without changes is no failure.
             let limit = if complete { end } else { clock::now() + self.patience };
             let change = tokio::select! {
                 biased;
                 () = state.reread.notified() => return Ok(()),
                 change = changes.next() => change,
                 () = tokio::time::sleep_until(limit) => {
-                    let error = BackendError("the watch of cluster owners and documents delivers nothing".to_owned());
+                    let text = "NATS: the watch of the owners and resources of clusters delivers nothing";
+                    let error = BackendError(text.to_owned());
                     return if complete { Ok(()) } else { Err(error) };
                 }
             };
-            let ended = || BackendError("the watch of cluster owners and documents has ended".to_owned());
+            let text = "NATS: the watch of the owners and resources of clusters has ended";
+            let ended = || BackendError(text.to_owned());
             let change = change.ok_or_else(ended)??;
             observer.change(change.clone());
             let was_complete = std::mem::replace(&mut complete, state.progress.lock().note(&change));
@@ -164,13 +166,14 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Checks at each poll interval that the services answer, and that the watch delivers all stored changes.
+    /// Checks at each poll interval that the backend answers, and that the watch delivers all stored changes.
     async fn probe(&self) {
         let mut failures = 0;
         loop {
             let (read, begun) = (self.state.progress.lock().read(), clock::now());
             let asking = tokio::time::timeout(self.patience, self.revisions()).await;
-            let answer = asking.unwrap_or_else(|_| Err(BackendError("no answer in time".to_owned())));
+            let late = || Err(BackendError(format!("NATS: no answer within {:?}", self.patience)));
+            let answer = asking.unwrap_or_else(|_| late());
             self.note(|errors| errors.probe = answer.as_ref().err().map(ToString::to_string));
             let mut pause = self.poll.mul_f64(0.75 + 0.5 * rng::unit());
             if let Ok(stored) = answer {
@@ -225,7 +228,7 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Changes the recorded errors of the services. Logs when errors begin and end, and passes them to the observer.
+    /// Changes the recorded errors of the backend. Logs when errors begin and end, and passes them to the observer.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();
@@ -234,9 +237,9 @@ impl<O: ClusterObserver> Watching<O> {
             let error = errors.first().cloned();
             match &error {
                 Some(error) if !before => {
-                    tracing::warn!(error, "cannot follow which collector owns which cluster; retrying");
+                    tracing::warn!(error, "cannot read from NATS which collectors own the clusters; retrying");
                 }
-                None if before => tracing::info!("reading from NATS which collector owns which cluster works again"),
+                None if before => tracing::info!("the owners of the clusters can be read from NATS again"),
                 _ => {}
             }
             error

@@ -1,6 +1,6 @@
-//! Objects of a partition: its checkpoint, changed by the log's tail.
+//! Objects of a partition: those of its checkpoint, updated by the later entries of the log.
 //!
-//! The checkpoint stays compressed, so memory grows mainly with the changes since then.
+//! The checkpoint stays compressed in memory, so memory grows mainly with the changes after the checkpoint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use informer_hub_fleet::checkpoint::{CheckpointError, CheckpointReader, Checkpoi
 use informer_hub_fleet::{
     DecodeError, Entry, Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason, Sequence,
 };
-use informer_hub_types::{ObjectKey, ResourceVersion, Threads};
+use informer_hub_types::{ObjectKey, ResourceVersion, Threads, with_causes};
 
 use super::backend::{Backend, BackendError};
 
@@ -21,10 +21,10 @@ pub(crate) enum RestoreError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// An entry cannot be decoded.
-    #[error("cannot decode an entry of the log")]
+    #[error("cannot decode an entry of the fleet's log")]
     Decode(#[from] DecodeError),
     /// The log ends before an entry that it had confirmed: an outdated server answered, or the log was deleted.
-    #[error("the log ends at entry {0}, before the expected entry {1}")]
+    #[error("the fleet's log ends at entry {0}, before entry {1}, which it had stored")]
     Short(Sequence, Sequence),
     /// The log has removed entries that no checkpoint contains.
     #[error("entries at the beginning of the log are missing, and no checkpoint has their objects")]
@@ -203,7 +203,7 @@ async fn read(
         Ok(reader) => Some((bytes.clone(), reader.state().clone())),
         Err(error) => {
             tracing::warn!(
-                %partition, %error,
+                %partition, error = with_causes(&error),
                 "cannot read the checkpoint; restoring objects from the fleet's log alone"
             );
             None

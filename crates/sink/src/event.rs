@@ -32,8 +32,8 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether the JSON reserves digits for the event's number in the journal. Default: no.
     pub sequence: bool,
-    /// resourceVersion to which the cluster went back (etcd restore). It becomes part of ids, since events with the
-    /// same versions may have been sent before. Default: none.
+    /// resourceVersion of the first list after the versions went back (restore of etcd). It becomes part of event ids,
+    /// since events with the same versions may have been sent before. Default: none.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -88,7 +88,7 @@ struct Parts {
 #[non_exhaustive]
 pub enum EventError {
     /// The stored bytes are damaged: a bug or a hardware fault.
-    #[error("cannot decode object")]
+    #[error("cannot decode the object")]
     Object(#[from] DecodeError),
     /// The attributes do not serialize: a bug.
     #[error("cannot serialize event attributes")]
@@ -152,7 +152,7 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 }
 
 impl Event {
-    /// Converts a notification into an event with the time `seen`.
+    /// Converts a notification into an event, whose attribute `time` is `seen`.
     ///
     /// Copies each object's JSON once. Only redacted objects are parsed.
     ///
@@ -283,14 +283,14 @@ impl Event {
         }
     }
 
-    /// Returns a copy without the JSON, which still identifies the object and its version.
+    /// Returns a copy without the JSON. The copy still identifies the object and its version.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
     }
 
-    /// Marks the event as a replayed dead letter. It may be delivered after newer events, so it does not describe the
-    /// last state of its object.
+    /// Marks the event as a replayed dead letter. It may be delivered after newer events, so its state does not count
+    /// as the last one of its object.
     #[must_use]
     pub fn replayed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_replayed = true;
@@ -303,7 +303,7 @@ impl Event {
         self.0.is_replayed
     }
 
-    /// Returns the memory of the event in bytes, for the bounds of queues.
+    /// Returns the bytes of memory that the event takes, for the bounds of queues.
     #[must_use]
     pub fn size(&self) -> usize {
         let Parts { id, cluster, subject, uid, body, .. } = &*self.0;
@@ -421,14 +421,14 @@ fn write_body<K>(
         tombstone,
     };
     let (head, data) = (text_of(attributes)?, text_of(&data)?);
-    // Without its body, an object is `null`; its name, UID and version are still in `data`.
+    // An object whose body is not in memory is written as `null`; `data` still has its name, UID and version.
     let json = |object: &&Object<K>| object.is_kept().then(|| object.json());
     let object = object.as_ref().and_then(json).transpose()?;
     let old = old.as_ref().and_then(json).transpose()?;
     let wire = |json| options.redaction.wire_json(&origin.resource.gvr, json);
     let null = || Cow::Borrowed("null");
     let (object, old) = (object.as_deref().map_or_else(null, wire), old.as_deref().map_or_else(null, wire));
-    // Both texts end with the brace of a non-empty object; more members replace it.
+    // Both texts are non-empty JSON objects. Their closing braces are removed, so that members can be appended.
     let (head, data) = (head.trim_end_matches('}'), data.strip_suffix('}').unwrap_or(&data));
     // Concatenated in one allocation: appending part by part would copy a large event three times.
     let body = [head, ",\"data\":", data, ",\"object\":", &*object, ",\"oldObject\":", &*old, "}}"].concat();

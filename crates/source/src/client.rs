@@ -38,7 +38,7 @@ pub enum Access {
     },
     /// The service account of the pod that runs this process.
     InCluster,
-    /// None: only an agent inside the cluster reaches the apiserver, not the hub itself.
+    /// No access: only an agent inside the cluster reaches the apiserver, not the hub itself.
     Agent,
     /// An address, a CA and a token.
     Server {
@@ -57,9 +57,9 @@ pub enum Access {
         /// Origin of the kubeconfig, for messages.
         origin: Arc<str>,
     },
-    /// Not known yet, until [`KubeConnector::change`](super::KubeConnector::change) sets the real access.
+    /// Access that is not known until [`KubeConnector::change`](super::KubeConnector::change) sets it.
     Awaited {
-        /// The cluster source that will provide it.
+        /// The cluster source that will provide the access.
         source: String,
     },
 }
@@ -173,7 +173,7 @@ pub enum ClientError {
         source: std::io::Error,
     },
     /// A configured environment variable is not set, or not UTF-8.
-    #[error("environment variable {0} for the token is not set")]
+    #[error("environment variable {0} for the token is not set, or is not UTF-8")]
     TokenVariable(String),
     /// TLS, a credential plugin or a proxy failed.
     #[error("cannot create a client for {what}: {message}")]
@@ -216,11 +216,12 @@ pub(super) struct NewClient {
     pub(super) transport: Transport,
 }
 
-/// Builds a client on the runtime `io`. If `dial` is given, it opens the connections; otherwise they are TCP.
+/// Builds a client on the runtime `io`. `dial` opens its connections; `None` opens them by TCP.
 ///
-/// Reads files on the runtime's blocking threads and runs a credential plugin once. Sends no request to the cluster. Tokens
-/// and CAs from files are reread about once a minute, and a plugin's token is renewed before it expires. Client
-/// certificates are not renewed; the hub's own clients are rebuilt for that.
+/// Reads files on the runtime's blocking threads and runs a credential plugin once. Sends no request to the cluster.
+/// The client rereads a token file every 30 s, and the CA file of [`Access::Server`] and [`Access::InCluster`] every
+/// minute. It renews a plugin's token before it expires. It does not reread a kubeconfig and its certificates; the
+/// clients of [`KubeConnector`](super::KubeConnector) are rebuilt when these change.
 ///
 /// # Errors
 /// See [`ClientError`].
@@ -298,8 +299,8 @@ fn open(
     })
 }
 
-/// Runs the credential plugin of a configuration, if any. Sets its certificate in `config`, and returns its token if it
-/// gave one.
+/// Runs the credential plugin of a configuration, if any. Sets the plugin's certificate in `config`, and returns its
+/// token; `None` without a token.
 async fn run_plugin(config: &mut Config, cluster: &Arc<str>, io: &Threads) -> Result<Option<ExecToken>, ExecError> {
     let Some(plugin) = Plugin::take_from(config, cluster)? else { return Ok(None) };
     let credentials = plugin.run().await?;
@@ -330,7 +331,7 @@ fn prepare(mut config: Config, compression: bool) -> Config {
     config
 }
 
-/// Removes the user information from an address. Nothing uses it, but hyper would log it.
+/// Removes the user information from an address: it is not used, but hyper would log it.
 fn without_user(url: http::Uri) -> http::Uri {
     let Some((_, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else { return url };
     let Ok(host) = host.parse() else { return url };
@@ -369,7 +370,7 @@ async fn from_kubeconfig(
 ) -> Result<(Config, FileStates), ClientError> {
     let (file, wanted) = (path.clone(), context.clone());
     let read = threads.spawn_blocking(move || {
-        // Take the stamp before reading, so that a change in between is noticed at the next check.
+        // Get the file's state before reading it, so that a change during the read is noticed at the next check.
         let own = FileStates::of([file.clone()]);
         let kubeconfig = read_kubeconfig(&file, wanted.as_deref())?;
         let named = FileStates::of(files_of(&kubeconfig, wanted.as_deref()));
@@ -434,8 +435,7 @@ pub fn read_any_kubeconfig(path: &Path) -> Result<Kubeconfig, ClientError> {
     Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
 }
 
-/// Returns whether a file has a UTF-16 mark and an odd number of bytes. kube's reader panics on such a file, so it is not
-/// read.
+/// Returns whether a file has a UTF-16 mark and an odd number of bytes. kube's reader would panic on such a file.
 fn is_truncated_utf16(path: &Path) -> bool {
     let mut mark = [0; 2];
     let length = std::fs::File::open(path).and_then(|mut file| {

@@ -82,13 +82,14 @@ pub(super) fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// Returns whether a content type means JSON. kube-apiserver declares the index of its OpenAPI documents as plain text.
+/// Returns whether a content type means JSON. Accepts plain text for the index of OpenAPI documents, as kube-apiserver
+/// declares it.
 fn is_json(kind: &str, path: &str) -> bool {
     let kind = kind.trim_start().to_ascii_lowercase();
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
-/// Returns the encoding for a content type; `None` if it is neither JSON nor protobuf that `accept` allows.
+/// Returns the encoding for a content type; `None` if it is neither JSON nor, if `accept` allows that, protobuf.
 fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
@@ -157,7 +158,7 @@ impl Get {
         body.map_err(|error| about("GET", &path, error))
     }
 
-    /// Reads the complete answer and its new ETag; `None` if the ETag is still `tag`.
+    /// Sends the request and reads the complete answer and its ETag; `None` if the document's ETag is still `tag`.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -227,7 +228,7 @@ pub(super) async fn send(
 /// Start of the error message for a server that cannot be reached.
 const NO_CONNECTION: &str = "cannot connect to ";
 
-/// Adds method and path to an error, unless the server was not reached.
+/// Adds method and path to an error, except to one that says that the server could not be reached.
 pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
     if error.message.starts_with(NO_CONNECTION) {
         return error;
@@ -247,7 +248,8 @@ pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) ->
         }
         Ok(bytes)
     };
-    tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| Err(stalled("the answer did not end in time")))
+    let late = || Err(stalled(&format!("the answer did not end within {} s", deadline.as_secs())));
+    tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| late())
 }
 
 /// Returns the next data of a body; `None` at its end.

@@ -28,7 +28,7 @@ impl Traces {
         // The SDK blocks its thread during the shutdown; the export needs the runtime's other threads.
         let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH));
         if !matches!(tokio::time::timeout(FLUSH, ending).await, Ok(Ok(Ok(())))) {
-            tracing::debug!("cannot export the last traces in time");
+            tracing::debug!("cannot export the last traces before the process ends; they are lost");
         }
     }
 

@@ -28,7 +28,7 @@ pub enum DecodeError {
         key: ObjectKey,
     },
     /// The stored bytes are damaged: a bug in this program or faulty hardware.
-    #[error("object bytes are damaged")]
+    #[error("the stored bytes of an object are damaged")]
     Damaged(#[source] CodecError),
 }
 

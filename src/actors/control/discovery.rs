@@ -1,4 +1,4 @@
-//! Discovery actor: follows which resources a cluster offers, while a request may be affected by changes.
+//! Discovery actor: tracks the resources that a cluster offers, as long as changes may affect a request.
 //!
 //! The metadata of CustomResourceDefinitions and APIServices is watched as a signal. After a change the cluster is
 //! asked for its resources; [`Pace`] decides when. If these watches are forbidden, the cluster is polled. The names of
@@ -26,7 +26,7 @@ use informer_hub_codec::Projection;
 use informer_hub_reflector::{Connection, Discovered, ErrorClass, InformerOptions, SourceError};
 use informer_hub_types::{ApiResource, ClusterName, Scope, clock, rng};
 
-/// Configuration and connections of a discovery actor.
+/// Parameters of a discovery actor.
 pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) cluster: ClusterName,
     pub(in crate::actors) connection: Arc<dyn Connection>,
@@ -253,12 +253,12 @@ impl Handler<NamesChanged> for DiscoveryActor {
                     if matches!(other, WatchState::Refused(_, true)) {
                         tracing::debug!(
                             %cluster, %resource, %error,
-                            "cannot watch the definitions of resources; polling them every 30 seconds instead"
+                            "cannot watch the definitions of resource types; running discovery every 30 s instead"
                         );
                     } else {
                         tracing::warn!(
                             %cluster, %resource, %error,
-                            "cannot watch for added and removed resources; polling every 30 seconds instead"
+                            "cannot watch for added and removed resource types; running discovery every 30 s instead"
                         );
                     }
                 }

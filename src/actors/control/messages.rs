@@ -43,7 +43,7 @@ pub struct StopInformer {
 }
 
 /// Sets whether an informer lists and watches. A message with an idle mode is answered once all changes read before it
-/// are stored and delivered.
+/// are stored and queued for subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
 pub enum WatchMode {
@@ -138,7 +138,7 @@ pub enum RegistryError {
     #[error("there is no cluster named {0}")]
     UnknownCluster(ClusterName),
     /// The removal of a cluster with this name is not complete.
-    #[error("cluster {0} is being removed: wait for the answer of RemoveCluster, then add it again")]
+    #[error("cluster {0} is still being removed: add it again when its removal is complete")]
     BeingRemoved(ClusterName),
     /// The hub accepts no more requests.
     #[error("the hub is shutting down")]
@@ -172,12 +172,12 @@ pub struct RemoveCluster(pub ClusterName);
 pub struct SetClusterLabels {
     /// Name of the cluster.
     pub name: ClusterName,
-    /// Complete new labels.
+    /// New labels. They replace all previous labels.
     pub labels: ClusterLabels,
 }
 
-/// Starts the informers of a cluster that the cluster's connection
-/// [watches](informer_hub_reflector::Connection::watches) and stops the others. Answered when those have stopped.
+/// Starts those informers of a cluster whose resources the cluster's connection
+/// [watches](informer_hub_reflector::Connection::watches), and stops the others. Answered when the others have stopped.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
@@ -192,7 +192,7 @@ pub struct ReviewInformers;
 #[rtype(result = "()")]
 pub struct SetLabels(pub ClusterLabels);
 
-/// Starts the informers requested so far; later requests start at once. Idempotent.
+/// Starts the informers requested so far. Informers requested later start immediately. Idempotent.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Start;
@@ -240,7 +240,7 @@ pub struct LastCheckpoint {
 #[rtype(result = "HubStatus")]
 pub struct GetStatus;
 
-/// Stops the hub, sources first, delivering pending events until the deadline.
+/// Stops the hub, reflectors first, and delivers pending events until the deadline.
 ///
 /// A second request is never answered: its sender sees the mailbox close when the first has completed.
 #[derive(Clone, Copy, Debug, Message)]

@@ -37,7 +37,7 @@ pub enum SystemError {
         source: std::io::Error,
     },
     /// The actor system's thread ended during the start.
-    #[error("the hub's actor system ended during the start")]
+    #[error("the hub's system thread ended during the start, see the log")]
     Died,
 }
 
@@ -59,7 +59,8 @@ struct HubThreads {
 }
 
 impl HubSystem {
-    /// Starts the threads and the registry. Arbiters and workers of the shared runtime are as many as there are cores.
+    /// Starts the threads and the registry. There are as many arbiters, and as many workers of the shared runtime, as
+    /// cores.
     ///
     /// # Errors
     /// [`SystemError`] if the operating system refuses a thread.
@@ -71,14 +72,14 @@ impl HubSystem {
             .thread_name("hub-io")
             .enable_all()
             .build()
-            .map_err(|source| SystemError::Threads { what: "runtime", source })?;
-        // The others only provide blocking threads, so they need no worker threads.
+            .map_err(|source| SystemError::Threads { what: "threads", source })?;
+        // Queries run on blocking threads only, so this runtime needs no worker threads.
         let readers = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(cores)
             .thread_name("hub-read")
             .on_thread_start(lower_priority)
             .build()
-            .map_err(|source| SystemError::Threads { what: "runtime for queries", source })?;
+            .map_err(|source| SystemError::Threads { what: "threads for queries", source })?;
         // A handler may spawn tasks and use timers and sockets: the thread runs them.
         let handlers = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -86,7 +87,7 @@ impl HubSystem {
             .enable_all()
             .thread_name("hub-handler")
             .build()
-            .map_err(|source| SystemError::Threads { what: "runtime for handlers", source })?;
+            .map_err(|source| SystemError::Threads { what: "threads for handlers", source })?;
         let (started, starting) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("hub-system".to_owned())
@@ -190,7 +191,7 @@ impl SeparateRegistry {
 }
 
 impl Drop for HubThreads {
-    /// Stops the threads at once. For an orderly stop, send the registry a `Shutdown` first.
+    /// Stops the threads immediately. For an orderly stop, send the registry a `Shutdown` first.
     fn drop(&mut self) {
         self.system.stop();
         if let Some(thread) = self.thread.take() {

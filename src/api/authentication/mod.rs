@@ -2,14 +2,15 @@
 //!
 //! | request | requires |
 //! |---|---|
-//! | `/livez`, `/readyz` | nothing; the details of unreadiness require the right to look |
-//! | `/metrics` | nothing if `metrics_open` is set, else the right to look |
+//! | `/livez`, `/readyz` | nothing; only readers that see everything get the details of unreadiness |
+//! | `/metrics` | nothing if `metrics_open` is set, else a reader that sees everything |
 //! | any method of `/v1/query` and below `/clusters/` and `/unique/`, which read only | the right to look |
 //! | `GET` and `HEAD` of any other path, known or not | the right to look |
 //! | every other method | the right to change |
 //!
-//! Every known reader has the right to look. Handlers show only what its [`Reader`] may see. If no credential is
-//! required, the host named in the request must be one that the hub serves ([`Hosts`]).
+//! The right to look allows requests that read, the right to change allows all requests. Every known reader has the
+//! right to look; handlers show only the objects that the [`Reader`] may see. If no credential is required, the host
+//! named in the request must be one that the hub serves ([`Hosts`]).
 
 mod denied;
 mod known;
@@ -37,15 +38,16 @@ use super::usage::ReaderUse;
 use informer_hub_access::{ClientCertificate, DirectoryEntry, Reader, ReviewMeter, ReviewTokens, TokenMac};
 use informer_hub_disk::FileStates;
 
-/// Minimum length, in bytes, of a request's token for which other parts of the request are searched. A shorter token
-/// may occur there as a plain word.
+/// Minimum length, in bytes, of a request's token to be recognized in other parts of the request, such as its URI. A
+/// shorter token may occur there as a plain word.
 const LEAST_TOKEN: usize = 8;
 
-/// Prefix of the headers that ask for an answer as another user. The hub denies such requests, because it would answer
-/// as the sender.
+/// Prefix of the headers by which a client impersonates another user. The hub denies such requests, because it ignores
+/// these headers and would answer as the sender.
 const IMPERSONATE: &str = "impersonate-";
 
-/// Whether the caller has the right to look. Passed to the handler as a request extension.
+/// Whether the request was allowed by its reader's rights; false if it was allowed because its path is public. Passed
+/// to the handler as a request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MayRead(pub(super) bool);
 
@@ -62,14 +64,14 @@ pub(super) struct Credentials {
     pub(super) metrics_open: bool,
     /// Hosts accepted in requests without a credential; `None` accepts any.
     pub(super) hosts: Option<Hosts>,
-    /// Whether a credential is required even if none is configured.
+    /// Whether a credential stays required after a reload has removed all readers.
     pub(super) closed: bool,
 }
 
 /// Decides whether requests are allowed.
 pub struct Access {
     credentials: Credentials,
-    /// Sends token reviews of service accounts to clusters; `None` if that is not possible.
+    /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     clusters: Option<Arc<dyn ReviewTokens>>,
     known: ArcSwap<KnownReaders>,
     /// Whether the readers were replaced since the last call of [`Self::was_replaced`].
@@ -106,8 +108,9 @@ impl Access {
     /// Reads the tokens again. If one cannot be read, all stay unchanged.
     pub(super) fn reload_tokens(&self) -> Result<(), TokenError> {
         let old = self.known.load_full();
-        let mac = |token: &Option<TokenFrom>| token.as_ref().map(TokenFrom::mac).transpose();
-        let (change, look) = (mac(&self.credentials.token)?, mac(&self.credentials.read_token)?);
+        let mac = |token: &Option<TokenFrom>, key: &str| token.as_ref().map(|token| token.mac(key)).transpose();
+        let change = mac(&self.credentials.token, "hub.auth.token")?;
+        let look = mac(&self.credentials.read_token, "hub.auth.read_token")?;
         let directory = old.settings.directory()?.replacing(&old.directory);
         let known = KnownReaders { change, look, directory, ..KnownReaders::clone(&old) };
         // If a reload replaced the readers meanwhile, its readers stay.
@@ -140,7 +143,7 @@ impl Access {
         move |text| own.is_some_and(|own| text.contains(own)) || known.has_token(text)
     }
 
-    /// Returns the use of the port by reader.
+    /// Returns the counters and bandwidth limits of each reader.
     pub fn usage(&self) -> &Arc<ReaderUse> {
         &self.usage
     }
@@ -200,8 +203,8 @@ impl Access {
         }
     }
 
-    /// Decides whether a request of an identified reader is allowed. A request that needs no credential and has none
-    /// gets a reader that sees nothing.
+    /// Decides whether a request is allowed; `reader` is the result of [`Self::identify`]. A request that needs no
+    /// credential and has none gets a reader that sees nothing.
     pub(super) fn authorize<B>(
         &self,
         request: &Request<B>,
@@ -214,7 +217,7 @@ impl Access {
         let looks = is_get || only_reads;
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_public = is_probe || (path == "/metrics" && self.credentials.metrics_open);
-        // A page that uses DNS rebinding has no token, so what needs no credential is restricted to known hosts.
+        // A page that uses DNS rebinding has no token, so requests without a credential are restricted to known hosts.
         let has_credential = reader.is_ok() && !self.is_open();
         let hosts = self.credentials.hosts.as_ref();
         let is_unknown_host = !has_credential && hosts.is_some_and(|hosts| !hosts.accepts(request));
@@ -222,10 +225,10 @@ impl Access {
             (_, true) if is_unknown_host && is_probe => Ok((MayRead(false), Reader::unknown())),
             (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
             (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
-            // Browsers send requests of a page to hosts that its author cannot reach, but always with an `Origin`
-            // header. The author does not see the answer of a `GET`.
+            // A page can make a visitor's browser send requests to a hub that the page's author cannot reach. Such
+            // requests have an `Origin` header. A `GET` is harmless, because the page cannot read the answer.
             (Ok(_), looks) if self.is_open() && !is_get && is_of_page(request, looks) => Err(Denied::WebPage),
-            // Without a credential, public metrics are allowed, so a reader of only some objects may get them too.
+            // Public metrics need no credential, so a reader that sees only some objects may get them too.
             (Ok(reader), true) if path == "/metrics" && is_public && !reader.sees_everything() => {
                 Ok((MayRead(false), reader))
             }

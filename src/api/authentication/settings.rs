@@ -8,25 +8,25 @@ use informer_hub_access::{
     Directory, DirectoryEntry, FetchDocument, Identity, OidcSettings, ReaderLimits, Rule, TokenReviewSettings,
 };
 
-/// Readers, besides those of `hub.auth`. The default has none.
+/// Readers other than those of `hub.auth`. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct ReaderSettings {
     /// Tables `[readers.<name>]`.
     pub readers: Vec<ReaderEntry>,
     /// Whether clusters decide by access reviews what users may see.
     pub reviews: bool,
-    /// The issuer of JWTs.
+    /// OIDC issuer whose JWTs are accepted.
     pub oidc: Option<OidcSource>,
     /// Clusters whose service accounts are readers.
     pub token_review: Option<TokenReviewSettings>,
 }
 
-/// An issuer, and how its documents are fetched.
+/// An OIDC issuer, and how its documents are fetched.
 #[derive(Clone, Debug)]
 pub struct OidcSource {
-    /// The issuer.
+    /// Settings by which JWTs of the issuer are verified.
     pub settings: OidcSettings,
-    /// PEM file with the issuer's CA. An issuer counts as changed if this path or the settings differ.
+    /// PEM file with the issuer's CA. At a reload, the issuer counts as changed if this path or `settings` differ.
     pub ca_file: Option<PathBuf>,
     /// Function that fetches the issuer's documents.
     pub fetch: Arc<dyn FetchDocument>,
@@ -38,7 +38,7 @@ impl OidcSource {
     }
 }
 
-/// A table `[readers.<name>]`.
+/// A table `[readers.<name>]` of the configuration.
 #[derive(Clone, Debug)]
 pub struct ReaderEntry {
     /// The table's key.
@@ -56,18 +56,18 @@ pub struct ReaderEntry {
 /// How the requests of a reader are recognized.
 #[derive(Clone, Debug)]
 pub enum IdentityFrom {
-    /// A token, read from a file or variable.
+    /// A token, read from a file or environment variable.
     Token(TokenFrom),
     /// An identity that needs no secret of the hub, such as a certificate's user.
     Known(Identity),
 }
 
 impl ReaderSettings {
-    /// Reads the tokens. Blocks.
+    /// Reads the tokens and returns the directory of the readers. Blocks.
     pub(super) fn directory(&self) -> Result<Directory, TokenError> {
         let entries = self.readers.iter().map(|reader| {
             let identity = match &reader.identity {
-                IdentityFrom::Token(from) => Identity::Token(from.mac()?),
+                IdentityFrom::Token(from) => Identity::Token(from.mac(&format!("readers.{}.token", reader.name))?),
                 IdentityFrom::Known(identity) => identity.clone(),
             };
             let ReaderEntry { name, rules, limits, may_change, .. } = reader;

@@ -29,9 +29,10 @@ impl TokenFrom {
         self.file.as_deref()
     }
 
-    pub(super) fn mac(&self) -> Result<TokenMac, TokenError> {
-        let place =
-            || self.file.as_deref().map_or_else(|| "its variable".to_owned(), |file| file.display().to_string());
+    /// Reads the token. `key` is its key in the configuration, for errors.
+    pub(super) fn mac(&self, key: &str) -> Result<TokenMac, TokenError> {
+        let variable = || format!("the variable of {key}");
+        let place = || self.file.as_deref().map_or_else(variable, |file| file.display().to_string());
         let text = (self.read)().map_err(|source| TokenError::Unreadable { place: place(), source })?;
         check_token(&text).map_err(|source| TokenError::Invalid { place: place(), source })?;
         Ok(TokenMac::of(text.as_bytes()))
@@ -50,18 +51,18 @@ pub enum TokenError {
     /// The source could not be read.
     #[error("cannot read the token in {place}")]
     Unreadable {
-        /// Place of the token: the path of its file, or "its variable".
+        /// Place of the token: the path of its file, or "the variable of" and its key.
         place: String,
         /// Error of the read.
         #[source]
         source: io::Error,
     },
     /// The content is not a valid token.
-    #[error("the content of {place} is not a token")]
+    #[error("cannot use the token in {place}")]
     Invalid {
-        /// Place of the token: the path of its file, or "its variable".
+        /// Place of the token: the path of its file, or "the variable of" and its key.
         place: String,
-        /// Reason.
+        /// Why the content is not a token.
         #[source]
         source: InvalidToken,
     },

@@ -202,7 +202,7 @@ async fn check_discovery_watches(client: &Client, report: &mut ClusterReport, ri
             && !verdict.allowed
         {
             let problem =
-                format!("may not watch {}: added and removed resources are noticed after 30 to 45 s", resource.gvr);
+                format!("may not watch {}: new and removed resource types are noticed after 30 to 45 s", resource.gvr);
             report.find(Level::Warning, problem, rights);
         }
     }

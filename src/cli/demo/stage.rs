@@ -1,4 +1,4 @@
-//! Running parts of the demo, and the snapshots of their state for screen and summary.
+//! The running parts of the demo (clusters, hub, receiver), and snapshots of their state for screen and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,10 @@ impl Stage {
             port.close().await;
         }
         if report.actors_left > 0 {
-            tracing::warn!(actors = report.actors_left, "actors are still alive after the shutdown");
+            tracing::warn!(
+                actors = report.actors_left,
+                "parts of the hub have not ended in time; the demo ends without them"
+            );
         }
     }
 

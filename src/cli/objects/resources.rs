@@ -29,7 +29,11 @@ pub(in crate::cli) async fn resources(client: &Client, root: [&str; 2]) -> anyho
             let refused = error.downcast_ref::<Refused>();
             if refused.is_some_and(|refused| refused.refusal.code == 404) {
                 known_cluster(client, root[1]).await?;
-                bail!("the hub at {} serves no objects; see enabled in [hub.read_api]: {error:#}", client.address());
+                bail!(
+                    "the hub at {} does not serve objects; write enabled = true in [hub.read_api] of its \
+                     configuration: {error:#}",
+                    client.address()
+                );
             }
             Err(error)
         }

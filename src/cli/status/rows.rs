@@ -117,7 +117,7 @@ pub(super) fn notes(status: &Value) -> Vec<String> {
         // An unreachable cluster has its own row.
         if text(discovery, "state") == "polling" && text(cluster, "state") != "unreachable" {
             let why = text(discovery, "lastError");
-            notes.push(format!("{name}: added and removed resources are noticed within a minute: {why}"));
+            notes.push(format!("{name}: added and removed resource types are noticed within a minute: {why}"));
         }
         notes.extend(fallbacks(cluster).into_iter().map(|(why, resources)| {
             format!("{name}: read as JSON instead of protobuf: {}: {why}", first_names(&resources))
@@ -233,7 +233,7 @@ fn cluster(cluster: &Value) -> Row {
     }
 }
 
-/// Returns the connections of a cluster, such as `2 HTTP/2, 51 requests`; empty before the first.
+/// Returns the connections of a cluster, such as `2 HTTP/2, 51 requests`; empty before the first connection.
 fn connections(traffic: &Value) -> String {
     match text(traffic, "protocol") {
         "" => String::new(),
@@ -543,7 +543,7 @@ mod tests {
         let text = super::super::screen::text(Subject::Resources, &status, false);
         let last: Vec<_> = text.lines().rev().take(3).collect();
         assert_eq!(last[0], "b: ours watches 2 resources, its limit; left out: c.x");
-        assert_eq!(last[1], "a: added and removed resources are noticed within a minute: 403");
+        assert_eq!(last[1], "a: added and removed resource types are noticed within a minute: 403");
         assert_eq!(last[2], "");
         status["clusters"][0]["state"] = "unreachable".into();
         assert!(

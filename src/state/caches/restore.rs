@@ -20,13 +20,13 @@ use informer_hub_types::{ApiResource, PackedTotals, ResourceVersion, StoredObjec
 pub struct LoadedCache {
     /// The resource.
     pub resource: ApiResource,
-    /// The view.
+    /// The view: the form of the objects, such as metadata only.
     pub view: View,
     /// The store, with the claimed partitions.
     pub store: Store,
-    /// Compression state of the objects' JSON (bodies), which continues with the dictionary in the files.
+    /// Compression state of the objects' bodies, which continues with the last dictionary in the files.
     pub packing: Packing,
-    /// Objects whose JSON is stored uncompressed.
+    /// Objects whose bodies are stored uncompressed.
     pub plain: Vec<Arc<StoredObject>>,
     /// Writer that continues the loaded files.
     pub files: CacheFiles,
@@ -49,7 +49,7 @@ pub struct Loaded {
 /// Costs about 4 µs for an object with two index values, mostly for index insertion.
 ///
 /// # Errors
-/// If the disk cannot open or read a file. Damage is no error; a resource without any readable file is in
+/// If the disk cannot open or read a file. Damage is no error; a resource without a readable snapshot is in
 /// [`Loaded::lost`].
 pub fn load(
     disk: &Arc<dyn Disk>,
@@ -73,8 +73,8 @@ pub fn load(
     Ok(loaded)
 }
 
-/// Closes duplicates of partitions that were moving between API versions when the process died. The more recent copy is
-/// kept; the next checkpoint drops the other from disk.
+/// Closes duplicates of partitions that were moving between API versions when the process died. Keeps the most recently
+/// updated copy; the next checkpoint drops the others from disk.
 fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, PartitionId)]) {
     let mut best = BTreeMap::new();
     for &(at, id) in of_any_version {
@@ -92,7 +92,7 @@ fn close_duplicates(caches: &mut [LoadedCache], of_any_version: &[(usize, Partit
             let gvr = &caches[at].resource.gvr;
             tracing::warn!(
                 resource = %gvr, cluster = %partition.origin().cluster,
-                "the state directory has a resource in two API versions; dropping the copy that was saved earlier"
+                "the state directory has the resource in two API versions; dropping its older copy, in this version"
             );
             caches[at].store.close(id);
         }

@@ -45,7 +45,7 @@ pub(super) struct Keys {
     pub(super) proxy: &'static str,
 }
 
-/// Copies a text; an empty one counts as missing.
+/// Copies a text; returns `None` for an empty one.
 pub(super) fn given(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -94,7 +94,8 @@ impl Credentials {
         }
         if let Some(proxy) = &self.proxy_url {
             // The error does not quote the address, which may contain a password.
-            proxy.parse::<http::Uri>().map_err(|_| format!("{} is not an address", keys.proxy))?;
+            const SHAPE: &str = "write e.g. \"http://proxy.example.com:3128\"";
+            proxy.parse::<http::Uri>().map_err(|_| format!("{} is not an address; {SHAPE}", keys.proxy))?;
         }
         for (key, data) in [
             (keys.ca, self.ca_data.as_ref()),

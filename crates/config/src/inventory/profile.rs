@@ -193,12 +193,12 @@ fn exec(config: &ProviderConfig, extensions: &[Extension]) -> Result<Value, Stri
         match extension.name.as_str() {
             MORE_ARGS if config.take_args => {
                 let more: Vec<String> = serde_json::from_value(given())
-                    .map_err(|_| format!("extension {MORE_ARGS} is not a list of texts"))?;
+                    .map_err(|_| format!("extension {MORE_ARGS} is not a list of strings"))?;
                 args.extend(more);
             }
             MORE_ENV if config.take_env => {
                 let more: BTreeMap<String, String> = serde_json::from_value(given())
-                    .map_err(|_| format!("extension {MORE_ENV} is not a map of texts"))?;
+                    .map_err(|_| format!("extension {MORE_ENV} is not a map of strings"))?;
                 for (name, value) in more {
                     env.entry(name).or_insert(value);
                 }

@@ -53,7 +53,7 @@ fn resource_scopes_are_checked() {
 fn resource_values_are_checked() {
     only_in_resource("resync = \"999ms\"\n", 1, "999ms is out of range: from 1s to 7d");
     only_in_resource("resync = \"10\"\n", 1, "\"10\" is not a duration: write a whole number and a unit");
-    only_in_resource("drop = [\"spec\"]\nkeep = [\"spec\"]\n", 2, "keep and drop are opposites");
+    only_in_resource("drop = [\"spec\"]\nkeep = [\"spec\"]\n", 2, "keep and drop exclude each other");
     only_in_resource("drop = [\"metadata.uid\"]\n", 1, "identifies the object and cannot be dropped");
     only_in_resource("metadata_only = true\nindexes = { a = \"spec.b\" }\n", 2, "indexes.a: ");
     only_in_resource("metadata_only = true\nkeep = [\"spec\"]\n", 2, "is not in metadata, and metadata_only");

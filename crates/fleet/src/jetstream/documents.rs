@@ -13,7 +13,7 @@ use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 256;
 /// Name of the bucket's contents, for error messages.
-const CONTENTS: &str = "documents";
+const CONTENTS: &str = "collectors' documents";
 
 /// Reads and writes [`ClusterDocument`]s in a key-value bucket of JetStream.
 #[derive(Clone, Debug)]

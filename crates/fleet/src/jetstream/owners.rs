@@ -20,7 +20,7 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
 /// Name of the bucket's contents, for error messages.
-const CONTENTS: &str = "owners";
+const CONTENTS: &str = "cluster owners";
 /// Maximum number of entries that are read at the same time.
 const READS: usize = 32;
 

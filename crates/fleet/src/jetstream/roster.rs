@@ -117,7 +117,11 @@ impl RosterBucket {
             return Ok(false);
         }
         open_bucket(&self.context, bucket, replicas).await?;
-        tracing::warn!(bucket, "the roster bucket in NATS was deleted; created it again without its drains and pins");
+        tracing::warn!(
+            bucket,
+            "the NATS bucket with the roster of collectors was deleted; created it again, but drains and pins are \
+             lost: repeat `informer-hub fleet drain` and `informer-hub fleet move`"
+        );
         Ok(true)
     }
 

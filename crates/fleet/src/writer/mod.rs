@@ -1,6 +1,6 @@
 //! Writer of a collector: queues records per partition and appends them to the log.
 //!
-//! Synchronous: the owner moves requests and answers between the writer and a [`Log`], and passes the time.
+//! Synchronous: the caller moves requests and answers between the writer and a [`Log`], and passes the time.
 //!
 //! # Contract
 //! - Records of a partition are stored once each, in the order of [`Writer::offer`].
@@ -14,7 +14,7 @@
 //!
 //! # One append in flight per partition
 //! The sequence of an entry is known only once it is stored, and the next append must expect it. While an append is in
-//! flight, further records form the next batch: a lone record is sent at once, and a backlog in large batches.
+//! flight, further records form the next batch: a lone record is sent immediately, and a backlog in large batches.
 //!
 //! # Bounds
 //! Queued bytes over all partitions ([`WriterParams::queue_bytes`]); at the bound, [`Writer::offer`] refuses records and the
@@ -125,12 +125,12 @@ pub enum OfferError {
     #[error("the writer's queue is full: offer the record again after others are stored")]
     Full,
     /// The partition is not open, or is closing.
-    #[error("the partition is not open")]
+    #[error("the partition is not open for writing")]
     NotOpen,
     /// The record exceeds [`MAX_BODY`].
     #[error(
-        "a change has {0} bytes; an entry in the fleet's log can have {MAX_BODY}: set `drop` of the resource in the \
-         configuration, so that the hub keeps fewer fields"
+        "a change has {0} bytes, but an entry of the fleet's log holds at most {MAX_BODY}: set `drop` of the resource \
+         in the configuration, so that the hub keeps fewer fields"
     )]
     TooLarge(usize),
 }
@@ -206,7 +206,7 @@ impl Writer {
         }
     }
 
-    /// Closes a partition at once and drops its queue. An append in flight may still be stored.
+    /// Closes a partition immediately and drops its queue. An append in flight may still be stored.
     pub fn abandon(&mut self, partition: &Partition) {
         self.remove(partition);
     }

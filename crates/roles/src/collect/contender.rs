@@ -25,7 +25,7 @@ const JITTER: Duration = Duration::from_millis(200);
 /// Maximum number of attempts to release a shard.
 const RELEASES: usize = 3;
 
-/// Contends for one shard, in a task of its own.
+/// Contender for one shard, which runs in its own task.
 pub(super) struct Contender {
     shared: Arc<Shared>,
     host: Arc<dyn Host>,
@@ -58,8 +58,8 @@ struct Seen {
     /// Time up to which this collector knew all changes when it first saw the entry. The entry was written after that
     /// time.
     before: Instant,
-    /// Time on the [`AnswerClock`] at which changes after `before` were first known, from which the age of the entry
-    /// counts; `None` until then.
+    /// Start of the age of the entry, as a time on the [`AnswerClock`]: when changes after `before` were first known.
+    /// `None` until then.
     at: Option<Instant>,
 }
 
@@ -147,8 +147,8 @@ impl Contender {
         if let Err(error) = self.shared.backend.put_roster(&drain).await {
             tracing::debug!(
                 %error,
-                "cannot store that other collectors must take the clusters of this one; storing it again with the next \
-                 such cluster"
+                "cannot mark this collector as drained in the roster; trying again with the next cluster whose log a \
+                 newer version wrote"
             );
         }
     }
@@ -177,7 +177,7 @@ impl Contender {
                     self.note_answer();
                     self.shared.ownerships.note_owner(&self.shard, found.as_ref());
                     if let Some(own) = found.clone().filter(|found| self.is_own(found) && found.epoch > self.used) {
-                        // The answer to the claim was lost.
+                        // An earlier claim succeeded, but its answer was lost.
                         return own;
                     }
                     let now = clock.answered(current);
@@ -188,8 +188,8 @@ impl Contender {
                         seen = Some(Seen { own: found.clone(), before: current, at: None });
                     }
                     let expired = seen.as_mut().is_some_and(|seen| seen.age(current, now) >= self.shared.params.lease);
-                    // A missing entry was deleted. Its collector, if alive, writes it again, so the last one counts
-                    // until the lease is over.
+                    // A missing entry was deleted. Its collector, if alive, writes it again, so the last known entry
+                    // counts until the lease is over.
                     let last = found.as_ref().or(seen.as_ref().map(|seen| &seen.own));
                     let free = last.is_none_or(|last| self.is_free(last));
                     // Collectors that can read the log claim first.
@@ -306,8 +306,8 @@ impl Contender {
         }
     }
 
-    /// Returns whether this collector may claim the shard at once. A shard released for another collector is free only
-    /// after the lease.
+    /// Returns whether this collector may claim the shard immediately. If the shard was released for another collector,
+    /// this one may claim it only after the lease.
     fn is_free(&self, found: &Ownership) -> bool {
         let is_released = found.collector.is_empty() && (found.next.is_empty() || self.is_next(found));
         is_released || self.is_own(found)

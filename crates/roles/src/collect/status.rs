@@ -1,4 +1,4 @@
-//! Status of a collector: the owners of the clusters, and whether the services of the fleet answer.
+//! Status of a collector: the owners of the clusters, and whether the backend answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::BackendError;
 pub struct CollectorStatus {
     /// Name of the collector.
     pub name: String,
-    /// Whether the services have answered a request since the start.
+    /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Last error of the services; `None` if the last request for each cluster succeeded.
+    /// Last error of the backend; `None` if the last request for each cluster succeeded.
     pub error: Option<String>,
     /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
@@ -46,7 +46,7 @@ pub struct ShardOwner {
     pub weight: u64,
 }
 
-/// Owners of the clusters and errors of the services, as the tasks that contend for clusters report them.
+/// Owners of the clusters and errors of the backend, as the tasks that contend for clusters report them.
 #[derive(Debug, Default)]
 pub(super) struct Ownerships(Mutex<Known>);
 
@@ -67,25 +67,25 @@ impl Ownerships {
         self.0.lock().shards.entry(shard.clone()).or_default();
     }
 
-    /// Notes an answer about a cluster. If it ends the last failure, logs that the services answer again.
+    /// Notes an answer about a cluster. If it ends the last failure, logs that the backend answers again.
     pub(super) fn note_answer(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.answered = true;
         if known.errors.remove(shard).is_some() && known.errors.is_empty() {
-            tracing::info!("the owners of all clusters can be read and renewed again");
+            tracing::info!("the ownership of all clusters can be read and renewed again");
         }
     }
 
-    /// Records a failed request. Warns if all clusters worked before; logs the first failure of another cluster at debug
-    /// level.
+    /// Records a failed request. Logs a warning if no cluster had failed before; else logs the first failure of each
+    /// cluster at debug level.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
-            tracing::warn!(cluster = %shard, %error, "cannot read or renew which collector owns the cluster; retrying");
+            tracing::warn!(cluster = %shard, %error, "cannot read or renew the ownership of the cluster; retrying");
         } else if !known.errors.contains_key(shard) {
             tracing::debug!(
                 cluster = %shard, %error,
-                "cannot read or renew which collector owns the cluster; retrying"
+                "cannot read or renew the ownership of the cluster; retrying"
             );
         }
         known.errors.insert(shard.clone(), error.to_string());

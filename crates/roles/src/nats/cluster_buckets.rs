@@ -28,7 +28,7 @@ impl ClusterBuckets for NatsBackend {
 
 /// Turns the end of a bucket's changes into an error, so that the changes of the other bucket do not continue alone.
 fn endless(changes: ClusterChanges) -> ClusterChangeStream {
-    let ended = BackendError("NATS: the watch of cluster owners or documents has ended".to_owned());
+    let ended = BackendError("NATS: the watch of the owners and resources of clusters has ended".to_owned());
     let ended = stream::once(async { Err(ended) });
     changes.map(|change| change.map_err(|error| failure(&error))).chain(ended).boxed()
 }

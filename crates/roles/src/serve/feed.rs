@@ -35,7 +35,7 @@ pub struct Stale {
 pub(super) struct Known {
     /// Whether the owners of all shards have been read once.
     pub(super) answered: bool,
-    /// Why the services or an entry of the shard cannot be read; `None` if they can.
+    /// Why the backend or an entry of the shard cannot be read; `None` if both can.
     pub(super) error: Option<String>,
     pub(super) document: Option<Arc<ClusterDocument>>,
     owner: Option<Ownership>,
@@ -54,7 +54,7 @@ pub(super) struct Feed {
 /// Facts that decide whether the shard is stale, and why.
 struct Signs {
     alive: Alive,
-    /// Errors of the services, of the owner's entry and of the document, at [`SERVICES`], [`OWNER`] and [`DOCUMENT`].
+    /// Errors of the backend, of the owner's entry and of the document, at [`SERVICES`], [`OWNER`] and [`DOCUMENT`].
     errors: [Option<String>; 3],
 }
 
@@ -110,7 +110,7 @@ impl Feed {
                 }
             }
             Err(error) => {
-                let what = format!("cannot decode the document of {}: {error}", self.shard);
+                let what = format!("cannot decode the collector's document about cluster {}: {error}", self.shard);
                 signs.errors[DOCUMENT] = Some(what);
             }
         });
@@ -124,7 +124,7 @@ impl Feed {
         self.update(|_, known| known.answered = true);
     }
 
-    /// Records the error of the services, `None` if they answer, and checks whether the shard has become stale.
+    /// Records the error of the backend, `None` if it answers, and checks whether the shard has become stale.
     pub(super) fn note_services(&self, error: Option<String>) {
         self.update(|signs, _| signs.errors[SERVICES] = error);
     }

@@ -181,8 +181,12 @@ impl Queues {
         self.state.modify(|state| {
             let is_change = state.error.is_some() != error.is_some();
             match &error {
-                Some(error) if is_change => tracing::warn!(error, "cannot follow the fleet's log; retrying"),
-                None if is_change => tracing::info!("reading the collectors' changes from NATS works again"),
+                Some(error) if is_change => {
+                    tracing::warn!(error, "cannot read the collectors' changes from the fleet's log in NATS; retrying");
+                }
+                None if is_change => {
+                    tracing::info!("the collectors' changes can be read from the fleet's log in NATS again");
+                }
                 _ => {}
             }
             let changes = state.error != error || error.is_none() && !state.opened;
@@ -225,7 +229,7 @@ async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32)
                 if end > Some(position) {
                     return Err(BackendError("the subscription to the log delivers no entries".to_owned()));
                 }
-                // Errors are ignored: the cluster watch checks whether the services answer.
+                // Errors are ignored: the cluster watch checks whether the backend answers.
                 end = backend.retained().await.ok().map(|retained| retained.last);
                 continue;
             }

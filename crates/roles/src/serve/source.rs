@@ -178,7 +178,7 @@ impl Served {
             attempts += 1;
             let next = clock::now() + exponential_backoff(LOOK.0, attempts, LOOK.1);
             if next >= deadline {
-                let what = "has no complete list yet; a collector with the same [resources] has to watch it";
+                let what = "it has no complete list yet; a collector with the same [resources] must watch the resource";
                 return Err(self.feed.missing(&format!("log of {}: {what}", self.partition)));
             }
             tokio::time::sleep_until(next).await;
@@ -187,7 +187,7 @@ impl Served {
 
     async fn list(self: Arc<Self>, version: &VersionMatch) -> Result<ListStream, SourceError> {
         let (restored, covered) = match self.at_cursor(version).await? {
-            // Entries after this state exist, so no later position is covered.
+            // The log may have entries after this state, so only the entries up to the state itself are covered.
             Some(restored) => (restored, 0),
             None => self.restored(version).await?,
         };

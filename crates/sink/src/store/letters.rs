@@ -41,7 +41,11 @@ impl Store {
                             return self.push_letters(second);
                         }
                         error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
-                            tracing::error!(%error, "cannot keep a dead letter; it is lost");
+                            let subject = new.first().map(|letter| letter.event.subject());
+                            tracing::error!(
+                                dir = %letters.dir().display(), subject, %error,
+                                "cannot keep a dead letter; it is lost"
+                            );
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }

@@ -1,7 +1,7 @@
-//! Last event of each object that the journal had to release before the caches on disk had its state.
+//! Events that the journal had to remove before the caches on disk had their states: the last one of each object.
 //!
-//! At its limit a journal releases acknowledged events early. The last event of each object is then kept here, without
-//! its body, in a file beside the journal. [`LastDelivered`](crate::LastDelivered) and
+//! At its limit a journal removes acknowledged events early. The last event of each object is then written, without its
+//! body, to a file beside the journal. [`LastDelivered`](crate::LastDelivered) and
 //! [`Uncheckpointed`](crate::Uncheckpointed) need it after a restart.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ const NAME: &str = "told";
 const SALT: u32 = 0x746f_6c64;
 const FORMAT: u8 = 1;
 
-/// File with the last event of each object; see the module.
+/// File with the last events that the journal has removed; see the module documentation.
 #[derive(Debug)]
 pub(super) struct RetainedEvents {
     disk: Arc<dyn Disk>,
@@ -81,7 +81,7 @@ impl RetainedEvents {
         if let Err(error) = self.save(journal) {
             tracing::debug!(
                 file = %self.path.display(), %error,
-                "cannot save which events are delivered; retrying. Until then, a crash causes repeated deliveries"
+                "cannot save which events are delivered; retrying, and a crash meanwhile causes repeated deliveries"
             );
         }
     }
@@ -147,7 +147,7 @@ impl RetainedEvents {
         if damaged > 0 {
             tracing::error!(
                 file = %self.path.display(), damaged,
-                "saved acknowledged events are damaged; some events may be delivered again"
+                "the file with the last delivered events is damaged; some of them may be delivered again"
             );
         }
         Ok(events)
@@ -267,7 +267,7 @@ mod tests {
             sim.kill();
             let (mut retained, events) = open(&disk);
             assert!(events.is_empty());
-            // The removal's durability is known only to the process that synced it.
+            // After a restart, the removal may not be durable until `release` has synced it again.
             let durable = seed % 2 == 0 && retained.release(journal.next_seq());
             sim.crash();
             let events = open(&disk).1.len();
@@ -288,7 +288,7 @@ mod tests {
         }
         journal.sync().unwrap();
         journal.ack(0..journal.next_seq());
-        // The first two failing renames are the cursor's file, the third one this file.
+        // The first two renames that fail are those of the cursor's file, the third is that of this file.
         sim.fail(DiskCall::Rename, 3);
         assert!(retained.save_on_full_disk(&mut journal).is_err());
         let after_failure = open(&disk).1.len();

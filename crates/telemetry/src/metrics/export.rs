@@ -94,7 +94,7 @@ impl Export {
         // Ignore the error: the task has already ended.
         let _ = std::mem::replace(&mut running.last, last).send(());
         if tokio::time::timeout(FLUSH, &mut running.task).await.is_err() {
-            tracing::debug!("cannot export the last metrics in time");
+            tracing::debug!("cannot export the last metrics before the process ends; they are lost");
         }
     }
 }

@@ -4,8 +4,8 @@
 //! cluster is re-added, in this process or a later one.
 //!
 //! If a reader has not acknowledged everything, or the disk fails, the partition stays on disk as it was. It also stays
-//! in memory with its pending events, until the cluster is re-added or for [`SAVE_TIMEOUT`]. Until then no pass is
-//! complete, so journals keep the events. After that the partition is dropped.
+//! in memory with its pending events, until the cluster is re-added or for [`SAVE_TIMEOUT`]. Until then no pass counts
+//! as complete, so journals keep the events. After the timeout the partition is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -73,19 +73,19 @@ impl CheckpointStore {
         of_cache.map(|origin| (origin.cluster.clone(), origin.scope.clone())).collect()
     }
 
-    /// Returns whether closed partitions of a cluster may be on disk or in memory, where no cache has them open.
+    /// Returns whether partitions of a cluster that no cache has open may be on disk or in memory.
     pub(in crate::actors) fn has_removed(&self, cluster: &ClusterName) -> bool {
         self.removed.lock().contains(cluster)
             || self.unsaved.lock().iter().any(|unsaved| unsaved.partition.origin().cluster == *cluster)
     }
 
-    /// Returns the caches whose files contain a partition of the cluster that is not open.
+    /// Returns the caches whose files contain a partition of the cluster that no cache has open.
     fn removed_of(&self, cluster: &ClusterName) -> Vec<(Gvr, View)> {
         let files = self.files.lock();
         files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
-    /// Drops the unsaved partitions whose time is up and returns their origins.
+    /// Drops the unsaved partitions whose timeout has passed and returns their origins.
     pub(in crate::actors) fn drop_expired(&self) -> Vec<Arc<Origin>> {
         let now = clock::now();
         let mut unsaved = self.unsaved.lock();
@@ -133,10 +133,10 @@ pub(in crate::actors) async fn save_removed(
     let lock = match lock {
         None => None,
         Some(lock) => {
-            let writing = Arc::clone(store);
+            let (writing, removed) = (Arc::clone(store), cluster.clone());
             let writing = env.io.spawn_blocking(move || {
                 for part in &parts {
-                    write(&writing, part);
+                    write(&writing, &removed, part);
                 }
                 lock
             });
@@ -165,10 +165,10 @@ fn unsaved_of(part: &Part) -> impl Iterator<Item = UnsavedPartition> {
 }
 
 /// Writes the partitions whose readers have acknowledged every event; the others stay on disk as they are.
-fn write(store: &CheckpointStore, part: &Part) {
+fn write(store: &CheckpointStore, cluster: &ClusterName, part: &Part) {
     let commits: Vec<Commit> = part.barriers.iter().filter_map(Barrier::commit).collect();
     if let Err(error) = write_one(store, part, &commits, true) {
-        tracing::error!(resource = %part.key.0, %error, "cannot save the cache of a removed cluster");
+        tracing::error!(%cluster, resource = %part.key.0, %error, "cannot save the cache of a removed cluster");
         return;
     }
     let mut unsaved = store.unsaved.lock();
@@ -179,7 +179,7 @@ fn write(store: &CheckpointStore, part: &Part) {
     };
     for barrier in part.barriers.iter().filter(|barrier| barrier.is_open()).filter(has_caught_up) {
         let is_same = |unsaved: &UnsavedPartition| unsaved.cache == part.key && unsaved.id == barrier.id;
-        // Gone if the cluster was re-added or its time was up.
+        // The partition is no longer listed if the cluster was re-added or the timeout has passed.
         let Some(at) = unsaved.iter().position(is_same) else { continue };
         if barrier.commit().is_none() || save_one(store, &part.key, &unsaved[at].partition) {
             store.removed.lock().insert(unsaved.swap_remove(at).partition.origin().cluster.clone());
@@ -215,7 +215,7 @@ pub(in crate::actors) async fn restore_removed(
     let work = move || {
         let reopened = reopen(&caches, &store, (&cluster, &labels), &plan);
         let keys = store.removed_of(&cluster);
-        let objects: usize = keys.iter().map(|key| read_back(&caches, &store, key, &plan)).sum();
+        let objects: usize = keys.iter().map(|key| read_back(&caches, &store, (&cluster, key), &plan)).sum();
         if store.removed_of(&cluster).is_empty() {
             store.removed.lock().remove(&cluster);
         }
@@ -258,7 +258,12 @@ fn reopen(
 
 /// Restores the requested partitions of one cache from disk and returns the number of objects. Unreadable partitions
 /// are dropped and listed again.
-fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, View), plan: &RestorePlan) -> usize {
+fn read_back(
+    caches: &CacheDirectory,
+    store: &CheckpointStore,
+    (cluster, cache): (&ClusterName, &(Gvr, View)),
+    plan: &RestorePlan,
+) -> usize {
     // Removed from the map during the read: after a panic, the files are recreated.
     let Some(mut files) = store.files.lock().remove(cache) else { return 0 };
     let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
@@ -268,7 +273,7 @@ fn read_back(caches: &CacheDirectory, store: &CheckpointStore, cache: &(Gvr, Vie
         let ReaddedPartitions { partitions, plain, damage } =
             files.read_closed(&totals, &claim).unwrap_or_else(|error| {
                 tracing::error!(
-                    resource = %cache.0, %error,
+                    %cluster, resource = %cache.0, %error,
                     "cannot read the saved objects of a re-added cluster; they are listed again"
                 );
                 ReaddedPartitions::default()

@@ -21,7 +21,7 @@ fn remove_cluster(hub: &mut Hub) {
     let mut part = hub.from.part(&hub.store, true);
     part.barriers.retain(|barrier| barrier.id == hub.moving);
     hub.store.unsaved.lock().extend(unsaved_of(&part));
-    write(&hub.store, &part);
+    write(&hub.store, &"a".parse().unwrap(), &part);
     hub.from.store.close(hub.moving);
 }
 

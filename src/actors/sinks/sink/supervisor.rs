@@ -21,7 +21,7 @@ use crate::actors::sinks::sink::{
 use crate::actors::subscribe::subscriber::{Deliver, Delivered, Subscriber};
 use informer_hub_journal::JournalError;
 use informer_hub_sink::{Coverage, Durability, Event, OpenedStore, SinkHealth, SourceVersions, Store};
-use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock};
+use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watcher, clock, with_causes};
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
@@ -126,8 +126,8 @@ impl Sink {
         Self { address: current, store, supervisor, _children: Arc::new(handle) }
     }
 
-    /// Applies a new configuration and keeps all pending events. The journal keeps its place and size, and the status
-    /// its counters. Does nothing if the sink has ended.
+    /// Applies a new configuration and keeps all pending events. The journal keeps its directory and limits, and the
+    /// status keeps its counters. Does nothing if the sink has ended.
     pub async fn reconfigure(&self, params: SinkParams) {
         // An error means that the sink has ended.
         let _ = self.supervisor.send(Reconfigure(params)).await;
@@ -163,8 +163,8 @@ impl Sink {
         Subscriber::new(self.clone())
     }
 
-    /// Sends a [`Reconcile`]. Returns the lowest undelivered resourceVersion by source; `None` if it is unknown or the
-    /// sink has ended.
+    /// Sends a [`Reconcile`]. Returns the lowest undelivered resourceVersion by cluster and resource; `None` if it is
+    /// unknown or the sink has ended.
     pub async fn reconcile(&self, coverage: Coverage) -> Option<SourceVersions> {
         let mut sink = self.clone();
         sink.running().await?.send(Reconcile(coverage)).await.ok()?
@@ -265,7 +265,7 @@ impl Supervisor {
             failed => {
                 let error = failed.map_or_else(
                     |join| join.to_string(),
-                    |inner| inner.err().map_or_else(String::new, |e| e.to_string()),
+                    |inner| inner.err().map_or_else(String::new, |e| with_causes(&e)),
                 );
                 tracing::error!(
                     sink = %act.params.machine.name, error, retry_in = ?RESTART_DELAY,
