@@ -49,7 +49,7 @@ impl OpenState {
                 tracing::warn!(
                     name,
                     "found the journal of a sink or subscriber that is not configured; its events are not delivered: \
-                     to delete the journal, stop the hub and run `informer-hub state prune`"
+                     to delete the journal, stop the hub and run `informer-hub state prune --dir DIR NAME`"
                 );
             }
             Ok::<_, StateError>(Self(Arc::new(dir)))
@@ -344,8 +344,8 @@ impl<'e> EventObject<'e> {
         Some(Self { cluster: event.cluster(), resource: [group, version, resource], key })
     }
 
-    /// Returns the object as the cache stores it. If the event has no usable JSON of the object, or a redacted one, the
-    /// result has only key, UID and version; the cluster sends the rest later.
+    /// Returns the object as the cache stores it. If the event's JSON of the object is missing, unusable or redacted, the
+    /// result has only key, UID and version; the cluster sends the whole object later.
     fn object(&self, event: &Event, resource: &ApiResource, demand: &InformerFor) -> Arc<StoredObject> {
         let options = &demand.options;
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();

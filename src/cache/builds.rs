@@ -55,7 +55,7 @@ enum Source {
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
-/// Unit of work: the part of the input that a thread takes in one step.
+/// Unit of work: the part of the input that a thread processes in one step.
 enum Piece {
     Objects(PartitionId, Vec<Arc<StoredObject>>),
     Rows(Vec<(Location, Row)>),

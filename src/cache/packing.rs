@@ -36,7 +36,7 @@ pub struct Packing {
     /// chunks alive.
     out_of_reach: usize,
     trainings: u64,
-    /// Packer of the last round, reused while a first list is read, because its rounds are small.
+    /// Packer of the last round. It is reused during a first list, whose rounds are too small to create a packer for each.
     packer: Option<Packer>,
 }
 

@@ -62,7 +62,7 @@ pub(super) fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
     match Dictionary::train(spread.map(sample)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),
         Err(error) => {
-            tracing::debug!(%error, "cannot train a compression dictionary; packing objects with the previous one");
+            tracing::debug!(%error, "cannot train a compression dictionary; compressing objects without a new one");
             None
         }
     }

@@ -135,7 +135,7 @@ fn open_refuses_newer_unknown_and_foreign_directories_unchanged() {
     assert!(refused("FORMAT", b"").starts_with("/data/hub/FORMAT contains \"\""));
     assert_eq!(
         refused("photo.jpg", b"x"),
-        "/data/hub is not a state directory: it contains \"photo.jpg\" but no FORMAT; a hub needs an empty directory, or one \
+        "/data/hub is not a state directory: it contains \"photo.jpg\" but no file FORMAT; a hub needs an empty directory, or one \
          that does not exist"
     );
 }

@@ -36,7 +36,7 @@ pub enum StateError {
         found: String,
     },
     /// The directory has files but no file FORMAT, so it is not a state directory.
-    #[error("{root} is not a state directory: it contains {found:?} but no FORMAT; a hub needs an empty directory, or one that does not exist", root = root.display())]
+    #[error("{root} is not a state directory: it contains {found:?} but no file FORMAT; a hub needs an empty directory, or one that does not exist", root = root.display())]
     Foreign {
         /// The directory.
         root: PathBuf,

@@ -481,7 +481,7 @@ async fn locked_and_foreign_state_directories_are_refused() {
     let mut foreign = bed.config();
     foreign.hub.state_dir = Some(bed.dir.path().to_owned());
     let error = Hub::start_with(foreign, quick()).await.unwrap_err();
-    assert!(error.to_string().contains("no FORMAT"), "{error}");
+    assert!(error.to_string().contains("no file FORMAT"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -155,7 +155,8 @@ async fn unreachable_cluster_is_logged_once() {
         let down = named(&status, "down");
         let informers = down["informers"].as_array().unwrap();
         let failed = informers.len() == 3 && informers.iter().all(|informer| informer["lastError"].is_string());
-        let discovered = down["discovery"]["lastError"].is_string() && hub.count("still cannot reach the cluster") > 5;
+        let discovered =
+            down["discovery"]["lastError"].is_string() && hub.count("requests to the cluster still fail") > 5;
         (failed && discovered).then_some(())
     })
     .await;
@@ -196,7 +197,7 @@ async fn unauthorized_cluster_is_logged_once() {
     let answering = tokio::spawn(async move { axum::serve(listener, strangers).await });
     let toml = cluster("strange", &url) + PODS + "[resources.nodes]\n[resources.\"widgets.example.com\"]\n";
     let hub = Launch::new(&toml).env("RUST_LOG", "informer_hub=debug").start();
-    until("repeated requests", async || (hub.count("still cannot reach the cluster") > 5).then_some(())).await;
+    until("repeated requests", async || (hub.count("requests to the cluster still fail") > 5).then_some(())).await;
     let warned: Vec<_> = hub.lines().into_iter().filter(|line| line["level"] == "WARN").collect();
     assert!(matches!(&warned[..], [line] if message_of(line).contains("denies discovery requests")), "{warned:#?}");
     assert!(warned[0]["error"].to_string().contains("401"), "{warned:#?}");

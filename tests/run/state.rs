@@ -148,7 +148,7 @@ fn foreign_state_directory_is_refused_and_unchanged() {
         std::fs::write(dir.join(file), text).unwrap();
     }
     for what in [&["inspect"][..], &["verify"], &["prune", "hook"]] {
-        for (dir, words) in [(&missing, "missing"), (&foreign, "no FORMAT"), (&future, "has format 9")] {
+        for (dir, words) in [(&missing, "missing"), (&foreign, "no file FORMAT"), (&future, "has format 9")] {
             let outcome = state(what[0], dir, &what[1..]);
             assert_eq!((outcome.code, outcome.out.as_str()), (1, ""), "{what:?} {words}");
             assert!(

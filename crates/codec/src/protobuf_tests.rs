@@ -159,7 +159,7 @@ async fn unknown_field_leads_to_json_for_six_hours() {
     let newer = [pod("a", "7"), bytes(15, b"x")].concat();
     let error = decode(&mut decoder, &event("ADDED", &unknown("v1", "Pod", &newer))).unwrap_err();
     assert_eq!(error.class, ErrorClass::Transient);
-    assert!(error.message.starts_with("field 15 of core/v1.Pod is not in the schema"), "{}", error.message);
+    assert!(error.message.starts_with("field 15 of core/v1.Pod is not in the hub's schema"), "{}", error.message);
     assert!(!decoder.wants_protobuf(false) && decoder.encoding(false).message.as_ref() == Some(&error.message));
     assert!(decoder.encoding(false).until.is_some());
     tokio::time::advance(std::time::Duration::from_secs(6 * 3_600 - 1)).await;

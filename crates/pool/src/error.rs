@@ -10,7 +10,7 @@ use hyper_util::client::legacy::Error as Http1Error;
 /// Reason why a request was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// No connection could be opened. All requests that waited for it share the cause.
+    /// Opening a connection failed. All requests that waited for the connection share the cause.
     #[error("{0}")]
     Connect(Arc<dyn Error + Send + Sync>),
     /// The HTTP/1.1 connection failed.

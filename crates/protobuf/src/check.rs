@@ -162,7 +162,7 @@ struct Level<'s, 'n, 'b> {
 }
 
 impl<'n> Level<'_, 'n, '_> {
-    /// Returns what is wanted or omitted of a field.
+    /// Returns the field's entry in the selection, if it is wanted or omitted.
     #[inline]
     fn selected(&self, field: FieldOutline) -> Option<&'n SelectedField> {
         self.selection?.get(field.place)

@@ -8,7 +8,7 @@ pub enum ConvertError {
     Malformed(&'static str),
     /// The schema lacks a field, because the object is from another Kubernetes version. Conversion would lose the
     /// field.
-    #[error("field {number} of {message} is not in the schema")]
+    #[error("field {number} of {message} is not in the hub's schema")]
     UnknownField {
         /// Name of the message in the schema.
         message: &'static str,
@@ -39,7 +39,7 @@ pub enum EncodeError {
     Malformed(&'static str),
     /// The schema lacks a member, because the object is from another Kubernetes version. Encoding would lose the
     /// member.
-    #[error("a member of {message} is not in the schema")]
+    #[error("a member of {message} is not in the hub's schema")]
     UnknownMember {
         /// Name of the message in the schema.
         message: &'static str,

@@ -14,7 +14,7 @@ pub enum Step<'p> {
     Each,
 }
 
-/// What is at a wanted path.
+/// Value at a wanted path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'b> {
     /// A string without escapes, or a number or boolean as in JSON.
@@ -23,7 +23,7 @@ pub enum Found<'b> {
     Entry(&'b str, &'b str),
 }
 
-/// What is wanted of a message, and what is omitted from it.
+/// The wanted and the omitted fields of a message.
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     fields: Vec<SelectedField>,
@@ -31,7 +31,7 @@ pub(super) struct Selection {
     places: [u64; 4],
 }
 
-/// What is wanted of a field: of its value, of each of its elements, or of its entries.
+/// A field that is wanted or omitted. Of a list, each element is wanted; of a map, some entries are.
 #[derive(Debug)]
 pub(super) struct SelectedField {
     /// Index of the field in its message.
@@ -44,7 +44,7 @@ pub(super) struct SelectedField {
     pub(super) paths: Vec<usize>,
     /// Keys of a map's wanted values, with the numbers of their paths.
     pub(super) keys: Vec<(Box<str>, usize)>,
-    /// What is wanted of the field's messages, and omitted from them.
+    /// The wanted and the omitted fields of the field's messages.
     pub(super) below: Selection,
 }
 
@@ -119,7 +119,7 @@ impl Selection {
         self.fields.get_mut(at)
     }
 
-    /// Returns what is wanted or omitted of the field at `place`.
+    /// Returns the entry of the field at `place`; `None` if it is neither wanted nor omitted.
     #[inline]
     pub(super) fn get(&self, place: u8) -> Option<&SelectedField> {
         if self.places[usize::from(place / 64)] & (1 << (place % 64)) == 0 {

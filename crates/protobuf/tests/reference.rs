@@ -240,8 +240,8 @@ fn any_prefix_or_changed_byte_of_json_is_encoded_or_refused() {
 #[test]
 fn unknown_and_wrong_members_are_refused() {
     let pod = |json: &str| encode(json.as_bytes(), "v1", "Pod", 1 << 20).unwrap_err().to_string();
-    assert_eq!(pod(r#"{"spec":{"nodeNme":"a"}}"#), "a member of core/v1.PodSpec is not in the schema");
-    assert_eq!(pod(r#"{"metadata":{"kind":"a"}}"#), "a member of meta/v1.ObjectMeta is not in the schema");
+    assert_eq!(pod(r#"{"spec":{"nodeNme":"a"}}"#), "a member of core/v1.PodSpec is not in the hub's schema");
+    assert_eq!(pod(r#"{"metadata":{"kind":"a"}}"#), "a member of meta/v1.ObjectMeta is not in the hub's schema");
     assert_eq!(pod(r#"{"spec":{"nodeName":"a","nodeName":"b"}}"#), "invalid object: a member that occurs twice");
     assert_eq!(pod(r#"{"spec":{"nodeName":1}}"#), "invalid object: a value with an unexpected type");
     assert_eq!(pod(r#"{"spec":{"priority":2147483648}}"#), "invalid object: a number out of range");

@@ -10,7 +10,7 @@ use informer_hub_types::{nearest_name, printable_char};
 ///
 /// Displays as one line; [`Self::annotated`] adds an excerpt with a mark below the position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{problem} at position {at}")]
+#[error("{problem} (at position {at})")]
 #[non_exhaustive]
 pub struct InvalidQuestion {
     /// The query text; only its start if it is too long.
@@ -36,7 +36,7 @@ pub enum ParseProblem {
         suggestion: Option<&'static str>,
     },
     /// The text is too long.
-    #[error("a query is at most {max} bytes long")]
+    #[error("the query is longer than {max} bytes")]
     TooLong {
         /// Limit in bytes.
         max: usize,

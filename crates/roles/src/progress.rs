@@ -20,7 +20,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Resets the progress for a new watch; `current` stays.
+    /// Resets the progress for a new watch, except for `current` and `created`.
     pub(super) fn begin(&mut self) {
         *self = Self { current: self.current, created: self.created, ..Self::default() };
     }

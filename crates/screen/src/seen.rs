@@ -89,7 +89,7 @@ impl SeenObjects {
         self.entries.contains_key(key)
     }
 
-    /// Returns the last seen version; `None` if the object is unknown or its version was dropped.
+    /// Returns the object as it was last seen; `None` if it is unknown or its content was dropped.
     #[must_use]
     pub fn get(&self, key: &SeenKey) -> Option<Value> {
         let (body, length) = self.entries.get(key)?.body.as_ref()?;

@@ -122,7 +122,10 @@ pub struct JournalState {
 #[non_exhaustive]
 pub enum StoreError {
     /// The journal has reached its size limit.
-    #[error("the journal is full: {bytes} of {limit} bytes; deliver, purge or raise the sink's journal limit")]
+    #[error(
+        "the journal is full: {bytes} of {limit} bytes; it empties as the receiver accepts events, and a higher \
+         `journal_limit` counts after a restart of the hub"
+    )]
     Full {
         /// Size of the journal's files in bytes.
         bytes: u64,

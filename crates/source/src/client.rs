@@ -134,7 +134,7 @@ pub enum ClientError {
         known: String,
     },
     /// No context is configured, and the kubeconfig has no current one.
-    #[error("kubeconfig {} has no current context: set one of {known}", path.display())]
+    #[error("kubeconfig {} has no current context: set one; it has {known}", path.display())]
     NoCurrentContext {
         /// Path of the kubeconfig.
         path: PathBuf,
@@ -178,7 +178,7 @@ pub enum ClientError {
     /// TLS, a credential plugin or a proxy failed.
     #[error("cannot create a client for {what}: {message}")]
     Client {
-        /// The context or address, for the message.
+        /// Context in the kubeconfig, or address of the server.
         what: String,
         /// The reason, without secrets.
         message: String,

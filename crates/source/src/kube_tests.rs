@@ -216,7 +216,7 @@ async fn json_is_requested_once_protobuf_does_not_work() {
         ),
         (
             vec![head("200 OK", FRAMES), Act::Send(newer)],
-            "field 15 of core/v1.Pod is not in the schema",
+            "field 15 of core/v1.Pod is not in the hub's schema",
             1,
             JsonReason::Schema,
         ),

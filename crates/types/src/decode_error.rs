@@ -28,7 +28,7 @@ pub enum DecodeError {
         key: ObjectKey,
     },
     /// The stored bytes are damaged: a bug in this program or faulty hardware.
-    #[error("the stored bytes of an object are damaged")]
+    #[error("the hub's copy of an object is damaged, by a bug or by faulty memory or disk")]
     Damaged(#[source] CodecError),
 }
 

@@ -35,7 +35,7 @@ const KNOWN_COUNT: usize = 3;
 const MIN_RUN: usize = 16;
 /// Longest run of digits per marker: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// Minimum number of digits that a probe inside a run of [`PROBE_STEP`] digits has on one side.
+/// A probe at any place in a run of [`PROBE_STEP`] digits has at least this many digits of the run on its left or right.
 const SIDE: usize = PROBE_STEP / 2;
 /// Distance between probed characters: the length of a UUID's last group. So each such group, and each longer run of
 /// digits, contains a probe.

@@ -22,7 +22,7 @@ pub(super) fn json(protobuf: &[u8]) -> Result<Vec<u8>, CodecError> {
 fn error_of(error: &ConvertError) -> CodecError {
     CodecError(match error {
         ConvertError::TooLarge => "protobuf that is too large as JSON",
-        ConvertError::UnknownField { .. } => "protobuf with a field that is not in the schema",
+        ConvertError::UnknownField { .. } => "protobuf with a field that is not in the hub's schema",
         _ => "invalid protobuf",
     })
 }

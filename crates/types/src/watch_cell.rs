@@ -21,7 +21,7 @@ pub struct Watcher<T> {
 
 /// Error of a wait after the [`WatchCell`] was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the watched value is closed")]
+#[error("the watched value no longer changes: its owner was dropped")]
 pub struct WatchClosed;
 
 struct Shared<T> {

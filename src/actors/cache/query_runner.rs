@@ -201,7 +201,7 @@ impl QueryRunner {
     }
 }
 
-/// Callbacks with which a scan gives way to other work on its thread.
+/// Thread of a scan, which pauses the scan now and then so that other work on the thread can run.
 struct Reader {
     /// Number of scans that wait or run.
     scans: Arc<AtomicUsize>,

@@ -204,8 +204,7 @@ impl InformerActor {
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts the fifo (child 1) and the reflector (child 2), or only the reflector if `first` is 2. Starts neither if
-    /// the informer is idle or paused.
+    /// Starts fifo (child 1) and reflector (child 2), or only the latter if `first` is 2; neither if idle or paused.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
         if self.parts.mode != WatchMode::Active {

@@ -264,7 +264,7 @@ impl Handler<ChildExited> for RegistryActor {
         let delay = if cluster.supervision.note_death(clock::now()) { Duration::ZERO } else { RESTART_DELAY };
         tracing::error!(
             cluster = %name, status = %exited.status, restart_in = ?delay,
-            "cluster actor failed; restarting it"
+            "the part of the hub that watches the cluster failed; restarting it"
         );
         ctx.run_later(delay, move |act, ctx| {
             // The cluster may have been removed, or removed and re-added, meanwhile.

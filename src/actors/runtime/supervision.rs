@@ -40,8 +40,8 @@ impl fmt::Display for ExitStatus {
         f.write_str(match self {
             Self::Stopped => "stopped",
             Self::Panicked => "panicked",
-            Self::Orphaned => "lost an actor it depends on",
-            Self::GaveUp => "gave up restarting its children",
+            Self::Orphaned => "a part that it needs has ended",
+            Self::GaveUp => "its parts failed too often",
         })
     }
 }

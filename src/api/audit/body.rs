@@ -25,8 +25,8 @@ pub(in crate::api) fn audited(response: Response<Body>, mut record: Record) -> R
 struct AuditedBody {
     inner: Body,
     record: Option<Record>,
-    /// Body bytes that are still to be sent; `None` if the length is unknown. The connection does not poll the body
-    /// after its last byte, so the event is written then.
+    /// Body bytes that are still to be sent; `None` if the length is unknown. The audit event is written with the last
+    /// byte, since the connection does not poll the body again after it.
     left: Option<u64>,
 }
 

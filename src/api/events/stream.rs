@@ -220,7 +220,7 @@ impl Writer {
             Err(error) => return self.warn(&error, out),
         }
         let Ok(event) = Event::new(notification, time, &EventOptions::default()) else {
-            return self.warn("the stored bytes of an object are damaged", out);
+            return self.warn("the hub's copy of an object is damaged, by a bug or by faulty memory or disk", out);
         };
         let differences = if self.wanted.changed { self.wanted.differences(notification) } else { None };
         let position = self.position();

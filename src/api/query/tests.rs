@@ -142,7 +142,7 @@ async fn mistakes_say_what_where_and_what_would_be_right() {
             "namespce = shop",
             "&resource=pods",
             400,
-            "expected a condition, found \"namespce\"; did you mean \"namespace\"? at position 0",
+            "expected a condition, found \"namespce\"; did you mean \"namespace\"? (at position 0)",
         ),
         ("", "", 400, "resource is missing; write e.g. resource=pods"),
         ("", "&resource=podz", 404, "the hub has no resource \"podz\"; did you mean \"pods\"? It has: pods"),

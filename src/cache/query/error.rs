@@ -85,7 +85,7 @@ pub enum QueryError {
     #[error("the query was cancelled")]
     Cancelled,
     /// The cache stopped before it answered.
-    #[error("the cache is shutting down")]
+    #[error("the hub is shutting down, or its cache of the resource was restarted; try again")]
     Stopped,
 }
 

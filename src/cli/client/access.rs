@@ -43,10 +43,10 @@ impl HubArgs {
         let hub = self.hub()?;
         let url = self.address(hub.as_ref())?;
         let ca = self.ca_file.as_deref().map(|file| read("--ca-file", file)).transpose()?;
-        if let Some(ca) = &ca
+        if let (Some(file), Some(ca)) = (&self.ca_file, &ca)
             && Certificate::from_pem_bundle(ca).unwrap_or_default().is_empty()
         {
-            bail!("--ca-file holds no PEM certificate");
+            bail!("--ca-file {} holds no PEM certificate", file.display());
         }
         let auth = hub.as_ref().map(|hub| &hub.service.auth);
         let token = self.token(auth.map_or([None, None], |auth| [auth.read_token.as_ref(), auth.token.as_ref()]))?;

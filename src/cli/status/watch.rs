@@ -124,7 +124,7 @@ impl Watch {
     }
 }
 
-/// Returns an old answer without its readiness, which is unknown now.
+/// Returns a copy of an old answer without its readiness, which is no longer known.
 fn stale(status: &Value) -> Value {
     let mut status = status.clone();
     if let Some(members) = status.as_object_mut() {

@@ -86,7 +86,7 @@ pub struct CacheFiles {
     sizes: FilesRead,
     dictionaries: Dictionaries,
     kept: BTreeMap<PartitionKey, SavedOpenPartition>,
-    /// Saved partitions without an informer, with their numbers in the files.
+    /// Saved partitions without an informer: the number that identifies each in the files, and its header.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
     /// Closed partitions that must stay on disk for now, such as those that moved to another API version whose files do
     /// not have them yet.

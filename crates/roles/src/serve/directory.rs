@@ -37,7 +37,7 @@ impl Directory {
         Self { feeds, watch, stale }
     }
 
-    /// Returns the feed of a shard, which is kept up to date until it is dropped.
+    /// Returns the feed of a shard. The feed is kept up to date until its last reference is dropped.
     pub(super) fn feed(&self, shard: &Shard) -> Arc<Feed> {
         let mut feeds = self.feeds.by_shard.lock();
         if let Some(feed) = feeds.get(shard).and_then(Weak::upgrade) {

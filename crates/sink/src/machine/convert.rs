@@ -60,10 +60,11 @@ impl<T> Machine<T> {
             let count = health.filter_errors.fetch_add(1, Relaxed) + 1;
             // Logged at the 1st, 2nd, 4th, 8th failure and so on: an unsuitable filter fails for each event.
             if count.is_power_of_two() {
-                let accepted = matches!(result, SelectionResult::AcceptUnfiltered(_));
+                let is_sent = matches!(result, SelectionResult::AcceptUnfiltered(_));
+                let then = if is_sent { "sent" } else { "dropped" };
                 tracing::warn!(
-                    sink = %name, ?notification, error, count, accepted,
-                    "cannot evaluate the filter; on_filter_error decides whether the event is sent"
+                    sink = %name, ?notification, error, failures = count, on_filter_error = then,
+                    "cannot evaluate the filter of a sink; such events are sent or dropped as on_filter_error says"
                 );
             }
         }

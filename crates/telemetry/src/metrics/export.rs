@@ -65,7 +65,7 @@ enum ExportError {
     Unreachable,
     #[error("the receiver rejected the request")]
     Refused,
-    #[error("cannot collect the metrics")]
+    #[error("the hub failed to gather its metrics")]
     CollectFailed,
 }
 

@@ -65,17 +65,17 @@ impl Snapshot {
         LabelSet(number)
     }
 
-    /// Adds a value.
+    /// Adds a sample.
     pub fn put(&mut self, id: Id, set: LabelSet, value: f64) {
         self.put_word(id, set, "", value);
     }
 
-    /// Adds a count or a size.
+    /// Adds a sample whose value is a count or a size.
     pub fn count(&mut self, id: Id, set: LabelSet, value: u64) {
         self.put(id, set, exact(value));
     }
 
-    /// Adds a state as 1 or 0.
+    /// Adds a sample whose value is 1 or 0.
     pub fn flag(&mut self, id: Id, set: LabelSet, value: bool) {
         self.count(id, set, u64::from(value));
     }

@@ -61,7 +61,7 @@ impl ClusterActor {
         let cluster = &self.parts.name;
         let kind = kind_of(error.class);
         if self.logged_failures.contains(&kind) {
-            tracing::debug!(%cluster, %error, "still cannot reach the cluster");
+            tracing::debug!(%cluster, %error, "requests to the cluster still fail");
             return;
         }
         self.logged_failures.push(kind);

@@ -152,7 +152,8 @@ impl ClusterActor {
         let delay = if self.supervision.note_death(clock::now()) { Duration::ZERO } else { jittered(RESTART_DELAY) };
         tracing::error!(
             cluster = %self.parts.name, status = %exited.status, restart_in = ?delay,
-            "discovery actor failed; restarting it"
+            "the part of the hub that discovers the cluster's resource types failed; restarting it, and its last result \
+             stays in use"
         );
         if let Some((_, address)) = &mut self.discovery.actor {
             *address = None;

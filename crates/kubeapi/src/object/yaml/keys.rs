@@ -39,7 +39,7 @@ fn merge<'j, T>(left: Vec<(Cow<'j, str>, T)>, right: Vec<(Cow<'j, str>, T)>) -> 
     merged
 }
 
-/// Returns whether `a` precedes `b`: letters follow other characters, and runs of digits compare as numbers.
+/// Returns whether `a` sorts before `b`: letters sort after other characters, and runs of digits compare as numbers.
 fn is_less(a: &str, b: &str) -> bool {
     let (mut left, mut right) = (a.chars(), b.chars());
     let mut common = 0;
