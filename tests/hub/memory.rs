@@ -115,6 +115,9 @@ impl Testbed {
         fleet.synced().await;
         fleet.converged().await;
         let bed = Self { fleet, gauge, log };
+        // The cache may be complete before the subscriber has the last initial objects.
+        let has_all = async || bed.log.lock().last().is_some_and(|line| line == "synced");
+        eventually("the subscriber's initial objects", has_all).await;
         bed.log.lock().clear();
         bed
     }
