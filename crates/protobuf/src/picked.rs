@@ -2,7 +2,7 @@
 
 use super::schema::{FieldInfo, Label, MessageId, Rule, Schema, Shape};
 
-/// Members of a message that are converted, prepared for [`Converter::picked`].
+/// Members of a message that are converted, prepared for [`Converter::picked`](super::Converter::picked).
 #[derive(Debug, Default)]
 pub struct Picked(pub(super) Vec<PickedField>);
 
