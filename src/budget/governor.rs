@@ -65,9 +65,11 @@ pub struct Report {
     pub resident: Option<u64>,
     /// Sum of the bytes that informers use, partly estimated.
     pub accounted: u64,
-    /// Resident bytes that are not accounted to informers; negative if these use less than accounted.
+    /// Resident bytes that are not accounted to informers, smoothed. Negative if the informers use less than is
+    /// accounted to them.
     pub slack: i64,
     /// Bytes that the hub may accept before the next reading; negative if the process uses more than 92 % of the limit.
+    /// `UNLIMITED` if there is no limit.
     pub headroom: i64,
 }
 
@@ -80,10 +82,10 @@ pub struct MemoryShare {
     pub used: u64,
 }
 
-/// Result of a reading: which informers change, and the memory of each.
+/// Result of [`Governor::evaluate`]: which informers change their step, and the memory of each informer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decision<Id> {
-    /// Informers that must keep less or may keep more, in order of execution.
+    /// Step changes of informers that must keep less or may keep more, in the order in which to apply them.
     pub changes: Vec<Change<Id>>,
     /// Memory of the hub as a whole.
     pub report: Report,
@@ -94,17 +96,17 @@ pub struct Decision<Id> {
 /// Past observations of one informer, which later decisions use.
 #[derive(Clone, Copy, Debug)]
 struct History {
-    /// Number of objects when the informer last kept any.
+    /// Number of objects, stored or still to be listed, when the informer last kept objects.
     objects: u64,
     /// Mean compressed bytes of a body when the informer last kept bodies.
     body: u64,
-    /// Estimated bytes after a degradation, and until when the estimate counts.
+    /// Estimated bytes after a degradation, and the time until which they replace the measured bytes if less.
     expected: Option<(u64, Instant)>,
-    /// Estimated bytes after an upgrade, and until when the estimate counts.
+    /// Estimated bytes after an upgrade, and the time until which they replace the measured bytes if greater.
     promised: Option<(u64, Instant)>,
     /// Time of the last step change.
     since: Instant,
-    /// Last upgrade: its time, the new step, and the total memory before it.
+    /// Last upgrade if no degradation followed: its time, the new step, and the estimated total memory before it.
     improved: Option<(Instant, MemoryStep, u64)>,
     /// Measured cost of the last upgrade that had to be reverted.
     observed: Option<ObservedCost>,
@@ -113,12 +115,12 @@ struct History {
     until: Instant,
 }
 
-/// Measured cost of an upgrade that did not fit. It corrects the estimate per object, which is the same for all resources
-/// and wrong for some.
+/// Measured cost of an upgrade that did not fit. It is used if the estimate is lower, because the estimate assumes the
+/// same bytes per object for all resources, which is too low for some.
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,
-    /// Growth of total memory until the upgrade was reverted.
+    /// Growth of total memory until the upgrade was reverted; at least the earlier `observed_cost`.
     grown: u64,
     /// Number of the informer's objects when the upgrade was reverted.
     objects: u64,
@@ -155,8 +157,8 @@ const ASSUMED_BODY: u64 = 600;
 /// Bytes that a resource may keep uncompressed at the step `Full`.
 const UNCOMPRESSED: u64 = 4 << 20;
 
-/// Time after which an allocator begins to return freed memory, and time after which it has returned all. jemalloc takes 10
-/// s and returns most of it half-way.
+/// Times after which an allocator begins to return freed memory, and has returned all of it. jemalloc takes 10 s, and
+/// returns most of the memory after about half of this time.
 const RETURNING: Duration = Duration::from_secs(3);
 const RETURNED: Duration = Duration::from_secs(12);
 
@@ -170,7 +172,8 @@ const TARGET: u64 = 85;
 const HIGH: u64 = 90;
 const GATE: u64 = 92;
 
-/// Headroom if there is no limit. Half of the range, so that a subtraction cannot make it look limited.
+/// Headroom if there is no limit. Half of the greatest number, so that subtracting accepted bytes does not make it look
+/// like a limit.
 pub const UNLIMITED: i64 = i64::MAX / 2;
 
 fn percent(part: u64, of: u64) -> u64 {
@@ -230,7 +233,8 @@ impl<Id: Ord + Clone> Governor<Id> {
             let memory = self.members.entry(id.clone()).or_insert_with(|| History::new(now, wait));
             memory.expected = memory.expected.filter(|(_, until)| *until > now);
             memory.promised = memory.promised.filter(|(bytes, until)| *until > now && *bytes > usage.used());
-            // While a relist restores objects after an upgrade, the store is incomplete.
+            // Until the promised bytes are reached, a relist may still be restoring objects, so the store may be
+            // incomplete.
             let lists = memory.promised.is_some();
             if usage.step != MemoryStep::Released {
                 let known = if usage.step.watches() && !lists { usage.expected } else { memory.objects };
@@ -270,8 +274,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         slack as i64
     }
 
-    /// Estimates the bytes that informers released recently but that are still resident. It is the largest decrease,
-    /// not the sum of all, so that repeated growth and release counts once.
+    /// Estimates the bytes that informers released recently but that are still resident. The estimate is based on the
+    /// largest decrease, not on the sum of all, so that repeated growth and release counts once.
     fn returning(&self, now: Instant, accounted: u64) -> f64 {
         let (held, returned) = (RETURNING.as_secs_f64(), RETURNED.as_secs_f64());
         let part = |(then, before): &(Instant, u64)| {
@@ -421,7 +425,8 @@ impl History {
         self.observed = Some(ObservedCost { step, grown, objects: self.objects });
     }
 
-    /// Returns the measured cost of a step, scaled to the current number of objects; zero if none was measured.
+    /// Returns the cost of the last reverted upgrade, scaled to the current number of objects; zero if there is none,
+    /// or if it kept more than `step` does.
     fn observed_cost(&self, step: MemoryStep) -> u64 {
         let observed = self.observed.filter(|observed| step <= observed.step && observed.objects > 0);
         observed.map_or(0, |observed| (observed.grown / observed.objects).saturating_mul(self.objects))

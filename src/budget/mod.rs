@@ -8,7 +8,8 @@
 //! [step](informer_hub_types::MemoryStep) at a time, and no further than the limit requires.
 //!
 //! Upgrades have hysteresis. A better step must fit into the informer's share with 20 % to spare, and total memory must
-//! stay clear of the limit. An upgrade follows after a wait that doubles with each relapse.
+//! stay clear of the limit. An upgrade follows after a wait that doubles with each relapse (a degradation soon after an
+//! upgrade).
 //!
 //! # Two measures
 //! *Resident* memory is the value that an out-of-memory killer compares. It cannot be attributed to informers.

@@ -26,7 +26,8 @@ use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
-/// Index values of one object: one entry per index of the build. If the object was removed, all entries are empty.
+/// Index values of one object: one list of values per index of the build. If the object was removed, all lists are
+/// empty.
 type Row = Vec<ValuesOf>;
 
 /// Construction of new indices for a [`Store`](super::Store). Any number of threads may call [`Self::work`].
@@ -51,7 +52,7 @@ struct Column {
 enum Source {
     /// The objects of a snapshot after this position.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
-    /// Values of objects written during the build.
+    /// Index values of objects written during the build, from the journal.
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
@@ -232,8 +233,8 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    /// Maximum number of journal entries that the store's writer applies itself, in 1 to 2 ms. More are left to
-    /// threads.
+    /// Maximum number of journal entries that the store's writer applies itself, which takes 1 to 2 ms. If there are
+    /// more, threads apply them.
     const WRITER_MAX: usize = if cfg!(test) { 2 } else { 1_000 };
 
     /// Maximum number of rounds in which threads catch up with the journal. It is reached only if writes outpace the

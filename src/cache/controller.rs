@@ -94,7 +94,7 @@ impl Controller {
                 outbox
             }
         };
-        // Stays pending until `process` has returned, so that a panic does not lose it.
+        // The batch stays in `unprocessed` until `process` has returned, so that a panic does not lose it.
         let progress = match process(self.unprocessed.insert(outbox)) {
             Ok(()) => Progress::Processed,
             Err(ProcessError::Requeue) => return Progress::Requeued,

@@ -123,8 +123,8 @@ impl DeltaFifo {
     /// Bytes per delta that count against the limit besides the body, so that tiny objects are limited too.
     const OVERHEAD: usize = 128;
 
-    /// Divisor of the byte limit while a list is received. An apiserver waits for slow readers of lists, but not of
-    /// watches. A longer queue of listed objects would only cost memory.
+    /// Divisor of the byte limit while a list is received. A short queue is enough then, because an apiserver waits for
+    /// slow readers of lists, but not of watches. A longer queue would only cost memory.
     pub(super) const LIST_SHARE: usize = 128;
 
     /// Capacity in keys that an empty queue retains.
@@ -170,7 +170,8 @@ impl DeltaFifo {
         match change {
             Change::ReplaceBegin => {
                 self.listing = Some(HashSet::new());
-                // Listed objects have states from different times, so no version is complete until the list ends.
+                // Listed objects have states from different times, so the version up to which all changes have arrived
+                // is unknown until the list ends.
                 self.received = None;
             }
             Change::ReplaceKeep(key) => {
@@ -195,9 +196,9 @@ impl DeltaFifo {
         self.queue.push_back(Entry { kind, since: self.received.clone() });
     }
 
-    /// Returns the version up to which every queued change has been popped. A reader that has applied all of them may
-    /// resume a watch there. `None` if unknown, as during a list. May decrease after another list, for example of a
-    /// restored etcd.
+    /// Returns the version up to which every queued change has been popped. A consumer that has applied the popped
+    /// changes may resume a watch from this version. `None` if unknown, as during a list. May decrease after another
+    /// list, for example of a restored etcd.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
         self.queue.front().map_or(&self.received, |first| &first.since).as_ref()
@@ -229,8 +230,8 @@ impl DeltaFifo {
         self.bytes += pending.bytes;
     }
 
-    /// Marks a live object as listed in the running list, and in complete lists still queued. Its key may be queued
-    /// before their ends, which must not delete it.
+    /// Adds the key of a live object to the kept keys of the running list, and of complete lists whose ends are still
+    /// queued. The key may be popped before these ends, which must not delete the object.
     fn keep_in_lists(&mut self, key: &ObjectKey) {
         for keep in self.listing.iter_mut().chain(self.ends.iter_mut().map(|end| &mut end.keep)) {
             if !keep.contains(key) {
@@ -309,8 +310,8 @@ impl DeltaFifo {
         self.queue.push_front(Entry { kind: EntryKind::Key(key), since: self.settled.clone() });
     }
 
-    /// Removes a key from the queue, so that it can move to the front, before list ends that were queued earlier. If
-    /// the key has a live object, it is added to the keys that these lists keep.
+    /// Removes a key from the queue, so that it can move to the front. If it has a live state, it is added to the kept
+    /// keys of each list whose end was queued before it, because it is now popped before that end.
     fn remove_queued(&mut self, key: &ObjectKey) -> Pending {
         let Some(pending) = self.items.remove(key) else { return Pending::default() };
         self.bytes -= pending.bytes;
@@ -417,10 +418,10 @@ fn is_live(kind: DeltaKind) -> bool {
     matches!(kind, DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced)
 }
 
-/// Merges the last delta into the one before it, if no notification is lost. Returns the number of removed deltas.
+/// Merges the last delta with the one before it, if allowed. Returns the number of removed deltas.
 ///
 /// Always: of two deletions of one object, the first is kept. If `crowded`: of two live states of one object, the newer
-/// is kept. An object that was added and deleted within the queue is removed.
+/// is kept. A live state and a deletion of the same object are both removed if a deletion precedes them.
 fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
     let [.., before, last] = deltas.as_slice() else { return 0 };
     let same_object = before.object.uid() == last.object.uid();

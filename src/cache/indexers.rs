@@ -40,9 +40,9 @@ impl IndexFn {
         Self::new(move |object| Ok(values(&object.typed()?)))
     }
 
-    /// Creates an index of the scalars at a path. The values are those that a declared index has: strings as they are,
-    /// numbers and booleans as written. Reads the bytes only along the path and builds no other values. Name, namespace
-    /// and labels are read from the head, the parsed metadata.
+    /// Creates an index of the scalars at a path. It has the same values as a declared index of that path: strings as
+    /// they are, numbers and booleans as written. Reads the bytes only along the path and builds no other values. Name,
+    /// namespace and labels are read from the head, the parsed metadata.
     #[must_use]
     pub fn path(path: FieldPath) -> Self {
         let path = Arc::new(path);
@@ -58,7 +58,8 @@ impl IndexFn {
         Self { path: read_at, ..function }
     }
 
-    /// Returns the path whose scalars in the object's bytes are exactly the values, if there is one.
+    /// Returns the path in the objects' JSON whose scalars are exactly the index values; `None` if no such path is
+    /// known.
     pub(super) fn read_at(&self) -> Option<&FieldPath> {
         self.path.as_deref()
     }

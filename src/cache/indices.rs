@@ -64,7 +64,8 @@ pub(super) struct Computed {
     name: SharedStr,
     function: IndexFn,
     values: Values,
-    /// Non-empty results of the function per object, so that it is never called for an old state.
+    /// Non-empty results of the function per object, so that removing the values of an old state does not call the
+    /// function again.
     stored_values: imbl::OrdMap<PartitionId, imbl::OrdMap<ObjectKey, StoredValues>>,
     /// Number of failed calls of the function; shared by all snapshots.
     failures: Arc<AtomicU64>,

@@ -27,7 +27,7 @@ pub enum InitialObjects {
     /// Deliver each as `Added` with `initial` set, then `Synced`.
     #[default]
     Replay,
-    /// Deliver only `Synced`; their changes arrive as `Updated` and `Deleted`.
+    /// Deliver only `Synced`; later changes of these objects arrive as `Updated` and `Deleted`.
     Skip,
 }
 
@@ -47,7 +47,7 @@ pub struct ListenerQueue {
     options: ListenerOptions,
     replay: Option<Replay>,
     slots: VecDeque<Option<Notification>>,
-    /// Number of the first slot, counting all slots since the queue was created.
+    /// Sequence number of the first slot, counting all slots since the queue was created.
     first: u64,
     live: usize,
     /// Waiting slots per key, oldest first; maintained only while merging.
@@ -105,7 +105,8 @@ impl ListenerQueue {
         }
     }
 
-    /// As [`Self::new`], but a reader that has acknowledged the restored partition only receives changes since then.
+    /// As [`Self::new`], but a reader that reconnects after a restore only receives the changes since the state that it
+    /// has acknowledged or received.
     #[must_use]
     pub fn for_reader(
         reader: Option<&str>,
@@ -226,8 +227,8 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether only one notification of the key waits. If several wait, an initial addition among them is that
-    /// of a successor object.
+    /// Returns whether only one notification of the key waits. If several wait and the last one is an initial addition,
+    /// it is that of a successor object.
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
@@ -328,7 +329,8 @@ impl ListenerQueue {
         }
     }
 
-    /// Returns the position of the next notification, and the one after the last. Merging may move positions.
+    /// Returns the position of the next notification, and the one after the last. Removing empty slots after merging
+    /// may move positions.
     #[must_use]
     pub fn places(&self) -> (u64, u64) {
         (self.first, self.first + self.slots.len() as u64)
@@ -346,7 +348,7 @@ impl ListenerQueue {
         self.last_batch
     }
 
-    /// Returns whether no notification is queued.
+    /// Returns whether no notification or initial object is left to deliver.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.replay.is_none() && self.live == 0

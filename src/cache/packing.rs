@@ -188,7 +188,8 @@ impl Packing {
     const BUSY: usize = 512;
     /// Divisor of the live packed bytes: while a first list is read, uncompressed objects may use this part of them.
     const LIST_SHARE: usize = 8;
-    /// After a training that gave no better dictionary, these bytes must grow by this factor before the next training.
+    /// Factor by which the uncompressed bytes of packed bodies must grow after a training that gave no better
+    /// dictionary, before the next training.
     const NEXT_TRIAL: usize = 8;
 
     /// Creates the state of a resource without packed bodies.

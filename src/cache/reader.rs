@@ -84,8 +84,8 @@ impl<K> IndexReader<K> {
         Ok(self.get(cluster, &key.parse()?))
     }
 
-    /// Returns the objects that share an index value with `object`, which need not be stored. For a computed index, the
-    /// function is called; for a declared one, the object has its values.
+    /// Returns the objects that share an index value with `object`, which need not be stored. For a computed index, its
+    /// function is called with `object`; for a declared one, the values are those stored in `object`.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for `object`.

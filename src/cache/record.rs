@@ -21,8 +21,9 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
-    /// Records the versions that the present state, restored as a whole, had in an earlier process, so that readers can
-    /// resume from them. They are dropped at the next change, or once [`Self::keep_history`] has used them.
+    /// Records the versions that the present state had in an earlier process, so that readers can resume from them. The
+    /// state must have been restored as a whole. The versions are dropped at the next change, or once
+    /// [`Self::keep_history`] has used them.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
         self.saved_version = Some((saved, clusters));
     }
@@ -203,8 +204,9 @@ impl Store {
             let is_used = |version| marks.has_change_from(version) && self.has_used(&cluster, version);
             let is_own = |version: &u64| Some(*version) > partition.marks.floor && !is_used(*version);
             let version = version.filter(is_own).or_else(|| {
-                // Readers at this or a later version would miss the change, and of two changes with one version, one
-                // would be missed. Readers may also resume from the version in the object.
+                // The change has no usable version: readers at this or a later version would miss the change, and of
+                // two changes with one version, one would be missed. The made-up one is above the version in the
+                // object, since readers may also resume from that.
                 self.make_up(partition, draft.received());
                 partition.marks.floor
             });
@@ -321,7 +323,7 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Records that a partition leaves. Call it before it is closed.
+    /// Records that a partition leaves. Must be called before the partition is closed.
     pub(super) fn record_leave(&mut self, id: PartitionId) {
         if !self.records() || self.partition(id).is_none_or(|partition| !partition.synced) {
             return;
@@ -341,7 +343,7 @@ impl Store {
         self.next.put(id, partition);
     }
 
-    /// Records that the informer of a partition has other cluster labels. Call it after the change.
+    /// Records that the informer of a partition has other cluster labels. Must be called after they have changed.
     pub(super) fn record_relabel(&mut self, id: PartitionId, before: Arc<Origin>) {
         let Some(partition) = self.partition(id).filter(|partition| partition.synced && self.records()) else { return };
         if partition.origin().cluster_labels == before.cluster_labels {
@@ -377,8 +379,8 @@ impl Store {
     ///
     /// If the partition is the only one of its cluster, the made-up version is also far above the cluster's own
     /// versions, so that later processes recognize it as made up. The cluster's own versions are used again once the
-    /// partition is complete beyond those that readers may have. With several partitions this is not done, because they
-    /// might never reach that state at the same time.
+    /// partition is complete beyond those that readers may have. With several partitions, the made-up version is not
+    /// far above, because the partitions might never be complete that far at the same time.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };

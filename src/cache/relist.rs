@@ -81,7 +81,7 @@ impl Partition {
 
     /// Returns the stage if a new state of `key` must be staged; `None` if it must be written to the visible objects.
     /// With `is_same`, the resource version is unchanged (only the body or the index values are new), and the state is
-    /// staged only if the key already is.
+    /// staged only if the stage already has the key.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -203,8 +203,8 @@ fn observed_deletions(stage: &Stage) -> HashMap<&ObjectKey, &Arc<StoredObject>> 
     observed.collect()
 }
 
-/// Records the difference of one key between the visible and the staged state. `observed` is the last deletion of the
-/// key that a watch reported.
+/// Records the difference of one key between the visible and the staged state. `observed` is the object in the last
+/// watch event that deleted the key; `None` if there was none.
 fn record_difference(
     drafts: &mut Vec<Draft>,
     old: Option<&Arc<StoredObject>>,

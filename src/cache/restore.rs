@@ -75,7 +75,7 @@ pub struct SavedPartition {
 }
 
 impl Restored {
-    /// Returns whether the objects are unchanged since the restore.
+    /// Returns whether the objects are unchanged since the restore; also true if that state is no longer kept.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         self.has_objects(&partition.objects)
@@ -170,9 +170,9 @@ impl Store {
         id
     }
 
-    /// Adds an object that was delivered to a reader after the partition was saved. The object is ignored if the stored
-    /// one is at least as new, or if the stored one is an older state of it but has a body and the new one has none.
-    /// The versions of the partition do not change. Returns whether the object was added.
+    /// Adds an object that was delivered to a reader after the partition was saved. The object is ignored if it is not
+    /// newer than the stored one, or if it has no body and the stored one is an older state of the same object. The
+    /// versions of the partition do not change. Returns whether the object was added.
     pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {

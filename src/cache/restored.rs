@@ -16,7 +16,7 @@ pub struct Restored {
 }
 
 struct Waiting {
-    /// Whether the partition's first list was complete.
+    /// Whether the partition's first list was complete when it was saved.
     synced: bool,
     /// Whether no informer has opened the partition yet.
     is_fresh: bool,
@@ -32,7 +32,7 @@ impl Waiting {
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
         let delivered = self.delivered.remove(name);
         if !self.readers.remove(name) {
-            // It did not acknowledge the restored state, so it has received these objects only.
+            // The reader did not acknowledge the restored state, so it has only the delivered objects.
             let mut state = Objects::default();
             for object in delivered? {
                 state.insert(object);
@@ -74,19 +74,20 @@ impl Restored {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
 
-    /// Returns the readers that acknowledged the whole state and have not reconnected.
+    /// Returns the readers that acknowledged the whole restored state and have not reconnected.
     #[must_use]
     pub fn readers(&self) -> BTreeSet<String> {
         self.waiting.lock().readers.clone()
     }
 
-    /// Returns whether this reader acknowledged the whole state and has not reconnected.
+    /// Returns whether this reader acknowledged the whole restored state and has not reconnected.
     #[must_use]
     pub fn has_reader(&self, name: &str) -> bool {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Returns the readers that received the state or a part of it, and have not reconnected.
+    /// Returns the readers that acknowledged the restored state or received other states of objects, and have not
+    /// reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();

@@ -58,8 +58,8 @@ pub struct Partition {
     pub(super) settings: u64,
     /// Hash of earlier settings, with which some objects are still decoded until a list replaces them.
     pub(super) outdated: Option<u64>,
-    /// Generation of the CRD, or zero, if the resource or its CRD changed; `None` again once a list is complete. Until
-    /// then, objects may differ from the cluster's at equal versions.
+    /// Set if the resource or its CRD changed, until a list is complete: the new generation of the CRD, or zero if only
+    /// the resource changed. While set, objects may differ from the cluster's at equal versions.
     pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
@@ -256,7 +256,7 @@ pub struct Snapshot {
     /// Partitions of each cluster, in the order they were opened.
     pub(super) clusters: imbl::OrdMap<ClusterName, Arc<[PartitionId]>>,
     pub(super) indices: Indices,
-    /// Clusters that should have the resource but have not answered yet.
+    /// Clusters that should have the resource but have not answered yet, with their labels.
     pub(super) expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// ID of the next partition. Only increases, so that the ID of a closed partition is never reused.
     pub(super) next_partition: u32,

@@ -24,7 +24,7 @@ use informer_hub_types::{ObjectKey, StoredObject};
 /// Effects on the store of one batch of queued changes.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Effects that listeners are notified of now.
+    /// Effects of which listeners are notified after this batch.
     pub(super) applied: Vec<Applied>,
     /// Objects that this batch added to memory, visible or staged.
     pub(super) newcomers: Vec<Arc<StoredObject>>,
@@ -47,7 +47,7 @@ pub(super) enum Relist {
     /// No relist is running.
     #[default]
     None,
-    /// All changes at once, when the relist is complete.
+    /// All changes in one snapshot, when the relist is complete.
     Staged(Stage),
     /// Batch by batch, because the list may not be staged.
     InParts,
@@ -59,7 +59,7 @@ pub(super) enum Relist {
 pub(super) struct Stage {
     /// Last staged state of each changed key; `None` if the object is deleted.
     pub(super) objects: imbl::OrdMap<ObjectKey, Option<Arc<StoredObject>>>,
-    /// Effects to notify listeners of, in order.
+    /// Effects of which listeners are notified, in order, once the stage is published.
     pub(super) applied: imbl::Vector<Applied>,
     /// Size of the staged bodies (stored JSON) when they were added, plus [`Self::OVERHEAD`] per change.
     pub(super) bytes: usize,

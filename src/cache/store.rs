@@ -252,8 +252,9 @@ impl Store {
     }
 
     /// Applies a batch to a partition and publishes the result as one snapshot. Afterwards the partition is complete up
-    /// to `version`, if it is given. An empty batch with a version gets no number. It drops the kept effects of the
-    /// last batch, which the caller no longer needs. Changes of a list after the first one are staged (see `stage`).
+    /// to `version`, if it is given. A batch that is empty but has a version gets no number, and drops the kept effects
+    /// of the last batch, which the caller no longer needs. Changes of a list after the first one are staged (see
+    /// `stage`).
     ///
     /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were
     /// stored. `None` if the partition is closed.
@@ -286,9 +287,9 @@ impl Store {
             }
         }
         self.check_stage(id, &mut partition, &mut batch);
-        // Without a version the completeness is unknown. A watch from an earlier version would bring back objects that
-        // an interrupted list has deleted. Staged changes are not visible, so a partition with nothing else new stays
-        // at its version.
+        // Without a version, the partition may be incomplete. A watch from an earlier version would bring back objects
+        // that an interrupted list has deleted. Staged changes are not visible: if the batch changed nothing visible,
+        // the partition keeps its version.
         if partition.is_staging() {
             partition.resume = partition.resume.filter(|_| !batch.visible_change);
         } else if version.is_some() || has_deltas || batch.visible_change {

@@ -148,7 +148,7 @@ impl Informer {
         Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
     }
 
-    /// Processes a script; see [`change`]. Combines several batches into one (a list end closes a batch).
+    /// Processes a script; see [`change`]. Returns the effects of all its batches as one (a list end closes a batch).
     pub fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }

@@ -57,7 +57,8 @@ pub(super) fn train(objects: &[Arc<StoredObject>]) -> Option<Arc<Dictionary>> {
         return None;
     }
     let step = objects.len().div_ceil(Uncompressed::SAMPLES).max(1);
-    // Every fourth sample first, then the others: if samples are large, training ends before the last one.
+    // Every fourth sample first, then the others: if samples are large, training uses only the first ones, which are
+    // then still spread over all objects.
     let spread = (0..4).flat_map(|first| objects.iter().step_by(step).skip(first).step_by(4));
     match Dictionary::train(spread.map(sample)) {
         Ok(dictionary) => Some(Arc::new(dictionary)),

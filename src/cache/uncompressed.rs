@@ -20,7 +20,7 @@ pub struct Uncompressed {
     /// Bytes of the objects that were handed out for compression and are still being compressed.
     aging: usize,
     limit: usize,
-    /// Lower limit in bytes while a first list is read; `None` if none is.
+    /// Limit in bytes while a first list is read, if less than `limit`; `None` if no first list is read.
     list_limit: Option<usize>,
 }
 
@@ -31,11 +31,12 @@ impl Uncompressed {
     /// Limit for the bytes of uncompressed objects under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Lowest limit in bytes while a first list is read. A lower one would make compression run in smaller, costlier
-    /// rounds.
+    /// Smallest limit in bytes while a first list is read. With a smaller one, compression would run in smaller,
+    /// costlier rounds.
     pub const LIST_LIMIT: usize = 256 * 1024;
 
-    /// Limit in bytes while a first list is read whose objects serve as training samples for a compression dictionary.
+    /// Limit in bytes while a first list is read, if its objects serve as training samples for a compression
+    /// dictionary.
     pub const SAMPLES_LIMIT: usize = 3 * 512 * 1024;
 
     /// Maximum number of training samples for a dictionary.
@@ -50,8 +51,8 @@ impl Uncompressed {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit, list_limit: None }
     }
 
-    /// Changes the limit in bytes and the lower limit that applies while a first list is read (`None` if none is). The
-    /// next check uses them.
+    /// Changes the limit in bytes, and the smaller limit that applies while a first list is read (`None` if none is).
+    /// Both apply from the next check on.
     pub fn set_limits(&mut self, limit: usize, list_limit: Option<usize>) {
         (self.limit, self.list_limit) = (limit, list_limit);
     }
@@ -69,12 +70,12 @@ impl Uncompressed {
         self.objects.push_back((object, bytes));
     }
 
-    /// Returns whether a first list is read.
+    /// Returns whether a first list is being read.
     pub(super) fn is_listing(&self) -> bool {
         self.list_limit.is_some()
     }
 
-    /// Returns whether the limit is exceeded, so that [`Self::take_aged`] returns objects.
+    /// Returns whether the limit is exceeded, so that the objects of [`Self::take_aged`] should be compressed.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.bytes > self.current_limit()
@@ -90,7 +91,7 @@ impl Uncompressed {
         self.bytes + self.aging > limit.saturating_add(lag)
     }
 
-    /// Returns whether the bytes exceed three times the normal limit. Small writes should then wait too. The lower
+    /// Returns whether the bytes exceed three times the normal limit. Small writes should then wait too. The smaller
     /// limit of a first list does not count here, so that changes of other clusters need not wait for that list.
     #[must_use]
     pub fn is_full(&self) -> bool {

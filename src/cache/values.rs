@@ -14,7 +14,7 @@ use informer_hub_types::{SharedStr, text_hash};
 #[derive(Clone, Default)]
 pub(super) struct Values(Tree<ValueLeaf>);
 
-/// Maximum number of values per leaf; fills a size class of the allocator.
+/// Maximum number of values per leaf, chosen so that a leaf fills a size class of the allocator.
 const WIDTH: usize = 15;
 
 /// Values ordered by hash, then by text.

@@ -13,7 +13,7 @@ use super::snapshot::Partition;
 use informer_hub_access::Visible;
 use informer_hub_types::ObjectKey;
 
-/// Prefixes of keys, sorted; none is a prefix of another.
+/// Key ranges, each given by a key prefix: sorted, and no prefix begins with another one.
 #[doc(hidden)]
 pub type KeyRanges = Arc<[ObjectKey]>;
 

@@ -144,9 +144,9 @@ pub struct Share {
     pub left_out: Vec<String>,
 }
 
-/// Assigns the served resources to patterns. A resource belongs to the most specific pattern that matches it. If
-/// several are equally specific, it belongs to the one whose user is first in order. Resources in `taken` (API group,
-/// plural) are configured by name and are left out.
+/// Assigns the served resources to patterns, and returns them by configuration entry (`user`). A resource belongs to
+/// the most specific pattern that matches it. If several are equally specific, it belongs to the one with the least
+/// `user`. Resources in `taken` (API group, plural) are configured by name and are left out.
 #[must_use]
 pub fn share<'c, U: Ord + Clone + 'c>(
     claims: impl IntoIterator<Item = Claim<'c, U>>,

@@ -22,7 +22,7 @@ pub(super) struct LockedDir {
     lock: Weak<DirLock>,
 }
 
-/// The lock, owned by the [`StateDir`](super::StateDir); a disk only has a weak reference.
+/// The lock, owned by the [`StateDir`](super::StateDir); a [`LockedDir`] only has a weak reference.
 pub(super) type DirLock = Mutex<Box<dyn DiskLock>>;
 
 impl LockedDir {

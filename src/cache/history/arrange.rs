@@ -21,9 +21,9 @@ pub(crate) struct Conditions {
     pub(crate) used: Option<HashSet<u64>>,
 }
 
-/// Assigns versions to the changes. If each change then has one, sorts them by version, except that deletions found by
-/// a list follow all changes below the list's version and precede the others. If a change has no version, the order
-/// stays. The changes of one key always keep their order.
+/// Assigns versions to the changes. If every change then has one, sorts them by version, except that deletions found by
+/// a list follow all changes below the list's version and precede the others. Otherwise the order stays. The changes of
+/// one key always keep their order.
 pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();
@@ -53,8 +53,8 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
 /// Assigns an unused version to each deletion that the hub did not observe: the greatest one above the version of the
 /// object, at most that of the list, and below that of an object that took the key. Deletions that need the greatest
 /// versions are first, so that each gets a version if enough exist. Only the batch that completes a list assigns
-/// versions, because later changes of the list could have them. Versions above that of the list are left to later watch
-/// events.
+/// versions, because in an earlier batch, a later change of the list could have the same version. Versions above that
+/// of the list are left to later watch events.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();

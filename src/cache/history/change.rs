@@ -51,12 +51,12 @@ pub enum ChangeCause {
     /// The object was deleted. The hub did not receive its last state, and possibly did not observe the deletion
     /// either.
     Missed,
-    /// The partition joined, left, or became visible to the reader: the object need not have changed.
+    /// The partition joined or left, or changed labels made it visible or invisible to the reader. The object need not
+    /// have changed.
     Partition,
 }
 
-/// A change of all objects of a partition at once. Each object has one fleet version from `first` to `last`, in key
-/// order.
+/// One change of all objects of a partition. The objects, in key order, have the fleet versions from `first` to `last`.
 pub(crate) struct PartitionChange {
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -100,8 +100,8 @@ impl PartitionChange {
         }
     }
 
-    /// Returns the objects whose changes follow `version`, each with the version of its change. `after` is the key of
-    /// the object that has `version`; without it, earlier objects are skipped one by one.
+    /// Returns the objects whose changes have a version above `version`, each with the version of its change. `after`
+    /// is the key of the object whose change has `version`; without it, earlier objects are skipped one by one.
     pub(crate) fn after(
         &self,
         version: u64,

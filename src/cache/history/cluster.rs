@@ -90,9 +90,9 @@ impl ClusterWindow {
         Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
     }
 
-    /// Records that a list moved the state from one version to another. A list does not show objects that were added
-    /// and deleted between the two, so readers with a version in between must list too. `at` is the fleet version of
-    /// the list's end.
+    /// Records that a list moved the state from one resource version to another. A list does not show objects that were
+    /// added and deleted between the two, so readers with a version in between must list again. `at` is the fleet
+    /// version of the list's end.
     pub(crate) fn skip(&mut self, from: u64, to: u64, at: u64) {
         self.gaps.retain(|(_, end)| *end > self.floor.below);
         if self.gaps.len() < GAPS {
@@ -110,8 +110,8 @@ impl ClusterWindow {
     pub(crate) fn push(&mut self, change: Arc<RecordedChange>) {
         let is_sorted = change.cluster_version.is_some_and(|version| version > self.newest);
         self.newest = self.newest.max(change.cluster_version.unwrap_or(0));
-        // A reader of this change may resume from its object's version, which must then no longer lead to the window's
-        // start.
+        // A reader of this change may resume from the version in the changed object. That version must no longer lead
+        // to the start of the window.
         if self.floor.exact.is_some() && change.object.resource_version().as_number() == self.floor.exact {
             self.floor.exact = None;
         }
@@ -211,8 +211,7 @@ impl ClusterWindow {
         if let Some(entry) = self.last_sorted(version) {
             return Ok(entry.version);
         }
-        // The position after the last entry whose version is not greater, before the first entry whose version is
-        // greater.
+        // The position is among the unsorted entries: after those that precede the first entry with a greater version.
         let rest = self
             .entries
             .range(..self.first_sorted())

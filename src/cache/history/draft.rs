@@ -27,8 +27,8 @@ pub(crate) enum DraftVersion {
 }
 
 impl Draft {
-    /// Creates the draft of an effect; `None` if nothing visible changed. `event` is the version of the watch event
-    /// that deleted the object.
+    /// Creates the draft of an effect on the store; `None` if nothing changed for readers. `event` is the version of
+    /// the watch event that deleted the object.
     pub(crate) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
         match applied {
             Applied::Added(object) => Some(Self::put(None, object)),

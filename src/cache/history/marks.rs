@@ -14,15 +14,15 @@ pub(crate) struct Marks {
     pub(crate) newest: Option<u64>,
     /// Fleet version and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Resource version of the cluster at which the hub stops making up versions and uses the cluster's own again.
-    /// `None` if no versions are made up now.
+    /// Resource version of the cluster from which on the hub uses the cluster's own versions again instead of made-up
+    /// ones. `None` if no versions are made up now.
     pub(crate) until: Option<u64>,
 }
 
 /// Resource versions saved with a cluster's state, so that its readers can resume after a restart of the hub.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ClusterVersions {
-    /// Version that a list of the saved state has in answers to readers. `None` if it is unknown.
+    /// Resource version that a list of the saved objects has in a response to a reader. `None` if it is unknown.
     pub list: Option<u64>,
     /// Greatest version that readers may have. If the hub made up `list`, the greatest version that they may have from
     /// the cluster itself. `None` if it is unknown.

@@ -1,8 +1,8 @@
 //! Fleet versions and the window of recent changes, for readers that list and then watch.
 //!
-//! Each visible change of a store has a *fleet version*: the version of the previous change plus one. A snapshot knows
-//! the version of its last change, and each object that of its own. The window keeps recent changes, so that a watch can
-//! resume after any of their versions. A store without a window counts no versions.
+//! Each visible change of a store has a *fleet version*: the version of the previous change plus one. A snapshot has
+//! the version of its last change, and each object the version of its own last change. The window keeps recent changes,
+//! so that a watch can resume after any of their versions. A store without a window counts no versions.
 //!
 //! # What is a change
 //!

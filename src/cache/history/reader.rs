@@ -26,14 +26,14 @@ struct History {
     /// Version of the published snapshot. Readers do not see later entries yet.
     visible: AtomicU64,
     changed: WatchCell<u64>,
-    /// Time of the last change, in milliseconds since `start`.
+    /// Time of changes recorded now, in milliseconds since `start`; see `HistoryReader::set_time`.
     now: AtomicU64,
     start: Instant,
     /// Whether recording has stopped.
     is_closed: AtomicBool,
 }
 
-/// Cells that wake the readers of the clusters in a batch: one per recorded step.
+/// Cells through which readers of changed clusters are woken: one per recorded step.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// Selection of the changes that a reader reads.
@@ -44,7 +44,7 @@ pub enum HistoryScope {
     /// The changes of one cluster.
     Cluster(ClusterName),
     /// The changes of the selected informers. When a changed label selects or deselects a cluster, its objects are
-    /// added or deleted.
+    /// reported as added or deleted.
     Selected(Arc<dyn Fn(&Origin) -> bool + Send + Sync>),
 }
 
@@ -52,7 +52,8 @@ pub enum HistoryScope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryCursor {
     version: u64,
-    /// Key of the last object read, while the reader is within the objects of a partition that joined or left.
+    /// Key of the last object read, while the reader is within the objects of a partition that joined, left or was
+    /// relabelled.
     key: Option<ObjectKey>,
 }
 
@@ -119,7 +120,7 @@ impl HistoryReader {
     ///
     /// # Errors
     /// [`PositionExpired`] if changes after the cursor have been dropped. In the scope of one cluster, only changes of
-    /// that cluster count; it also expires if a partition of the cluster joins or leaves.
+    /// that cluster count; the cursor also expires if a partition of the cluster joins or leaves.
     pub fn read(
         &self,
         scope: &HistoryScope,
@@ -230,7 +231,7 @@ impl HistoryReader {
     }
 
     /// Records steps: changes, which readers see after [`Self::publish`], and events that make readers list again.
-    /// Returns the cells to pass to that method.
+    /// Returns the cells to pass to `publish`.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
@@ -256,7 +257,7 @@ impl HistoryReader {
         }
     }
 
-    /// Drops the changes that have exceeded their age. Returns whether any are left.
+    /// Drops the oldest changes beyond the limits of age and bytes. Returns whether any are left.
     pub(crate) fn trim(&self, now: Instant) -> bool {
         self.set_time(now);
         let mut window = self.0.window.write();
@@ -322,7 +323,7 @@ impl HistoryReader {
         self.0.window.write().restart(version, floors.into_iter());
     }
 
-    /// Sets the version that the restored state had in an earlier process. Called before the first change.
+    /// Sets the version that the restored state had in an earlier process. Must be called before the first change.
     pub(crate) fn set_saved(&self, saved: Option<SavedVersion>) {
         self.0.window.write().set_saved(saved);
     }

@@ -173,7 +173,8 @@ impl Window {
         self.slots.push_back(slot);
     }
 
-    /// Drops the oldest entries above the limits, and clusters that have left. `now` is in milliseconds.
+    /// Drops the oldest entries beyond the limits. If a cluster has left, its window is dropped with its last entry.
+    /// `now` is in milliseconds.
     pub(crate) fn trim(&mut self, now: u64) {
         let (limit, age) = (self.limit(), self.limits.age.as_millis());
         while let Some(slot) = self.slots.front()
@@ -213,7 +214,7 @@ impl Window {
         }
     }
 
-    /// Sets the version that the restored state had in an earlier process. Called before the first change.
+    /// Sets the version that the restored state had in an earlier process. Must be called before the first change.
     pub(crate) fn set_saved(&mut self, saved: Option<SavedVersion>) {
         self.saved = saved.map(|saved| (saved, self.head));
     }

@@ -17,7 +17,7 @@ use informer_hub_types::{FieldPath, Freshness, Notification, Object};
 pub struct Row<K = informer_hub_types::Dynamic> {
     /// The object.
     pub object: Object<K>,
-    /// Values of each selected column, in order: none, one or several.
+    /// For each selected column, in order, the values of the object: none, one or several.
     pub values: Vec<Values>,
 }
 

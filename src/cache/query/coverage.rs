@@ -12,6 +12,6 @@ pub struct Coverage {
     /// Strictest memory step among these informers. A memory step is how much of its objects an informer keeps.
     pub memory: MemoryStep,
     /// Which part of the cluster's objects and of their fields is cached, for people: `namespace shop`, `without data`.
-    /// `None` if all is, or if no informer has synced.
+    /// `None` if an informer caches all, or if no informer contributed.
     pub part: Option<String>,
 }

@@ -14,7 +14,7 @@ use informer_hub_types::{FieldPath, StoredObject};
 
 /// A matching object.
 pub(super) struct Hit {
-    /// Position of the object's informer in the view.
+    /// Informer that has the object, as an index of [`View::members`].
     pub(super) member: usize,
     pub(super) stored: Arc<StoredObject>,
     /// Sort keys of the object; empty if only cluster and key decide.
@@ -41,7 +41,7 @@ pub(super) struct Tally {
     pub(super) read: u64,
     pub(super) unreadable: u64,
     pub(super) unkept: u64,
-    /// For each path in the condition, whether some object has it.
+    /// For each path in the condition, whether an object whose body was read has it.
     pub(super) seen: Vec<bool>,
     pub(super) order: Filled,
     pub(super) output: Filled,
@@ -141,7 +141,8 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// Adds the result of a piece. `limit` is the number of hits that suffice; `None` if all are needed.
+    /// Adds the result of the piece with this number. `limit` is the number of hits that suffice; `None` if all are
+    /// needed.
     pub(super) fn take(&mut self, number: usize, mut found: PieceMatches, order: &Order<'_, '_>, limit: Option<usize>) {
         self.tally.add(found.tally);
         if order.directions.is_empty() {
@@ -161,8 +162,8 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Returns how many of the first `limit` hits are still to be found: those that the complete leading pieces lack.
-    /// Use it only without sort columns, and if each cluster has one informer.
+    /// Returns how many of the first `limit` hits are missing, counting only the hits of leading pieces, up to the
+    /// first piece without a result. Use it only without sort columns, and if each cluster has one informer.
     pub(super) fn still_needed(&self, limit: usize) -> usize {
         limit.saturating_sub(self.settled_hits)
     }

@@ -85,7 +85,7 @@ impl OwnerRef {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns whether a snapshot has objects of the owner's kind, in any API version.
+    /// Returns whether a snapshot is that of the owner's kind, in any API version.
     #[must_use]
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let resource = snapshot.resource();
@@ -120,7 +120,7 @@ pub enum OwnerChainError {
         /// UID of the object that has the owner's name now.
         found: Uid,
     },
-    /// The object owns itself indirectly.
+    /// The owner is the object itself, or already in the chain.
     #[error("{} {} {:?} owns itself", .0.api_version, .0.kind, .0.name)]
     Cycle(OwnerRef),
     /// The chain exceeds the maximum length.

@@ -133,8 +133,8 @@ impl Pieces<'_, '_> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }
 
-    /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns the number of objects before
-    /// the last one that were excluded by their label filters.
+    /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns the number of objects that
+    /// were excluded by their label filters before the object for which it returned `false`, or in the whole piece.
     pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) -> u64 {
         let excluded = Cell::new(0);
         let member = &self.view.members[piece.member];

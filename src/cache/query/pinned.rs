@@ -10,9 +10,9 @@ use informer_hub_types::clock::Instant;
 
 /// Pinned snapshots of one resource.
 ///
-/// A snapshot costs the bodies replaced since it was taken; it shares the rest with the newest one. At the limit of
-/// snapshots, the least recently used one is dropped; at the limit of bytes, the oldest. A query that continues on a
-/// dropped snapshot must start over.
+/// A pinned snapshot keeps in memory the bodies replaced since it was taken; it shares the rest with the newest one. At
+/// the limit of snapshots, the least recently used one is dropped; at the limit of bytes, the oldest. A query that
+/// continues on a dropped snapshot must start over.
 #[derive(Debug)]
 pub struct PinnedSnapshots {
     /// Pinned snapshots, least recently used first.

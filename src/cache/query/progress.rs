@@ -28,7 +28,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the next piece of work, which `find` takes at the shared position.
+    /// Returns the next piece of work. `find` takes it at the shared cursor, and advances the cursor.
     pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
         find(&mut self.cursor.lock())
     }
@@ -43,7 +43,8 @@ impl Progress {
         self.gathered.lock().still_needed(limit)
     }
 
-    /// Adds the result of a piece; `take` returns whether there are enough hits.
+    /// Adds the result of a piece with `take`, which returns whether there are enough hits. If a limit in `bounds` is
+    /// exceeded, the query fails.
     pub(super) fn take(
         &self,
         number: usize,

@@ -93,7 +93,8 @@ impl RunningQuery {
         QueryError::Deadline { within, examined, candidates }
     }
 
-    /// Returns whether the query tests owners without an index of them, so that the cache should build it first.
+    /// Returns whether the query tests owners and the snapshot has no index of owners, which the cache should then
+    /// build first.
     #[must_use]
     pub fn lacks_owners(&self) -> bool {
         // `job` rejects conditions that are nested too deeply, before they are searched.

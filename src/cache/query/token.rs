@@ -25,7 +25,8 @@ pub struct Position {
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
-/// Hash of the query that a token belongs to: question without limit, clusters, informers, resource and reader.
+/// Hash of the query that a token belongs to: its question except for the limit, its clusters, informers, resource and
+/// reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint([u8; 16]);
 

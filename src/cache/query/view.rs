@@ -146,7 +146,8 @@ impl<'s> View<'s> {
     }
 
     /// Returns whether an overlapping informer of the cluster has a newer state of the object. Of equally new states,
-    /// the one of the informer opened first counts. Called for each match, because a newer state may not match.
+    /// the one of the informer opened first counts. Must be called for each match, because the newer state need not
+    /// match.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1

@@ -22,7 +22,7 @@ impl Job<'_> {
         let is_in_order = order.directions.is_empty() && !self.any_overlap();
         let mut bounds = self.query.bounds;
         if self.keep.is_some_and(|keep| keep - 1 <= bounds.items) {
-            // The query's own limit is not higher, and already limits the hits that are kept.
+            // The query's own limit is at most `bounds.items`, and already limits the hits that are kept.
             bounds.items = usize::MAX;
         }
         let mut worker = Worker::new(self, &order, progress);

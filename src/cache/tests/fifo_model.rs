@@ -65,7 +65,8 @@ struct Naive {
     listing: Option<BTreeSet<ObjectKey>>,
     began: Option<&'static str>,
     ends_out: usize,
-    /// Events that were popped and not requeued: key, and whether the object exists.
+    /// Events that were popped and not requeued, by time of arrival: key, and whether the object exists after the
+    /// event.
     out: BTreeMap<u64, (ObjectKey, bool)>,
     /// Time of the last live event of each key.
     newest: BTreeMap<ObjectKey, u64>,

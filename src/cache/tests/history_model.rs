@@ -89,8 +89,8 @@ fn list_version(snapshot: &Snapshot, reader: usize) -> Option<u64> {
 struct Given {
     version: u64,
     contents: Contents,
-    /// Whether a reader that resumes from this version must not receive a change again. Not after a kill, nor if the
-    /// version is that of an object whose change was recorded with another one.
+    /// Whether a reader that resumes from this version must not receive a change again. False after a kill, or if the
+    /// version is that of an object whose change was recorded with another version.
     is_exact: bool,
     /// Whether a process that was killed gave the version.
     is_of_before: bool,

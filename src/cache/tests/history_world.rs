@@ -287,7 +287,7 @@ impl World {
     fn restore(&mut self, at: usize, partition: &Partition, objects: Gathering) {
         let resume = partition.resume_version().cloned();
         let watched = &mut self.watched[at];
-        // After a restored etcd it must list in any case.
+        // If the informer must list, as after a restore of etcd, it still must.
         watched.received = watched.received.and(resume.as_ref().and_then(ResourceVersion::as_number));
         watched.fifo = DeltaFifo::new(usize::MAX);
         watched.id = self.store.restore(SavedPartition {

@@ -229,7 +229,7 @@ proptest! {
         attentive.consume_all(&all);
         prop_assert_eq!((consumer.synced, attentive.synced), (usize::from(synced), usize::from(synced)));
         if !skips {
-            // The last batch may not have been offered.
+            // If the last step has `more` set, its batch has not been offered.
             if steps.last().is_some_and(|step| !step.more) {
                 prop_assert_eq!(&attentive.known, &matching(&store, &labels));
             }

@@ -24,7 +24,8 @@ pub use removed_clusters::{PartitionLocation, ReaddedPartitions};
 /// Retention of partitions without an informer, in ms.
 pub const UNUSED_RETENTION: i64 = 7 * 24 * 3600 * 1000;
 
-/// Minimum for a rewrite, in bytes: of the changes, or of the part of the files that exceeds twice their live data.
+/// Files are rewritten only if the changes exceed this many bytes, or all files exceed twice their live data by this
+/// many.
 const MIN_REWRITE: u64 = 1 << 20;
 /// Number of directories above a resource's directory to sync: version, group, `caches`, state directory.
 const ANCESTORS: usize = 4;

@@ -1,9 +1,10 @@
 //! Caches on disk: a snapshot of all partitions of each resource and view (the form of its objects, such as metadata
 //! only), and changes since.
 //!
-//! Nothing is written per event. A checkpoint writes the difference from the last one. Both states share unchanged
-//! parts, so the cost is proportional to the difference. Bodies are written in their packed form with their dictionary,
-//! and are restored without being decoded. A restart therefore costs little more than reading the files.
+//! Nothing is written per event. A checkpoint writes the changes since the last one. The saved and the present state
+//! share unchanged parts in memory, so the cost is proportional to the changes. Bodies are written in their packed form
+//! with their dictionary, and are restored without being decoded. A restart therefore costs little more than reading
+//! the files.
 //!
 //! The format and the effects of damage are in `docs/state.md`.
 

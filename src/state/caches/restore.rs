@@ -34,7 +34,7 @@ pub struct LoadedCache {
     pub damage: Vec<String>,
 }
 
-/// All restored caches.
+/// Caches restored by [`load()`], and directories that it could not read.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// Caches that could be read.

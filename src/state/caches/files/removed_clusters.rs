@@ -22,7 +22,7 @@ pub struct ReaddedPartitions {
     pub damage: Vec<String>,
 }
 
-/// Number and header of a saved partition.
+/// Number that identifies a saved partition in the files, and its header.
 #[derive(Debug)]
 pub struct PartitionLocation {
     number: u64,

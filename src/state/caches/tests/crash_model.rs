@@ -116,7 +116,7 @@ impl CrashModel {
         let version = Some(ResourceVersion::new(&self.version.to_string()));
         self.store.apply_up_to(self.ids[cluster], fifo.pop(usize::MAX), version.clone());
         self.list_once(cluster, version);
-        // The informer may have read further than is applied.
+        // The informer may have read further than the store has applied.
         let read = self.version + self.rng.random_range(0..3);
         let snapshot = self.store.published().load_full();
         let partition = snapshot.partition(self.ids[cluster]).unwrap();
