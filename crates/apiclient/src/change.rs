@@ -43,7 +43,7 @@ pub struct ChangeData {
     pub initial: bool,
     /// Whether the deletion was detected later, because the watch did not see it.
     pub tombstone: bool,
-    /// The object, or its last known state.
+    /// The object; for a deletion, its last known state.
     pub object: Value,
     /// Paths whose values changed, possibly not all.
     pub changed: Vec<ChangedPath>,

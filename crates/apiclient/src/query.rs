@@ -61,7 +61,7 @@ pub struct Coverage {
     /// Clusters whose objects may be outdated.
     #[serde(default)]
     pub stale: Vec<Value>,
-    /// Clusters without objects yet.
+    /// Clusters whose objects the hub has not read yet.
     #[serde(default)]
     pub missing: Vec<Value>,
 }

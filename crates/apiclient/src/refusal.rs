@@ -10,7 +10,7 @@ pub struct Refusal {
     pub code: u16,
     /// Text for the user.
     pub message: String,
-    /// The message with the affected line of a query and a mark below the position.
+    /// For an error in a query, the message, the affected line, and a mark below the position; otherwise `None`.
     pub excerpt: Option<String>,
     /// Seconds after which the request may be repeated; `None` if the hub sends none.
     pub retry_after: Option<u64>,

@@ -15,7 +15,7 @@ pub(super) const AUDIT_SIZE: RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// Accepted values of a rule's `level`.
 pub(super) const LEVELS: [(&str, AuditLevel); 2] = [("None", AuditLevel::None), ("Metadata", AuditLevel::Metadata)];
 
-/// Levels of kube-apiserver that log bodies. The hub never does, and rejects them.
+/// Levels of kube-apiserver that log bodies. The hub never logs bodies, and rejects these levels.
 const LEVELS_WITH_BODIES: [&str; 2] = ["Request", "RequestResponse"];
 
 /// Reads `[hub.audit]`. Returns `None` if the output is missing, and reports that as a mistake.

@@ -102,6 +102,7 @@ pub(super) fn oidc(mut table: Table<'_>) -> OidcConfig {
         audience: config.audience,
     };
     table.finish();
-    // Returned even without a required key, which has been reported: for later checks, `[oidc]` is present.
+    // Returned even if a required key is missing, which has been reported: later checks only ask whether `[oidc]` is
+    // present.
     config
 }

@@ -27,7 +27,7 @@ pub struct Mistake {
     /// Line in the file, from 1; `None` if no line is wrong: a key is missing, or the value is from the environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
-    /// Column in characters, from 1.
+    /// Column in characters, from 1; `None` without a line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<usize>,
     /// Environment variable that set the wrong value; `None` if the value is from the file.

@@ -46,7 +46,8 @@ pub struct FleetConfig {
     pub name: String,
     /// Roles of the process.
     pub roles: Vec<FleetRole>,
-    /// Number of copies of the log and the buckets. `None` leaves an existing log unchanged, and creates a new one with 1.
+    /// Number of copies of the log and of the NATS buckets of the fleet. `None` leaves an existing log unchanged, and
+    /// creates a new one with 1.
     pub replicas: Option<usize>,
     /// Age at which the log removes changes. `None` leaves an existing log unchanged, and creates a new one with 1 h.
     pub window_age: Option<Duration>,
@@ -75,7 +76,8 @@ impl FleetConfig {
     }
 }
 
-/// Returns the keys of `[fleet]` whose values differ. They take effect at the next start only.
+/// Returns the keys of `[fleet]` whose values differ; `fleet` if only one configuration has the table. The new values
+/// take effect only at the next start.
 #[must_use]
 pub fn fleet_keys_to_restart(old: Option<&FleetConfig>, new: Option<&FleetConfig>) -> Vec<&'static str> {
     let (Some(old), Some(new)) = (old, new) else {

@@ -217,7 +217,7 @@ pub struct HubConfig {
     /// Limit of the process's resident memory in bytes, at least 64 MiB. Near the limit, informers keep smaller parts
     /// of their objects in memory. `None` is unlimited.
     pub memory_limit: Option<u64>,
-    /// Directory for caches and undelivered events over restarts; `None` keeps them in memory.
+    /// Directory in which caches and undelivered events survive restarts; `None` keeps them in memory.
     pub state_dir: Option<PathBuf>,
     /// Interval of checkpoints of the caches. Default 5 s.
     pub checkpoint: Duration,
@@ -381,7 +381,7 @@ pub struct SinkConfig {
     pub on_filter_error: OnFilterError,
     /// Delivers updates only if one of these paths changed; empty delivers all updates.
     pub changed: Vec<FieldPath>,
-    /// Whether existing objects are delivered as `added` with `initial` set. Default skip.
+    /// Whether objects that existed before the sink are delivered as `added` events with `initial` set. Default skip.
     pub initial: Initial,
     /// Whether an update includes the previous object. Default true.
     pub include_old: bool,

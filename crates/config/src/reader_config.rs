@@ -65,7 +65,7 @@ pub struct ServiceAccountConfig {
 pub struct RuleConfig {
     /// Clusters. Default all.
     pub clusters: ClusterSelector,
-    /// Namespaces, or patterns with `*`. Empty is all, and objects without a namespace.
+    /// Namespaces, or patterns with `*`. Empty allows all namespaces, and objects without one.
     pub namespaces: Vec<String>,
     /// Resources and patterns, without versions. Default all except Secrets, which have to be named.
     pub resources: Vec<Selected>,
@@ -123,7 +123,7 @@ impl OidcConfig {
     }
 }
 
-/// `[hub.authorization]`: requests to clusters that check rights and tokens of users.
+/// `[hub.authorization]`: checks of the rights and tokens of users by requests to clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthorizationConfig {

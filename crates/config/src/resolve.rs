@@ -42,7 +42,7 @@ const NO_CLUSTER: &str =
 const NO_RESOURCE: &str =
     "there is nothing to watch; write for example\n    [resources.pods]\n    indexes = { by-node = \"spec.nodeName\" }";
 
-/// Text of a configuration and its context.
+/// Text of a configuration, with the environment and the checks to apply to it.
 pub(super) struct Source<'s> {
     pub(super) file: Option<&'s Path>,
     pub(super) text: &'s str,

@@ -42,7 +42,7 @@ pub struct Setting {
 pub enum SettingOrigin {
     /// The configuration file.
     File {
-        /// Line, from 1; `None` if the file has no such line.
+        /// Line, from 1; `None` if unknown.
         line: Option<usize>,
     },
     /// Environment variable.
@@ -226,7 +226,8 @@ fn derived(config: &Config, path: &KeyPath) -> Option<Value> {
 }
 
 /// Returns the redacted form of a value that may grant access; `None` shows it unchanged. Hides headers from the
-/// environment. Also hides the path of a sink's address if it may contain a key, as the addresses of chat webhooks do.
+/// environment. Also hides the path of a sink's address if it may contain an access key, as the addresses of chat
+/// webhooks do.
 fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> {
     let keys: Vec<_> = path.0.iter().map(|step| if let Step::Key(key) = step { key.as_str() } else { "" }).collect();
     match (&keys[..], value) {
@@ -239,8 +240,8 @@ fn hide(path: &KeyPath, value: &Value, from_environment: bool) -> Option<Value> 
     }
 }
 
-/// Removes the path of an address if the path may contain a key: if the address is from the environment, or has a
-/// query, a fragment, or a segment that is not a plain word.
+/// Removes the path of an address if the path may contain an access key: if the address is from the environment, or has
+/// a query, a fragment, or a segment that is not a plain word.
 fn without_key(url: &str, from_environment: bool) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (_, rest) = url.split_at(start);
@@ -250,8 +251,8 @@ fn without_key(url: &str, from_environment: bool) -> String {
     if is_plain { url.to_owned() } else { format!("{}/{HIDDEN}", &url[..start + at]) }
 }
 
-/// Returns whether a path segment is a word (`events`, `k8s`, `audit-log`), not an access key. Keys are long or have
-/// capitals; words of more than 4 letters have no digits.
+/// Returns whether a path segment is a word (`events`, `k8s`, `audit-log`), not an access key. Access keys are long or
+/// have capitals; words of more than 4 letters have no digits.
 fn is_word(segment: &str) -> bool {
     const LONGEST: usize = 20;
     const SHORT: usize = 4;

@@ -198,7 +198,7 @@ impl ProviderConfig {
 pub struct NamePattern(String);
 
 impl NamePattern {
-    /// Replaces `{name}` and `{namespace}` in the pattern. The result may not be a valid cluster name yet.
+    /// Replaces `{name}` and `{namespace}` in the pattern. The result need not be a valid cluster name.
     #[must_use]
     pub fn fill(&self, name: &str, namespace: &str) -> String {
         let mut text = String::new();

@@ -1,4 +1,5 @@
-//! Types of the checked `type` of a sink: webhook, NATS, file or standard output, and the format of its events.
+//! Types of the checked keys for the transport of a sink (webhook, NATS, file, standard output), and for the format of
+//! its events.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms that an endpoint can also send as protobuf. Tables never are.
+/// Forms that an endpoint can also send as protobuf. Tables are never sent as protobuf.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
     /// No form, as for discovery documents.

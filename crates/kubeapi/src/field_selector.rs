@@ -52,7 +52,7 @@ impl FieldSelector {
     }
 
     /// Returns the value that a field must equal; `None` if no condition requires one. If several values are required,
-    /// returns the least.
+    /// returns the first in sort order.
     #[must_use]
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|term| term.is_equal && term.field == field).map(|term| term.value.as_str())

@@ -1,4 +1,4 @@
-//! Contract suite for sinks: checks in tests that every transport must pass.
+//! Contract suite for sinks: checks that every transport must pass in its tests.
 //!
 //! A [`TestBed`] is a transport with a test receiver whose faults can be set. Most checks use the transport alone: they
 //! retry a batch after a failure, and halve it if its content is refused, as a sink would. The checks of `whole_sink`

@@ -30,7 +30,7 @@ pub struct EventOptions {
     pub include_old: bool,
     /// Redaction of secret values in the objects.
     pub redaction: Redaction,
-    /// Whether the JSON reserves digits for the event's number in the journal. Default: no.
+    /// Whether the JSON has the attribute `sequence`, whose digits [`Event::set_sequence`] replaces. Default: no.
     pub sequence: bool,
     /// resourceVersion of the first list after the versions went back (restore of etcd). It becomes part of event ids,
     /// since events with the same versions may have been sent before. Default: none.
@@ -95,7 +95,7 @@ pub enum EventError {
     Attributes(#[from] serde_json::Error),
 }
 
-/// Attributes, in wire order; `data` follows.
+/// Attributes of the CloudEvent, in the order of the JSON; `data` follows.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 struct Attributes<'a> {

@@ -93,7 +93,7 @@ pub struct SinkHealth {
     /// Events that wait because the receiver refused one: the refused events, and later events of the same objects.
     pub refused_events: AtomicU64,
     refusal: ArcSwapOption<String>,
-    /// Received notifications that were skipped because the journal already had their states before a restart.
+    /// Received notifications that were skipped because the journal already had their states when it was opened.
     pub repeated: AtomicU64,
     /// Events dropped in standby because another process had delivered them.
     pub delivered_elsewhere: AtomicU64,
@@ -185,12 +185,13 @@ impl SinkHealth {
         self.disabled.store(true, Relaxed);
     }
 
-    /// Records whether the circuit is open: deliveries are suspended except for one lane at a time.
+    /// Records whether the circuit is open: the receiver keeps failing ([`Circuit`](crate::Circuit)).
     pub fn set_circuit_open(&self, open: bool) {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Returns whether the circuit is open: deliveries are suspended except for one lane at a time.
+    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes have failed, only one attempt
+    /// at a time is then made.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
@@ -220,7 +221,8 @@ impl SinkHealth {
         self.last_error.store(Some(Arc::new(error)));
     }
 
-    /// Returns the last error; `None` if a delivery has succeeded since.
+    /// Returns the last error; `None` if there was none, a delivery has succeeded since, or [`Self::note_letters`] has
+    /// cleared it.
     #[must_use]
     pub fn error(&self) -> Option<Arc<String>> {
         self.last_error.load_full()

@@ -10,11 +10,11 @@
 //! - **Concurrency.** An event set aside is attempted alone, as its lane's batch: attempts in flight never exceed the
 //!   number of lanes. If such an event and the queue are both ready, the lane alternates, so that events set aside
 //!   take at most every other attempt.
-//! - **Bounds.** Events set aside count against the queue's bounds. Beyond their share ([`Lanes::over_share`]), the
-//!   event that was refused first is given up early. An event that fails otherwise is not set aside then, and is never
-//!   given up early.
-//! - **Restarts.** This state is not written to disk. After a restart a journal delivers unacknowledged events again, in
-//!   order. An event is then set aside again, for the full retry time.
+//! - **Bounds.** Events set aside count against the queue's bounds. If refused events exceed their share
+//!   ([`Lanes::over_share`]), the one that was refused first is given up early. An event that fails without a refusal
+//!   is set aside only while there is room ([`Lanes::has_share`]), and is never given up early.
+//! - **Restarts.** This state is not written to disk. After a restart a journal delivers unacknowledged events again,
+//!   in order. An event that fails again is set aside again, for the full retry time.
 
 mod bounds;
 mod gate;
@@ -65,7 +65,8 @@ impl Lane {
         }
     }
 
-    /// Moves the later events of an object back to the front of the queue. Its failed event was delivered or given up.
+    /// Moves the later events of an object back to the front of the queue, after its failed event was delivered or
+    /// given up.
     fn release(&mut self, object: u64) {
         for (event, queued) in self.set_aside.release(object).into_iter().rev() {
             self.queue_bytes += event.size();
@@ -73,8 +74,8 @@ impl Lane {
         }
     }
 
-    /// Returns whether an event set aside is the lane's next batch. Alternates if the queue, due at `queue`, is ready
-    /// too.
+    /// Returns whether an event set aside is the lane's next batch. If the queue is ready too (its next batch is due at
+    /// `queue`), the two alternate.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -214,8 +215,7 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events in batches that have failed, and of events set aside for another reason than a
-    /// refusal.
+    /// Returns the number of events in batches that have failed, plus that of events set aside without a refusal.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -297,8 +297,9 @@ impl Lanes {
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns how many of the lane's events set aside were not refused and were first attempted after `accepted`, the
-    /// time at which the receiver last accepted a batch. `None` counts all that were not refused.
+    /// Returns how many events the lane has set aside without a refusal, and first attempted after `accepted`, the time
+    /// at which the receiver last accepted a batch. If `accepted` is `None`, the time of the first attempt does not
+    /// matter.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)

@@ -9,8 +9,8 @@
 //! must not be sent after those of the successor: a receiver that keys by name would take the successor for deleted.
 //!
 //! - A state other than a deletion is dropped if the journal has a newer state of an object with the same name,
-//!   whatever its UID. If the dropped state is an addition that the journal does not contain, the deletion is dropped
-//!   too.
+//!   whatever the UIDs. If the dropped state is an addition that the journal does not contain, the later deletion of
+//!   the same object is dropped too.
 //! - Any other deletion of an object that is not journaled as deleted is sent: the receiver may know the object as
 //!   alive. The successor's state is then sent again if it is observed again.
 //! - Versions that are not integers do not compare. Such states are sent, and so is the successor's state after them.
@@ -28,9 +28,10 @@ use informer_hub_types::ResourceVersion;
 /// Invariant: an object is in at most one of the maps.
 #[derive(Debug, Default)]
 pub struct LastDelivered {
-    /// For each name, the object with the newest state, by hash of cluster and subject.
+    /// For each name, the newest state of any object with the name, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Other objects, most of them predecessors with these names, by hash of their identity ([`Last::object`]).
+    /// Last states of other objects, most of them predecessors with the same names, by hash of identity
+    /// ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 
@@ -43,7 +44,7 @@ struct Last {
     tagged: u64,
 }
 
-/// State of an object at its receiver.
+/// State of an object as the receiver has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Alive,
@@ -167,7 +168,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether a state must be sent although another object of this name has the newest journaled state.
+    /// Returns whether the state `last` must be sent although another object of its name has the newest journaled
+    /// state, `newest`.
     fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
         let object = last.object();
         let known = self.others.get(&object);

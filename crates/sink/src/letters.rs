@@ -23,7 +23,7 @@ pub struct DeadLetter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LetterSummary {
-    /// Number of the letter among the sink's dead letters.
+    /// Number that identifies the letter within its sink. Later letters have greater numbers.
     pub number: u64,
     /// The event's id.
     pub id: String,
@@ -56,7 +56,7 @@ pub struct LetterFilter {
     pub subject: Option<String>,
     /// Text that the error of the last attempt contains.
     pub error: Option<String>,
-    /// The event was given up before this time.
+    /// Time before which the event was given up.
     pub before: Option<jiff::Timestamp>,
 }
 
@@ -135,7 +135,7 @@ impl MemoryLetters {
     /// Maximum number of letters; beyond it, the oldest are dropped.
     pub const CAPACITY: usize = 1000;
 
-    /// Maximum bytes of the events of all letters.
+    /// Maximum bytes of the events of all letters. The newest letter is kept even if it is larger.
     pub const BYTES: usize = 16 * 1024 * 1024;
 
     /// Adds a letter. Returns how many old ones were dropped to make room.

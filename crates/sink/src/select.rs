@@ -7,8 +7,8 @@ use informer_hub_types::{EventType, FieldPath, Initial, Notification, Object, On
 /// Conditions that a notification must meet to be sent by a sink.
 #[derive(Debug)]
 pub struct Selection {
-    /// Part of the objects, by hash, that the sink accepts; `None` accepts all. Notifications of other objects are
-    /// dropped before they are evaluated or counted.
+    /// Part of the objects that the sink accepts, chosen by hash; `None` accepts all. Notifications of other objects
+    /// are dropped before they are evaluated or counted.
     pub partition: Option<SinkPartition>,
     /// Accepted event types. Default added, updated, deleted.
     pub events: Vec<EventType>,
@@ -56,8 +56,8 @@ impl Default for Selection {
 }
 
 impl Selection {
-    /// Returns whether the sink accepts a notification. The cheap tests come first; objects are decoded only for
-    /// `changed`, and if the filter reads them.
+    /// Returns whether the sink accepts a notification. Decodes objects only to compare the `changed` paths, and for a
+    /// filter that reads them.
     #[must_use]
     pub fn evaluate<K>(&self, notification: &Notification<K>) -> SelectionResult {
         if !self.events.contains(&EventType::of(notification)) {

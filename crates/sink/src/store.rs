@@ -225,7 +225,8 @@ impl Store {
         let left = loop {
             match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
                 Ok(()) => break None,
-                // An event that is too large for the journal must not wait for it: it would block all later events.
+                // An event that is too large for the journal becomes a dead letter: waiting for room, it would block
+                // all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
                     let event = commit.events.remove(0);
                     let dir = self.journal.as_ref().map(|journal| journal.dir().display().to_string());

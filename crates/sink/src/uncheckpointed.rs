@@ -1,14 +1,14 @@
 //! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
 //!
-//! Such an object was created or changed after the last checkpoint. If the caches on disk were saved without this sink,
-//! all objects in its journal are included.
+//! Such an object was created or changed after the last checkpoint. If the cache on disk does not record that this sink
+//! had received its states, all objects in the journal are included.
 //!
 //! If such an object is deleted while the hub is down, a relist cannot detect it, since the cache lacks the object. A
 //! successor with the same name would be taken for the same object. So the caches start with these journaled states,
 //! and the first list is compared with them as usual.
 //!
 //! - Events of one name are applied in the journal's order, whatever their versions. A watch that resumes from an
-//!   earlier version reports objects that were created and deleted before the ones journaled first.
+//!   earlier version first reports objects that were created and deleted before the journaled ones.
 //! - For one object (one UID) the newest state counts, and its deletion is final. After a crash, the sink receives some
 //!   notifications again. Their events may be in the journal twice, the second time only in part.
 //! - A replayed dead letter is ignored: it does not describe the last state of its object.

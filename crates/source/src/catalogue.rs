@@ -102,7 +102,8 @@ pub async fn discover_catalogue(client: &Client) -> Result<Catalogue, SourceErro
 async fn discover_unless(client: &Client, known: Option<&Discovered>) -> Result<Option<Discovered>, SourceError> {
     let tag = known.and_then(|known| known.groups_tag.as_deref());
     let Some((groups, groups_tag)) = fetch(client, "/apis", tag).await? else { return Ok(None) };
-    // The core group changes only with the apiserver's release, which changes the other groups too.
+    // If `/apis` is unchanged, `/api` is not requested: the core group changes only with the apiserver's release, which
+    // changes the other groups too.
     let core_known = known.and_then(|known| Some((known.core_tag.as_deref()?, known.catalogue.groups.first()?)));
     let core = fetch(client, "/api", core_known.map(|(tag, _)| tag)).await?;
     let (mut offers, core_tag) = match (core, core_known) {

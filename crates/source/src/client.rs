@@ -164,7 +164,7 @@ pub enum ClientError {
     /// A configured file cannot be read.
     #[error("cannot read {what} {}", path.display())]
     File {
-        /// Purpose of the file, for the message.
+        /// Kind of the file in the error text, such as `CA file`.
         what: &'static str,
         /// The file.
         path: PathBuf,
@@ -178,7 +178,7 @@ pub enum ClientError {
     /// TLS, a credential plugin or a proxy failed.
     #[error("cannot create a client for {what}: {message}")]
     Client {
-        /// Context in the kubeconfig, or address of the server.
+        /// Description of the cluster, such as the kubeconfig's context or the server's address.
         what: String,
         /// The reason, without secrets.
         message: String,
@@ -189,7 +189,7 @@ pub enum ClientError {
 }
 
 impl Access {
-    /// Returns the description of the target, for messages.
+    /// Returns a description of the cluster, for logs and errors.
     fn target(&self) -> String {
         match self {
             Self::Kubeconfig { path, context: Some(context) } => format!("context {context:?} of {}", path.display()),
@@ -203,7 +203,7 @@ impl Access {
     }
 }
 
-/// A new client with the inputs that it was built from.
+/// A new client, with its address, its connections, and the states of its files.
 pub(super) struct NewClient {
     pub(super) client: Client,
     /// The server's address, without user information.

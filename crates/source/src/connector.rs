@@ -1,4 +1,4 @@
-//! Implements the reflector's ports [`Connector`] and [`Connection`] for a configured cluster.
+//! Implements the reflector's traits [`Connector`] and [`Connection`] for a configured cluster.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};

@@ -12,7 +12,7 @@ use informer_hub_reflector::{ObjectAnswer, ObjectRequest, SourceError};
 
 /// Deadline for the head of an answer, and again for its body.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Size limit of an answer, in bytes. An apiserver accepts annotations of up to 256 KiB.
+/// Size limit of an answer, in bytes: well above the 256 KiB of annotations that an apiserver accepts in an object.
 const MAX_ANSWER: usize = 1 << 20;
 
 /// Sends a request and returns the answer, whatever its status.

@@ -69,8 +69,8 @@ impl Default for KubeSourceOptions {
 /// Lists and watches one resource of one cluster over HTTP.
 ///
 /// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches through a bounded
-/// channel. While the channel is full, the task reads on and merges, up to a bound. The decoder and its interned strings
-/// exist as long as the source.
+/// channel. While the channel is full, the task reads on and collects the decoded items, up to a bound. The decoder and
+/// its interned strings exist as long as the source.
 pub struct KubeSource {
     client: Arc<ReloadingClient>,
     /// Number of address changes of the cluster when the last request was made. Known resourceVersions belong to the
@@ -296,7 +296,7 @@ impl ListerWatcher for KubeSource {
 
     fn encoding(&self) -> Option<EncodingInUse> {
         let last = self.encoding.load_full()?;
-        // If the decoder is locked, it is decoding a body, and the encoding is that of the last answer.
+        // A locked decoder is decoding a body: then the encoding of the last answer is returned.
         let now = self.decoder.try_lock().map(|decoder| decoder.encoding(self.options.metadata_only));
         let is_given_up = |now: &EncodingInUse| last.reason != Some(JsonReason::Configured) && now.fallback().is_some();
         Some(now.filter(is_given_up).unwrap_or_else(|| EncodingInUse::clone(&last)))

@@ -1,7 +1,7 @@
 //! Checks of a cluster before it is watched: version, permissions, streaming support, number of objects.
 //!
-//! Commands such as `check` use them; the hub itself does not. Each has a deadline and a bounded answer. Call them on the
-//! client's runtime.
+//! Commands such as `check` use them. The hub itself uses only [`server_version`], [`review`] and [`document`]. Each
+//! check has a deadline and a bounded answer. Call it on the client's runtime.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Reads a body into a bounded channel: decodes bytes as they arrive, and merges batches while the channel is full.
+//! Reads a body into a bounded channel: decodes bytes as they arrive, and collects the items while the channel is full.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -1,12 +1,12 @@
 //! A client that is rebuilt when its credentials change, while informers use it.
 //!
 //! # Triggers
-//! Every [`CHECK_INTERVAL`], the stamps of all files that the client does not reread itself are checked: the
-//! kubeconfig, its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin may have a
-//! new token. Open watches continue; later requests use the new client. The new client keeps the connections, unless
-//! the address, the protocol or the TLS settings (such as the client certificate) have changed. If a rebuild fails, the
-//! old client stays in use. The rebuild is retried every [`RETRY_INTERVAL`], or when the files change again, so a
-//! half-written file does no harm.
+//! Every [`CHECK_INTERVAL`], sizes and modification times of the files that the client does not reread itself are
+//! checked: the kubeconfig, its certificates and keys. A 401 answer also triggers a rebuild, since a credential plugin
+//! may have a new token. Open watches continue; later requests use the new client. The new client keeps the
+//! connections, unless the address, the protocol or the TLS settings (such as the client certificate) have changed. If
+//! a rebuild fails, the old client stays in use. The rebuild is retried every [`RETRY_INTERVAL`], or when the files
+//! change again, so a half-written file does no harm.
 //!
 //! # Address changes
 //! Resource versions of another address may belong to another history. When the address changes, watches of the old
@@ -116,7 +116,8 @@ impl ReloadingClient {
         self.credentials_refused();
     }
 
-    /// Rebuilds the client if settings or files have changed, or if a rebuild was requested.
+    /// Rebuilds the client if files have changed or a rebuild was requested. With the settings and files of the last
+    /// attempt, does nothing until [`RETRY_INTERVAL`] has passed.
     async fn renew(&self, last_attempt: &mut Option<Attempt>) {
         let (settings, old) = (self.settings.lock().clone(), self.current.load_full());
         let (files, now) = (restamp(&old.files, &self.io).await, clock::now());

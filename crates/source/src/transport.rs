@@ -37,7 +37,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// TCP keep-alive interval, as in client-go's dialer. It detects a dead peer before the watch times out.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// Connection pool of a client, with the digest of its settings.
+/// Connection pool of a client, with the digest of the settings on which its connections depend.
 #[derive(Clone, Debug)]
 pub(super) struct Transport {
     pool: Pool,

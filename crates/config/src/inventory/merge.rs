@@ -1,4 +1,4 @@
-//! Merge of tables and sources into one list of clusters, with conflicts over names.
+//! Merge of the clusters of tables and cluster sources into one list, and conflicts over their names.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ impl Holder {
     }
 }
 
-/// Cluster of a source that is ignored because its name is in use.
+/// Cluster that a source has found, and that is ignored because its name is in use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {

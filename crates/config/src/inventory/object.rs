@@ -23,7 +23,8 @@ impl Metadata {
         self.labels.as_ref()?.get(key)?.as_deref()
     }
 
-    /// Returns key and value of each label, and whether the tool sets it for its own use (`is_own`).
+    /// Returns key and value of each label, and whether the tool that manages the object sets it for its own use
+    /// (`is_own`).
     pub(super) fn labels(&self, is_own: impl Fn(&str) -> bool) -> Vec<(&str, &str, bool)> {
         let all = self.labels.iter().flatten();
         all.map(|(key, value)| (key.as_str(), value.as_deref().unwrap_or_default(), is_own(key))).collect()

@@ -14,7 +14,8 @@ use crate::{ClusterAccess, ClusterSourceConfig, ProviderConfig};
 /// Label selector of Secrets with credentials of ClusterProfiles.
 pub const PROFILE_SECRETS_SELECTOR: &str = "x-k8s.io/cluster-profile";
 
-/// Label with the namespace of a Secret's profile. Without it, the profile is in the Secret's namespace or in `default`.
+/// Label with the namespace of a Secret's profile. Without it, the Secret belongs to the profiles of that name in its
+/// own namespace and in `default`.
 const SECRET_NAMESPACE: &str = "x-k8s.io/cluster-profile-namespace";
 
 /// Keys of a Secret that may hold its kubeconfig; both spellings are in use.
@@ -185,7 +186,7 @@ impl Profile {
 }
 
 /// Builds `exec` of a kubeconfig's user from the configured command. Adds a profile's arguments and variables only if
-/// configured.
+/// `take_args` and `take_env` allow it.
 fn exec(config: &ProviderConfig, extensions: &[Extension]) -> Result<Value, String> {
     let (mut args, mut env) = (config.args.clone(), config.env.clone());
     for extension in extensions {

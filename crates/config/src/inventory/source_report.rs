@@ -33,7 +33,7 @@ pub struct Problem {
 /// All clusters and problems of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceReport {
-    /// Clusters, sorted by object.
+    /// Clusters; sorted by object in the result of [`Self::keeping`].
     pub clusters: Vec<FoundCluster>,
     /// Problems of objects that are not usable.
     pub problems: Vec<Problem>,
@@ -41,7 +41,7 @@ pub struct SourceReport {
     pub over: usize,
 }
 
-/// Cluster as its object describes it, before name and labels are derived by the source's settings.
+/// Cluster as its object describes it, before the settings of the source determine its name and labels.
 pub(super) struct Candidate<'o> {
     /// Object, for messages.
     pub(super) object: String,
@@ -62,8 +62,8 @@ impl SourceReport {
         }
     }
 
-    /// Adds the clusters of the report `before` whose objects have a problem in this one, so that a mistake removes no
-    /// cluster.
+    /// Adds clusters of the previous report, `before`, if their objects have a problem in this report. So a mistake in
+    /// an object removes no cluster.
     #[must_use]
     pub fn keeping(mut self, before: &Self) -> Self {
         let is_wrong = |found: &FoundCluster| {

@@ -2,7 +2,7 @@
 //!
 //! Bounds and defaults are shared with the parser. Tests verify that schema and parser have the same keys, and that the
 //! schema rejects every mistake of the parser's tests. Excluded are mistakes that no schema can detect: those that
-//! depend on other keys, on files, or on the order of durations.
+//! depend on other keys, on files, or on which of two durations is longer.
 
 mod audit;
 mod examples;

@@ -202,7 +202,8 @@ fn is_required(table: &Value, key: &str) -> bool {
     table["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
 }
 
-/// Adds a section with the selected keys of a table. `of` are the types that have the keys; empty for all types.
+/// Adds a section with the keys of a table that `selected` accepts, and the sections of its subtables. `of` are the
+/// types that have the keys; empty for all types.
 fn table(
     found: &mut Vec<Section>,
     (path, header, of): (&str, &str, &[&str]),

@@ -12,7 +12,7 @@ use crate::raw::{Environment, merge};
 
 static VALIDATOR: LazyLock<Validator> = LazyLock::new(|| jsonschema::validator_for(&schema()).expect("it is a schema"));
 
-/// Texts of mistakes that no schema can detect: they depend on other keys, on files, on the order of durations and sizes
+/// Texts of mistakes that no schema can detect: they depend on other keys, on files, on comparing durations or sizes
 /// with units, or on embedded languages.
 const BEYOND: &[&str] = &[
     "is out of range",

@@ -65,7 +65,8 @@ fn resource_values_are_checked() {
 #[test]
 fn entries_must_not_keep_different_parts_of_the_same_objects() {
     let second = |lines: &str| format!("{BASE}[resources.again]\nresource = \"pods\"\n{lines}");
-    // `again` is read first, by name. The mistake is reported at the later entry and names both.
+    // Tables are read in the order of their names, so `again` is first. The mistake is reported at the later entry and
+    // names both.
     only(&second("drop = []\n"), 4, "resources.pods: watches the same objects as resources.again in cluster one");
     only(&second("metadata_only = true\n"), 4, "watches the same objects as resources.again");
     only(&second("drop = []\nnamespaces = [\"a\"]\n"), 4, "watches the same objects as resources.again");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Like [`only_in_sink`], for a sink of another type, counted from 1.
+/// Like [`only_in_sink`], but `lines` are all lines of the sink after its header, counted from 1.
 #[track_caller]
 fn only_in(lines: &str, line: usize, words: &str) {
     only(&format!("{BASE}[sinks.audit]\n{lines}"), line + 5, words);

@@ -53,7 +53,7 @@ struct Port {
     port: i64,
 }
 
-/// Returns the addresses, each with every port of its subset, at most three.
+/// Returns the first three `address:port` pairs (without a port if the subset has none), and the number of others.
 fn addresses(subsets: &[Subset<'_>]) -> String {
     if subsets.is_empty() {
         return "<none>".to_owned();

@@ -33,7 +33,7 @@ pub(super) struct Process {
     attempts: JoinSet<(LaneId, Outcome)>,
     in_flight: Vec<(LaneId, Arc<[Event]>)>,
     sent: u32,
-    /// Numbers of the messages that the sink has answered.
+    /// Numbers of the messages that the sink has answered, in order. Messages are numbered from 1.
     pub(super) answered: Vec<u32>,
     pub(super) accepted: Vec<Event>,
     pub(super) health: Arc<SinkHealth>,

@@ -89,7 +89,8 @@ fn read(parts: &Parts) -> Option<Wire<'_>> {
     serde_json::from_str(&parts.body).ok()
 }
 
-/// Returns `text` with parts replaced. Parts must be slices of `text`, in order.
+/// Returns `text` with the first text of each pair replaced by the second. The first texts must be slices of `text`, in
+/// order.
 fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;

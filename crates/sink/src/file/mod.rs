@@ -37,7 +37,8 @@ pub struct FileParams {
     pub fsync: bool,
 }
 
-/// Output to which the lines of a batch are appended: all of them or, if possible, none.
+/// Output to which the lines of a batch are appended. If an append fails, the lines already written are removed if
+/// possible.
 trait Lines: Send + fmt::Debug + 'static {
     fn place(&self) -> String;
     /// Appends lines, each with its line break.

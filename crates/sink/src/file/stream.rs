@@ -1,4 +1,4 @@
-//! Standard output as a target of lines, which cannot be removed after an error.
+//! Standard output as a target of lines. If an append fails, the lines already written cannot be removed.
 
 use std::fmt;
 use std::io::{self, Write};

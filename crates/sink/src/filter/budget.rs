@@ -23,7 +23,7 @@ const BUDGET: u64 = 2_000_000;
 /// Bytes of text that weigh one unit.
 const BYTES_PER_UNIT: u64 = 64;
 /// Size classes of compiled patterns: the maximum size in bytes, and the cost of one searched byte in 1/64 unit. A
-/// larger pattern costs more, since the slowest regex engine does work for each of its states.
+/// larger pattern costs more, since the slowest regex engine does work for each state of the pattern.
 const PATTERN_SIZES: [(usize, u64); 3] = [(16 << 10, 16), (128 << 10, 64), (1 << 20, 512)];
 
 const CHARGE: &str = "@charge";
@@ -133,7 +133,7 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// Rejects a fraction as index: the interpreter would copy the whole list into its error.
+/// Rejects a number with a fraction as an index: the interpreter would copy the whole list into its error.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -144,8 +144,8 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
     }
 }
 
-/// Implements `+`, which copies its operands. It subtracts their cost from the budget itself: a nested call for each
-/// operand would need a deeper stack.
+/// Implements `+`, which copies its operands. It also charges for them: a nested `@charge` call for each operand would
+/// need a deeper stack.
 #[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;
@@ -210,7 +210,7 @@ fn weigh_key(key: &CelMapKey<'_>) -> u64 {
 pub(super) struct ChargeInserter {
     pub(super) patterns: Vec<Pattern>,
     /// Accumulator variables of the enclosing loops. They are not wrapped in a charge, because the interpreter
-    /// optimizes only their exact form.
+    /// optimizes only the bare variable.
     accumulators: Vec<String>,
 }
 
@@ -311,7 +311,7 @@ impl ChargeInserter {
         Ok(())
     }
 
-    /// Wraps a node in a call of `function`, unless its value is small.
+    /// Wraps a node in a call of `function`, unless the node's value is known to be small.
     fn wrap(&self, node: &mut IdedExpr, function: &str) {
         let may_be_large = match &node.expr {
             Expr::Unspecified | Expr::Literal(_) | Expr::List(_) | Expr::Map(_) | Expr::Struct(_) => false,

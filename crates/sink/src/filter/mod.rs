@@ -164,7 +164,7 @@ fn describe(error: &ExecutionError) -> String {
     }
 }
 
-/// Lowercases the first character; names of fields and functions stay unchanged.
+/// Lowercases only the first character, so that names of fields and functions in the text stay unchanged.
 fn uncapitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()

@@ -10,7 +10,7 @@ use informer_hub_types::clock::Instant;
 /// Failed attempts of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// When the event was first attempted or, after a refusal, first refused.
+    /// When the event was first attempted; if a refusal was the first reason to set it aside, when that happened.
     pub since: Instant,
     /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,
@@ -18,18 +18,18 @@ pub struct Refusals {
     pub last: Instant,
     /// Number of failed attempts.
     pub attempts: u32,
-    /// The receiver's last answer, without secrets.
+    /// Error of the last attempt, without secrets.
     pub error: Arc<str>,
 }
 
 /// An object whose oldest event has failed and is set aside.
 #[derive(Debug, Default)]
 struct Object {
-    /// The failed event and when its next attempt is due; `None` while it is the lane's batch.
+    /// The failed event, its failures, and when its next attempt is due; `None` while the event is the lane's batch.
     waiting: Option<(Event, Refusals, Instant)>,
     /// Whether the receiver refused the content of the failed event.
     is_refused: bool,
-    /// Later events of the object, in order.
+    /// Later events of the object, in order, each with the time at which it was queued.
     behind: VecDeque<(Event, Instant)>,
 }
 
@@ -86,8 +86,9 @@ impl SetAside {
         self.sizes.refused
     }
 
-    /// Returns the number of events that were not refused, and whose first attempt was after `accepted`, the time at
-    /// which the receiver last accepted a batch. `None` counts all that were not refused.
+    /// Returns the number of waiting events that were not refused, and were first attempted after `accepted`, the time
+    /// at which the receiver last accepted a batch. If `accepted` is `None`, the time of the first attempt does not
+    /// matter.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
@@ -108,7 +109,7 @@ impl SetAside {
     }
 
     /// Sets a failed event aside until `due`. Returns whether its object had no event set aside before. If so, the
-    /// caller must move later events of the object behind it.
+    /// caller must pass the object's later events to [`Self::follow`].
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
         self.due.insert((due, key));
@@ -130,14 +131,15 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Removes an object whose failed event was delivered or given up. Returns its later events, for the lane's queue.
+    /// Removes an object whose failed event was delivered or given up. Returns the object's later events, which the
+    /// caller must put into the lane's queue.
     pub(super) fn release(&mut self, object: u64) -> VecDeque<(Event, Instant)> {
         let object = self.objects.remove(&object).unwrap_or_default();
         self.sizes.remove(object.size(), object.is_refused);
         object.behind
     }
 
-    /// Returns when the waiting event that was refused first was refused, and its object; `None` if no refused event
+    /// Returns the earliest time at which a waiting event was refused, and its object; `None` if no refused event
     /// waits.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));

@@ -13,8 +13,8 @@ use informer_hub_types::{Fsync, exponential_backoff};
 const MAX_UNWRITTEN: usize = 4096;
 /// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of waiting events. If either is reached, the events are written immediately. A listener sends its
-/// next batch only after the answer to the previous one, so the number must not exceed the size of such a batch.
+/// Bytes and number of unwritten events. If either is reached, the events are written immediately. A listener sends its
+/// next batch only after the answer to the previous one, so the number must not exceed the size of a listener's batch.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
@@ -299,7 +299,7 @@ impl<T> Durable<T> {
         commit.acked.append(&mut self.acked);
         commit.letters.append(letters);
         self.unwritten_bytes = commit.events.iter().map(Event::size).sum();
-        // The store may hold some events whose sync failed, and needs another commit to retry it.
+        // The store may hold some events whose sync failed, and needs another commit to retry the sync.
         self.since = (self.accepted > self.stored).then_some(now);
         (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
         let first = self.write_pause.extend(now);

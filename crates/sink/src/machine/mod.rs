@@ -43,7 +43,7 @@ use informer_hub_types::{Notification, Rewinds, TraceParent, Traced};
 pub struct MachineParams {
     /// The sink's name, for logs.
     pub name: Arc<str>,
-    /// Filter of the notifications that the sink accepts.
+    /// Conditions that a notification must meet to be sent.
     pub selection: Arc<Selection>,
     /// Options for building events from notifications.
     pub options: EventOptions,
@@ -372,13 +372,14 @@ impl<T> Machine<T> {
         self.durable.as_ref().is_some_and(|durable| durable.is_unwritten() || !self.letters.is_empty())
     }
 
-    /// Removes and returns the dead letters since the last call. Empty with a journal, which stores them itself.
+    /// Removes and returns the dead letters since the last call. With a journal always empty: a [`Work::Commit`] stores
+    /// them.
     pub fn take_letters(&mut self) -> Vec<DeadLetter> {
         if self.durable.is_some() { Vec::new() } else { std::mem::take(&mut self.letters) }
     }
 
-    /// Queues the events of replayed dead letters for delivery, without a journal. Returns those for which there is no
-    /// room.
+    /// Queues the events of replayed dead letters for delivery, for a machine without a journal. Returns the events for
+    /// which there is no room.
     pub fn readmit(&mut self, events: Vec<Event>, now: Instant) -> Vec<Event> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }

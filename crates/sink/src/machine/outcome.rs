@@ -36,7 +36,7 @@ pub(super) const PATIENCE: u32 = 32;
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Longest delay between attempts of a refused event.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
-/// Attempts of a refused event before a shutdown without a journal gives it up.
+/// Number of attempts after which a shutdown without a journal gives up a refused event.
 const LAST_TRIES: u32 = 5;
 
 /// Reason why an attempt to deliver ended without an outcome.

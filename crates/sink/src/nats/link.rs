@@ -14,7 +14,8 @@ use super::{IN_FLIGHT, NatsAuth, NatsParams};
 use informer_hub_tls::{Identity, Roots, certificates, client_config};
 use informer_hub_types::{exponential_backoff, rng};
 
-/// Number of times that the client library tries to reconnect. Then the next delivery attempt opens a new connection.
+/// Number of times that the client library tries to reconnect. A delivery attempt does not wait for this, but opens a
+/// new connection.
 const RECONNECTS: usize = 10;
 /// Longest pause between two reconnect attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -30,8 +31,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last error that the connection reported, appended to other errors: the server does not relate some of its errors
-    /// to a message.
+    /// Last error that the connection reported since it was established, appended to the errors of messages: the server
+    /// does not relate some of its errors to a message.
     problem: Arc<Mutex<Option<String>>>,
 }
 
@@ -149,7 +150,7 @@ fn note(problem: &Mutex<Option<String>>, event: &Event) {
         Event::Connected => drop(problem.lock().take()),
         Event::SlowConsumer(_) => {}
         Event::Disconnected | Event::LameDuckMode | Event::Draining | Event::Closed => {
-            // An earlier error is more specific.
+            // Keep an earlier error, since it is more specific.
             problem.lock().get_or_insert_with(|| event.to_string());
         }
         Event::ServerError(_) | Event::ClientError(_) => *problem.lock() = Some(event.to_string()),

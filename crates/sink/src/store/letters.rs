@@ -49,7 +49,8 @@ impl Store {
                             self.forgotten += new.len() as u64;
                             return Ok(());
                         }
-                        // Replayed and purged letters are not needed after a restart.
+                        // The journal retains replayed and purged letters for a restart. They are not needed then, so
+                        // it may remove them.
                         AppendError::Retained => letters.mark_saved(),
                         AppendError::Disk(error) => return Err(StoreError::Disk(error)),
                     }

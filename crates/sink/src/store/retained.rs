@@ -288,7 +288,8 @@ mod tests {
         }
         journal.sync().unwrap();
         journal.ack(0..journal.next_seq());
-        // The first two renames that fail are those of the cursor's file, the third is that of this file.
+        // The first two renames that fail are those of the journal's cursor file, the third is that of the file of
+        // retained events.
         sim.fail(DiskCall::Rename, 3);
         assert!(retained.save_on_full_disk(&mut journal).is_err());
         let after_failure = open(&disk).1.len();

@@ -97,7 +97,7 @@ pub struct ClientCert {
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookUrl(reqwest::Url);
 
-/// Error of building a webhook. The configuration is wrong, except for [`Self::Client`].
+/// Error of building a webhook. Every variant except [`Self::Client`] is a mistake in the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// Not an absolute `http` or `https` URL. The address itself is not shown: it may contain credentials.

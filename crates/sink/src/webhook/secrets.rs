@@ -163,8 +163,8 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Appends the decoded character in `found` to `out`, with the source range of its escape sequence at the start of
-/// `rest`. `found` also has the length of the sequence. Returns that length; 0 if `found` is `None`.
+/// Appends a decoded character to `out`, with the source range of its escape sequence. `found` has the character and
+/// the length of the sequence, which is at the start of `rest`. Returns that length; 0 if `found` is `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

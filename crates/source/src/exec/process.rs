@@ -36,7 +36,7 @@ struct Groups {
 
 #[derive(Debug)]
 pub(super) struct Run {
-    /// `None` if the command was killed.
+    /// Exit status; `None` if the command was killed.
     pub(super) status: Option<ExitStatus>,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Tail,

@@ -185,8 +185,7 @@ fn shutdown_without_a_journal_tries_once_despite_a_pause() {
 
 #[test]
 fn shutdown_without_a_journal_attempts_each_event_despite_pauses() {
-    // The pause ends after the deadline; in the second half of the flush; or in the first half, so that pauses are
-    // observed there.
+    // The pause ends after the deadline; in the second half of the flush; or in the first half, so that it is observed.
     for (after, seconds) in [(3600, 1), (20, 1), (4, 13)] {
         let mut rig = Rig::in_memory();
         rig.receiver(move |_| unavailable(Duration::from_secs(after)));
