@@ -1,7 +1,7 @@
 //! Checkpoints: the objects of one partition at a sequence of the log.
 //!
-//! A reader that starts with the newest checkpoint needs only the log's entries after it. Writing and reading stream, so
-//! memory is bounded by one object.
+//! A reader that starts with the newest checkpoint needs only the log's entries after it. Objects are written and read
+//! one by one, so only one is in memory at a time.
 //!
 //! # Format
 //! Four bytes `IHFC`, one byte with the format's version, then a zstd stream: the head, one length-prefixed

@@ -23,7 +23,7 @@ pub type Sequence = u64;
 const FORMAT: u8 = 1;
 const COMPRESSED: u8 = 1;
 const CONTINUES: u8 = 2;
-/// Entry bodies, the encoded records, with fewer bytes than this are not compressed.
+/// Size in bytes below which the body of an entry, its encoded records, is not compressed.
 const LEAST_TO_COMPRESS: usize = 512;
 /// zstd level of entry bodies: the fastest. The log keeps entries for a short time, so speed counts more than size.
 const LEVEL: i32 = 1;

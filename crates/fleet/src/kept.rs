@@ -39,8 +39,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Computes the values from the state of a log. `first` and `last` are entries with their Unix times in seconds.
-    /// `size` is the present and the maximum size in bytes.
+    /// Computes the values from the state of a log. `first` and `last` are the sequences of these entries and their
+    /// Unix times in seconds. `size` is the present and the maximum size in bytes.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
@@ -87,8 +87,8 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the least time that they reach back, in
-    /// per cent of the time that the log does.
+    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the shortest time that the kept
+    /// checkpoints reach back, in per cent of the time that the log reaches back.
     fn coverage(age: u64, by_size: bool) -> u64 {
         let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.

@@ -111,7 +111,7 @@ fn only_progress_moves_the_resume_point() {
     reader.read(&entry(3, 10, 11, &[put(9)])).unwrap();
     assert_eq!(state(&reader).resume, Some(version("5")));
     assert!(!state(&reader).is_settled());
-    // The watch from 5 repeats up to 9.
+    // A watch that resumes from version 5 repeats the changes up to version 9.
     assert!(state(&reader).repeats(&a, &version("8")) && state(&reader).repeats(&a, &version("9")));
     assert!(!state(&reader).repeats(&a, &version("10")));
     reader.read(&entry(4, 11, 12, &[owner(), progress(7)])).unwrap();

@@ -204,7 +204,7 @@ impl SimulatedClient {
     }
 
     /// Returns up to `most` retained entries after a sequence, in order, of all partitions or `only` one. A fault may
-    /// repeat entries before it. `None` if the log is unreachable.
+    /// repeat entries up to `after`. `None` if the log is unreachable.
     #[must_use]
     pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
         let mut state = self.log.state();

@@ -221,7 +221,7 @@ impl World {
         for entry in self.log.history() {
             let (header, body) = Header::decode(&entry.payload).unwrap();
             let epoch = newest.entry(entry.partition.clone()).or_default();
-            // A late claim of an emptied partition is stored, but nothing of its epoch after it.
+            // A late claim of an emptied partition is stored, but no further entry of its epoch.
             let late_claim = self.forgets && header.number == 0;
             assert!(header.epoch >= *epoch || late_claim, "epoch {} after {epoch} in {entry:?}", header.epoch);
             assert!(header.epoch <= *epoch || header.number == 0, "an epoch begins with its owner: {entry:?}");

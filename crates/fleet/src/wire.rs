@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A newer version of the program wrote the value; upgrade this one.
+    /// A newer version of the program wrote the value; upgrade this program.
     #[error("format version {found} is newer than {known}, the newest that this program reads: upgrade this program")]
     Newer {
         /// Format version of the value.

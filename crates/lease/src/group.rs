@@ -130,8 +130,8 @@ pub struct Handover {
 }
 
 /// Decides when a contender hands a lease over to another. The contender must hold the most leases, and the other at
-/// least two fewer. Each lease must have a holder that runs, and holders and contenders must not have changed for a
-/// time.
+/// least two fewer. Each lease must have a holder that runs, and holders and contenders must not have changed for the
+/// time given to [`Balance::new`].
 #[derive(Debug)]
 pub struct Balance {
     settle: Duration,

@@ -24,10 +24,11 @@ const COMMANDS: usize = 64;
 /// Reason why records were not stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AppendError {
-    /// Another collector owns the partition, or the log was deleted or lost entries.
+    /// Another collector owns the partition, the log was deleted or lost entries, or the partition's last
+    /// entry is unreadable.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
-    /// The partition is not open under this epoch, the number of the collector's ownership.
+    /// The partition is not open under the epoch that the caller passed.
     #[error("the partition is not open for writing")]
     NotOpen,
     /// A record exceeds the limit of the log.
@@ -220,7 +221,7 @@ impl Task {
                 self.open.insert(partition, open);
             }
             Command::Append { partition, epoch, records, reply } => match self.open_under(&partition, epoch) {
-                // A flush of a partition without waiting records. Its answer, 0, is the sequence of no entry.
+                // A flush with nothing to wait for. The answer, 0, is no entry's sequence.
                 Some(open) if open.closing.is_none() && records.is_empty() && open.waiting.is_empty() => {
                     drop(reply.send(Ok(0)));
                 }
@@ -251,7 +252,7 @@ impl Task {
         self.open.get_mut(partition).filter(|open| open.epoch == epoch)
     }
 
-    /// Offers the waiting records of a partition to the writer, as far as it has room.
+    /// Offers the waiting records of a partition to the writer, until the writer's queue is full.
     fn offer(&mut self, partition: &Partition) {
         let Some(open) = self.open.get_mut(partition) else { return };
         while let Some(record) = open.unaccepted.front() {

@@ -47,8 +47,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
-    /// Makes `collector` the owner of a shard, under an epoch above `newest` and that of `seen`. Returns `None` if the
-    /// entry has changed since the caller read `seen`.
+    /// Makes `collector` the owner of a shard, under an epoch above `newest` and that of `seen`, the shard's entry as
+    /// the caller has read it. Returns `None` if the entry has changed since.
     fn claim(
         &self,
         shard: &Shard,
@@ -73,11 +73,12 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// none.
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
-    /// Stores the document about the cluster of a shard, if its revision is still `seen`. Returns the new revision;
-    /// `None` if the document has changed.
+    /// Stores the document about the cluster of a shard, if its revision is still `seen`; `None` expects no
+    /// document. Returns the new revision; `None` if the document has changed.
     fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>>;
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence; `None` if there is none.
+    /// Returns the newest checkpoint of a partition; if `before` is set, the newest one before that sequence. `None` if
+    /// there is none.
     fn checkpoint(&self, partition: &Partition, before: Option<Sequence>) -> Answered<Option<Bytes>>;
 
     /// Stores a checkpoint that contains all entries up to `sequence`, unless a stored checkpoint is at least as new.

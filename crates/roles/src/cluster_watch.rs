@@ -41,7 +41,7 @@ pub(crate) trait ClusterObserver: Send + Sync + 'static {
 
     fn change(&self, change: ClusterChange);
 
-    /// Called after each check of the backend, with its error; `None` if it works.
+    /// Called after each check of the backend, with the backend's error; `None` if it works.
     fn note_services(&self, error: Option<&str>);
 }
 
@@ -70,7 +70,7 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Maximum time between two changes until a watch has delivered all entries, and deadline of a request.
+    /// Deadline of a request, and of each change until a watch has delivered all entries.
     patience: Duration,
 }
 
@@ -200,7 +200,7 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Opens another watch if this one does not deliver the changes up to `stored`, the last revisions in the buckets.
+    /// Opens the watch again if it does not deliver the changes up to `stored`, the last revisions in the buckets.
     /// `stored` was requested at `begun`, when the watch had delivered the changes up to `read`.
     async fn verify(&self, read: ClusterRevisions, stored: ClusterRevisions, begun: Instant) {
         let is_behind = {
@@ -228,7 +228,8 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Changes the recorded errors of the backend. Logs when errors begin and end, and passes them to the observer.
+    /// Changes the recorded errors of the backend, and passes the present one to the observer. Logs when errors begin
+    /// and end.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();

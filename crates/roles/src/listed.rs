@@ -1,4 +1,4 @@
-//! Lists that the log answers: a restored partition, as the one page of a list.
+//! Lists answered from the log: a list has one page, with all objects of a restored partition.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) trait LogSource: Send + Sync + 'static {
     fn unreadable(&self, error: &CheckpointError) -> SourceError;
 }
 
-/// Returns a restored state as the one page of a list.
+/// Returns a list of one page, with the objects of a restored state.
 pub(crate) fn page<S: LogSource>(source: Arc<S>, restored: Restored) -> ListStream {
     let version = restored.state.resume.clone().unwrap_or_else(|| ResourceVersion::new(""));
     let mut objects = restored.objects();

@@ -25,8 +25,8 @@ pub(crate) fn decoder(resource: &ApiResource, options: &InformerOptions) -> Deco
     Decoder::new(resource.clone(), &options.projection, indexes)
 }
 
-/// Returns the fingerprint of the selected objects and their stored fields. Indices are not part of it, because each hub
-/// builds its own.
+/// Returns a fingerprint of the options by which an informer selects objects and the fields that it stores. Indices are
+/// not part of it, because each hub builds its own.
 fn selection(scope: &Scope, options: &InformerOptions) -> u64 {
     let stored = InformerOptions { indexes: BTreeMap::default(), transform: None, ..options.clone() };
     let text = |text: Option<&str>| text.unwrap_or_default().to_owned();

@@ -211,7 +211,7 @@ impl Connecting {
 
 impl Services {
     /// After a failed request, creates the log and the buckets again if an operator has deleted them. The processes
-    /// that had written their contents notice that, and write them again.
+    /// notice the new ones, and write their contents again.
     async fn restore(&self, error: &NatsError) {
         let (NatsError::Request { .. }, Ok(_alone)) = (error, self.restoring.try_lock()) else { return };
         let restored = async {

@@ -13,7 +13,7 @@ pub(super) struct Progress {
     stored: Option<ClusterRevisions>,
     /// Stored revisions that the watch has not reached yet, and when they were requested.
     awaited: Option<(ClusterRevisions, Instant)>,
-    /// Creation time of the buckets according to the previous request, kept from earlier watches.
+    /// Creation time of the buckets according to the previous request. A new watch does not reset it.
     created: Option<u64>,
     /// Time up to which all changes have been read.
     current: Option<Instant>,

@@ -192,7 +192,8 @@ pub(crate) async fn checkpoint(
 /// Bytes of a stored checkpoint, and the partition's state from its header.
 type Stored = (Bytes, PartitionState);
 
-/// Reads the newest checkpoint, or the newest one before a sequence, and the entries since then.
+/// Reads the newest checkpoint, or with `before` the newest one before that sequence, and the entries after the
+/// checkpoint.
 async fn read(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -274,7 +275,7 @@ mod tests {
         Record::Put { key: ObjectKey::of(key), uid: Uid::new("u"), version, body: Bytes::from_static(b"{}") }
     }
 
-    /// Entries that each end with their version.
+    /// Returns entries that each end with a [`Record::Progress`] of the version given with the record.
     fn entries(contents: Vec<(u64, Record)>) -> Vec<Entry> {
         let restart = Record::Reset { reason: ResetReason::Restart };
         let entry = |(at, (version, record)): (usize, (u64, Record))| {

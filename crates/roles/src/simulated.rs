@@ -59,7 +59,7 @@ struct FleetState {
     down: Mutex<bool>,
     /// Whether requests, except those to the log, get no answer.
     losing: Mutex<bool>,
-    /// Number of times that open watches of owners and documents became silent.
+    /// Number of calls of [`SimulatedFleet::silence_watches`]. Watches and tails opened before the last one are silent.
     silenced: Mutex<usize>,
     /// Time of the log, which continues when a test starts another runtime.
     time: Mutex<Duration>,

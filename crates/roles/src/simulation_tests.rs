@@ -66,7 +66,7 @@ struct World {
     forgets: bool,
     /// Program version of the processes that start from now on.
     version: Later,
-    /// Interval of their checkpoints.
+    /// Interval between checkpoints of the processes that start from now on.
     checkpoint: Duration,
     totals: Totals,
 }
@@ -125,7 +125,7 @@ impl World {
         self.fleet.set_roster(item);
     }
 
-    /// Pins a random cluster to a random collector, drains that, or ends both.
+    /// Pins a random cluster to a random collector, drains a random collector, or ends all pins and drains.
     fn steer(&mut self) {
         let collector = self.processes[self.rng.random_range(0..self.processes.len())].0.name.clone();
         let at = self.rng.random_range(0..self.clusters.len());
@@ -305,7 +305,7 @@ impl World {
                 match record {
                     Record::Reset { reason } => {
                         assert_eq!(reason, ResetReason::Restart);
-                        // A list that failed is followed by another one.
+                        // A list that failed is followed by another one; together they count as one restart.
                         if listing.insert(partition.clone()) {
                             *restarts.entry(partition).or_default() += 1;
                         }

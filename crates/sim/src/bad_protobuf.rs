@@ -65,7 +65,7 @@ impl BadProtobuf {
     }
 }
 
-/// Returns the bytes before and after the items of a list, which have `length` bytes in total.
+/// Returns the bytes before and after the items of a list. `length` is the total size of the items in bytes.
 pub(super) fn list(
     fault: Option<BadProtobuf>,
     writer: &mut ObjectWriter,

@@ -12,7 +12,8 @@ use super::bad_protobuf::BadProtobuf;
 
 /// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or an item of a list.
 ///
-/// After any fault and the end of the script, a correct client converges on the server's state.
+/// After any fault and the end of the script, a correct client converges on the server's state. A script is healed by
+/// [`SimServer::heal`](crate::SimServer::heal).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Resets the TCP connection (RST) in the middle of the answer.
@@ -250,7 +251,7 @@ impl FaultScript {
     }
 
     /// Returns the fault for a request; `None` if it is answered correctly. With `by_name`, only rules that name the
-    /// resource apply.
+    /// resource apply, and no random faults.
     pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<AssignedFault> {
         for rule in &mut self.rules {
             let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);

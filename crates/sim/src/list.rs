@@ -33,7 +33,7 @@ pub(super) struct ListSource {
     items: Vec<Arc<SimObject>>,
     /// Index of the next item to send.
     next: usize,
-    /// Fault of one item, with the item's index.
+    /// Index of an item, and the item's fault.
     fault: Option<(usize, ItemFault)>,
     tail: Option<Bytes>,
 }
@@ -41,9 +41,9 @@ pub(super) struct ListSource {
 /// Fault of an item that changes the length of the list.
 #[derive(Debug)]
 enum ItemFault {
-    /// An extra item precedes it.
+    /// An extra item precedes the item.
     Insert(Bytes),
-    /// Its declared length also covers the item after it.
+    /// The item's declared length also covers the next item.
     Swallow,
 }
 
@@ -138,7 +138,7 @@ impl ListSource {
         }
     }
 
-    /// Creates the head and the tail. In protobuf, the head has the length of all items, so each item is encoded twice.
+    /// Creates the head and the tail. In protobuf, the head contains the size of all items, so each is encoded twice.
     fn begin(
         &mut self,
         request: &ObjectsRequest,

@@ -154,7 +154,7 @@ pub struct InvalidEvent {
     pub attribute: &'static str,
 }
 
-/// Returns the name under which a replica keeps an informer's objects.
+/// Returns the name under which a [`Replica`] keeps an informer's objects.
 #[must_use]
 pub fn origin_name(origin: &Origin) -> String {
     format!("{}/{} {}", origin.cluster, origin.resource.gvr.long(), origin.scope)

@@ -174,7 +174,7 @@ impl<S: Source> Pump<S> {
             | Fault::HugeObject(_)
             | Fault::UnknownEventType
             | Fault::NamelessObject => true,
-            // A list must have started before it can fail.
+            // In a list, the other faults strike at an item too, so that the list has started.
             _ => !S::WATCH,
         };
         self.sent >= *after && to_object == at_object

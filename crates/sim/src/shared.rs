@@ -274,7 +274,8 @@ impl Shared {
         });
     }
 
-    /// Returns the fault for a request; `None` for none. With `signals`, only rules that name the resource apply.
+    /// Returns the fault for a request; `None` for none. With `signals`, only rules that name the resource apply, and
+    /// no random faults.
     pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<AssignedFault> {
         self.faults.lock().decide(kind, resource, signals)
     }
@@ -299,12 +300,12 @@ impl Shared {
         }
     }
 
-    /// Returns users and tokens. Hold it only for a moment.
+    /// Locks the users and tokens. The caller must release the lock soon.
     pub(super) fn users(&self) -> MutexGuard<'_, Users> {
         self.users.lock()
     }
 
-    /// Returns the leases. Hold it only for a moment.
+    /// Locks the leases. The caller must release the lock soon.
     pub(super) fn leases(&self) -> MutexGuard<'_, Leases> {
         self.leases.lock()
     }

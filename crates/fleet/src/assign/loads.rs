@@ -144,8 +144,8 @@ impl<'a> Loads<'a> {
     }
 
     /// Returns the best shard to move from collector `from` to `to`, and `to`; `None` if no move lowers the higher load
-    /// enough. A shard leaves the zone that it prefers only with `out_of_zone`. Shards that would enter that zone come
-    /// first. Among equals, the heaviest that keeps both loads within the targets comes first, else the lightest.
+    /// enough. A shard leaves its preferred zone only with `out_of_zone`. Shards that would enter their preferred zone
+    /// come first. Among equals, the heaviest that keeps both loads within the targets comes first, else the lightest.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;

@@ -66,12 +66,12 @@ fn a_thousand_collectors_stay_balanced_with_few_moves() {
         let joins = round % 2 == 0;
         if joins {
             collectors.push(collector(1_000 + round, 1, None));
-            // The newcomer's share.
+            // At least the share of the new collector must move.
             minimum.0 += shards.len() as f64 / collectors.len() as f64;
             minimum.1 += total as f64 / collectors.len() as f64;
         } else {
             let gone = collectors.swap_remove(rng.random_range(0..collectors.len()));
-            // The shards of the one that is gone.
+            // At least the shards of the removed collector must move.
             let former = current.iter().filter(|(_, owner)| **owner == gone.name);
             for (shard, _) in former {
                 minimum.0 += 1.0;
@@ -159,7 +159,7 @@ fn preferred_zone_is_used_while_it_has_room() {
         shards.iter().filter(|load| zones[current[&load.shard].as_str()] == load.zone).count()
     };
     assert_eq!(at_home(&current, &shards), 400);
-    // All prefer one half: it takes its share, and the others the rest.
+    // All shards prefer the zone of half of the collectors. These take their share, and the others the rest.
     let all_eu: Vec<_> = (0..400).map(|name| shard(name, 10, Some("eu"))).collect();
     let mut current = Assignment::new();
     apply(&plan(&all_eu, &collectors, &current, Balance::default()), &mut current);
@@ -218,7 +218,7 @@ proptest! {
         }
         let again = plan(&shards, &collectors, &current, Balance::default());
         prop_assert_eq!(&again, &[], "after the plan, nothing is left to move");
-        // Moves that one plan makes are not undone by a plan after half of them.
+        // A plan that is computed after half of the moves of another plan undoes none of these.
         let mut half = before.clone();
         apply(&moves[..moves.len() / 2], &mut half);
         for step in plan(&shards, &collectors, &half, Balance::default()) {

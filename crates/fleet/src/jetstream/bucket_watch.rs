@@ -13,7 +13,7 @@ pub(super) struct BucketWatch {
     changes: Watch,
     /// Name of the bucket's contents, for error messages.
     contents: &'static str,
-    /// Last revision when the watch began.
+    /// Last revision of the bucket when the watch began.
     begin: u64,
     /// First: whether all entries that existed when the watch began were delivered. Second: whether
     /// [`BucketChange::Complete`] was delivered.

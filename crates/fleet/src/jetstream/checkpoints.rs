@@ -96,15 +96,15 @@ impl Checkpoints {
             self.delete(object).await;
             return Ok(None);
         }
-        // A lost checkpoint that is stored again has the same name. It must not be retired.
+        // If `before` was lost and is stored again under its name, it is the newest checkpoint: do not retire it.
         if let Some(before) = before.filter(|before| before.at != object) {
             self.retire(partition, before, log).await?;
         }
         Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition, or the newest one before a sequence. Fails if it exceeds `limit`
-    /// bytes. A checkpoint that the object store has lost is skipped.
+    /// Returns the newest checkpoint of a partition; if `before` is set, the newest one before that sequence. Fails if
+    /// it exceeds `limit` bytes. A checkpoint that the object store has lost is skipped.
     pub async fn load(
         &self,
         partition: &Partition,
@@ -158,7 +158,8 @@ impl Checkpoints {
         }
     }
 
-    /// Finds the newest checkpoint in the bucket, or the newest one before a sequence; `None` if there is none.
+    /// Finds the newest checkpoint in the bucket; if `before` is set, the newest one before that sequence. `None`
+    /// if there is none.
     async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
         let (_, newest) = self.newest(partition).await?;
         match before {
@@ -181,7 +182,7 @@ impl Checkpoints {
         }
         let (key, action) = (self.key_of_older(partition), format!("keep an older checkpoint of {partition}"));
         if write_entry(&self.bucket, key, value.into(), revision, action).await?.is_none() {
-            // Another writer has changed the list of older checkpoints.
+            // Another writer has changed the list of older checkpoints, which therefore does not name this object.
             self.delete(object).await;
             return Ok(());
         }
@@ -218,8 +219,8 @@ impl Checkpoints {
         Ok((Some(entry.revision), places.into_iter().next()))
     }
 
-    /// Returns the revision of the bucket entry that names the older checkpoints, `None` if there is no such entry, and
-    /// these checkpoints.
+    /// Returns the older checkpoints, and the revision of the bucket entry that names them; `None` if there is no such
+    /// entry.
     async fn older(&self, partition: &Partition) -> Result<(Option<u64>, Vec<Kept<String>>), NatsError> {
         let Some(entry) = self.read(self.key_of_older(partition), partition).await? else {
             return Ok((None, Vec::new()));

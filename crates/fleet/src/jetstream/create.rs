@@ -10,7 +10,7 @@ use super::log::find_or_create;
 /// Opens a key-value bucket that keeps one revision of each entry, or creates it.
 ///
 /// Revisions of a new bucket begin at the current time in microseconds, so they exceed those of a deleted bucket with
-/// the same name. No request with a revision of the deleted bucket succeeds, and a watch of it can continue.
+/// the same name. No request with a revision of the deleted bucket succeeds, and its watches continue in the new one.
 pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
     if let Ok(store) = context.get_key_value(bucket).await {
         return Ok(store);

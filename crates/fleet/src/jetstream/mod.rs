@@ -7,7 +7,7 @@
 //! - [`Documents`]: bucket with the document about each cluster.
 //! - [`RosterBucket`]: bucket with the live collectors, and what the operator has set.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
-//! - [`Buckets`]: creates them again after they were deleted.
+//! - [`Buckets`]: creates deleted buckets and object stores again.
 //!
 //! All take a connected client: the caller connects, authenticates, and sets the request timeout.
 

@@ -148,7 +148,8 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes an entry. Entries of earlier program versions end after the collector; those versions ignore what follows it.
+/// Decodes an entry. Entries of earlier program versions end after the collector's name; these versions ignore later
+/// fields.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

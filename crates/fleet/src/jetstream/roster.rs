@@ -24,7 +24,8 @@ use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
 /// Largest increase of the revision between two puts of a process. A larger one, or a decrease, means that the bucket
-/// was created again: revisions then begin at the current time in microseconds, or at 1 by an earlier program version.
+/// was created again: revisions then begin at the current time in microseconds, or at 1 if an earlier program version
+/// created it.
 const LARGEST_STEP: u64 = 10_000;
 /// Pause before the bucket is followed again after an error.
 const PAUSE: Duration = Duration::from_secs(1);

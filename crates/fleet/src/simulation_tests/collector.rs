@@ -139,7 +139,8 @@ impl SimulatedCollector {
     }
 }
 
-/// Reads a partition up to a sequence: its objects and its state. `None` if the log is unreachable, or too short.
+/// Reads the objects and the state of a partition; `None` if the log is unreachable. If the log ends before `until`,
+/// the collector must list.
 fn restored(client: &SimulatedClient, checkpoints: &Checkpoints, partition: &Partition, until: u64) -> Option<Watch> {
     let mut reader = Reader::new();
     let (mut replica, after) = restore(checkpoints, partition, &mut reader).unwrap_or((Replica::default(), 0));
@@ -195,7 +196,8 @@ impl Watch {
         self.version = Ok(read);
     }
 
-    /// Writes a checkpoint if all own records are in the log, up to the resume point.
+    /// Writes a checkpoint if no record waits, the last [`Record::Progress`] confirms all events read, and no restored
+    /// change is newer than it.
     fn checkpoint(&self, partition: &Partition, checkpoints: &Checkpoints) {
         let confirmed = ResourceVersion::new(&self.confirmed.to_string());
         let ahead = self.restored.unconfirmed.values().any(|seen| seen.newer_than(&confirmed));

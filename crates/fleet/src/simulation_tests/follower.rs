@@ -58,7 +58,7 @@ impl Replica {
             return;
         }
         let grows = present.as_ref().is_none_or(|(_, version)| *version < event.version);
-        // A full list repeats objects. It can be as old as the list, since its owner may have paused.
+        // A full list repeats objects, and may have older versions, since its owner may have paused after listing.
         assert!(grows || self.unlisted.is_some() || listed, "{event:?} after {present:?}");
         self.objects.insert(event.key, (event.uid, event.version));
     }

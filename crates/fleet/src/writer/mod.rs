@@ -18,8 +18,8 @@
 //!
 //! # Bounds
 //! Queued bytes over all partitions ([`WriterParams::queue_bytes`]); at the bound, [`Writer::offer`] refuses records and the
-//! caller must wait, as when NATS is down. Requests in flight ([`WriterParams::window`]). Events, by the answers between
-//! two calls of [`Writer::take_events`].
+//! caller must wait, as when NATS is down. Requests in flight ([`WriterParams::window`]). The number of events is
+//! bounded by that of the answers between two calls of [`Writer::take_events`].
 
 mod partition_writer;
 #[cfg(test)]
@@ -98,7 +98,7 @@ pub enum WriterEvent {
         partition: Partition,
         /// Number of records stored.
         records: usize,
-        /// Sequence of the entry that completes them.
+        /// Sequence of the entry that completes these records.
         sequence: Sequence,
     },
     /// This writer may no longer append to the partition, and has closed it. Queued records are dropped.

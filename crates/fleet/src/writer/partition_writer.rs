@@ -20,8 +20,9 @@ pub enum FenceReason {
     /// Another claim has taken the partition, under this epoch, which is equal to or newer than this writer's.
     #[error("another collector watches the resource now")]
     Epoch(u64),
-    /// The last own entry is no longer the partition's last one, though no other collector has claimed it: the stream
-    /// was deleted or restored, or its retention removed the entry. The owner may claim the partition again.
+    /// This writer's last entry is no longer the partition's last one, though no other collector has claimed the
+    /// partition: the stream was deleted or restored, or its retention removed the entry. The owner may claim the
+    /// partition again.
     #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
@@ -138,7 +139,7 @@ impl PartitionWriter {
         let size = batch.bytes.len() - before;
         if size <= room && size <= MAX_BODY {
             if before + size > batch_bytes.max(size) {
-                // Too much for this batch: it becomes the first of the next one.
+                // The record would exceed this batch, so it becomes the first of the next batch.
                 let bytes = batch.bytes.split_off(before);
                 self.queue.push_back(Batch { bytes, records: 1 });
             } else {

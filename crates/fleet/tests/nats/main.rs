@@ -55,7 +55,7 @@ async fn next(tail: &mut Tail) -> Entry {
     within("an entry", tail.next()).await.unwrap().expect("the tail goes on")
 }
 
-/// Reads a partition until the version, and returns the versions of its objects in order.
+/// Reads a partition up to the object with the version `last`. Returns the versions of its objects in order.
 async fn versions(log: &JetStreamLog, partition: &Partition, last: u64) -> Vec<u64> {
     let mut tail = open_tail(log, 0, subjects().all()).await;
     let (mut reader, mut found) = (Reader::new(), Vec::new());
@@ -140,7 +140,7 @@ async fn cluster_of_three_goes_on_without_any_one_node() {
         collector.claim(partition, 1).await;
         collector.offer(partition, &RESTART).await;
     }
-    // Each node in turn, so also the leader of the stream.
+    // Kills each node in turn, and so also the leader of the stream.
     for node in 0..3 {
         for round in 0..300 {
             if round == 100 {
@@ -420,7 +420,7 @@ async fn newest_checkpoint_wins_and_obsolete_objects_are_deleted() {
     let objects = async_nats::jetstream::new(client).get_object_store("test-checkpoints").await.unwrap();
     let count = async || futures::StreamExt::count(objects.list().await.unwrap()).await;
     assert_eq!(count().await, 3);
-    // The log begins after the oldest.
+    // The log now begins after the oldest checkpoint, which is therefore deleted.
     checkpoints.save(&c, 90, log(40), "a", &written(90)).await.unwrap();
     for (before, found) in [(None, Some(90)), (Some(90), Some(70)), (Some(70), Some(50)), (Some(50), None)] {
         assert_eq!(loaded(before).await, found, "before {before:?}");

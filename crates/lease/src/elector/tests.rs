@@ -10,15 +10,15 @@ use informer_hub_testing::properties;
 const TICK: Duration = Duration::from_millis(50);
 /// Time after which a driver reports a request as failed.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Promised time from the death of a holder to the next one.
+/// Guaranteed maximum time from the death of a leader until another contender leads.
 const TAKEOVER: Duration = Duration::from_secs(15);
 
 /// Contender with a clock of its own.
 struct Contender {
     elector: Elector,
-    /// Reading of its clock at the start of the test.
+    /// Reading of the contender's clock at the start of the test.
     offset: Duration,
-    /// Rate of its clock.
+    /// Rate of the contender's clock; 1 is exact.
     rate: f64,
     /// Number of the current request, and its deadline.
     asked: (u64, Duration),
@@ -48,7 +48,7 @@ struct World {
     rng: StdRng,
     now: Duration,
     has_faults: bool,
-    /// Epoch of the last leader, and its number of leaders.
+    /// Epoch and index of each leader so far, in order.
     epochs: Vec<(u64, usize)>,
 }
 
@@ -156,7 +156,8 @@ impl World {
         (0..self.contenders.len()).filter(leads).collect()
     }
 
-    /// Also holds for paused contenders: each would find at its next check whether it leads.
+    /// Verifies that at most one contender leads, paused ones included, and that each leader has a higher epoch than
+    /// all before.
     fn check(&mut self) {
         let leaders = self.leaders();
         assert!(leaders.len() <= 1, "{leaders:?} lead at {:?}", self.now);

@@ -18,7 +18,7 @@ use super::{Host, Shared};
 
 /// Delay of a claim per shard that the collector owns already, so that collectors with few shards claim first.
 const DELAY_PER_SHARD: Duration = Duration::from_millis(50);
-/// Maximum of that delay, without [`JITTER`].
+/// Maximum delay by [`DELAY_PER_SHARD`], to which [`JITTER`] is added.
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
@@ -35,7 +35,8 @@ pub(super) struct Contender {
     newest: u64,
     /// Epoch of this collector's last session, which it must not use again.
     used: u64,
-    /// When this collector found that a later version of the program wrote the shard's log; `None` if it can read it.
+    /// When this collector found that a later version of the program wrote the shard's log; `None` if it can read the
+    /// log.
     unreadable: Option<Instant>,
 }
 
@@ -46,7 +47,7 @@ enum Held {
     Lost,
     /// The cluster was removed, or the process shuts down.
     Ended,
-    /// The shard is handed over to another collector.
+    /// The shard is handed over to the collector with this name.
     Moved(String),
     /// A later version of the program has written the shard's log.
     Unreadable,
@@ -55,11 +56,10 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which this collector knew all changes when it first saw the entry. The entry was written after that
-    /// time.
+    /// Time up to which this collector knew all changes when it first saw the entry.
     before: Instant,
-    /// Start of the age of the entry, as a time on the [`AnswerClock`]: when changes after `before` were first known.
-    /// `None` until then.
+    /// Time on the [`AnswerClock`] from which the entry's age counts: when this collector first knew all changes up to
+    /// a time after `before`. `None` until then.
     at: Option<Instant>,
 }
 
@@ -236,7 +236,7 @@ impl Contender {
         }
     }
 
-    /// Watches the shard and renews the ownership until it ends.
+    /// Watches the shard and renews the ownership. When the session ends, returns the ownership and the reason.
     async fn hold(&mut self, mut own: Ownership, session: &Arc<Session>) -> (Ownership, Held) {
         let mut watching = self.start(own.epoch).await;
         if let Err(error) = &watching {
@@ -301,7 +301,7 @@ impl Contender {
         match self.shared.backend.owner(&self.shard).await? {
             // The answer to an earlier renewal was lost.
             Some(found) => Ok(Some(found).filter(|found| self.is_own(found) && found.epoch == own.epoch)),
-            // The entry was deleted. If another collector has used a newer epoch, the log refuses this one.
+            // The entry was deleted. If another collector has used a newer epoch, the log refuses `own.epoch`.
             None => self.shared.backend.restore_owner(own).await,
         }
     }

@@ -22,7 +22,7 @@ pub(super) fn restored(log: Arc<SourceLog>, restored: Restored) -> ListStream {
     counted.boxed()
 }
 
-/// Passes each part of an apiserver's list on once the log has stored it.
+/// Returns a list of the apiserver that yields each part only after the log has stored it.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: ListStream) -> ListStream {
     let recorded = stream::try_unfold((log, stream), |(log, mut stream)| async move {
         let Some(chunk) = stream.next().await else { return Ok(None) };

@@ -35,7 +35,7 @@ struct State {
     /// Whether the last watch of the apiserver failed or sent nothing. If so, the next list goes to the apiserver
     /// instead of the log.
     suspect: bool,
-    /// Version of the first page of the list in progress; `None` before it.
+    /// Version of the first page of the list in progress; `None` until that page arrives.
     listed: Option<ResourceVersion>,
 }
 
@@ -79,7 +79,8 @@ impl SourceLog {
                 return Err(self.refused(&error));
             }
         };
-        // Asked last: an earlier collector may have stored changes while this one claimed the partition.
+        // The cluster's version is read last: an earlier collector may have stored changes while this one claimed the
+        // partition.
         let current = current.await;
         let is_ahead = |at: &ResourceVersion| current.as_ref().is_some_and(|current| at.is_ahead_of(current));
         let serves = |at: &ResourceVersion| serves(at, version) && !is_ahead(at);
@@ -178,8 +179,8 @@ impl SourceLog {
         Ok(())
     }
 
-    /// Returns the version of a list's first page, given the version of any page. A watch can start from it without
-    /// loss.
+    /// Returns the version of a list's first page, given the version of any page. A watch from the first page's version
+    /// misses no change.
     pub(super) fn list_version(&self, page: &ResourceVersion) -> ResourceVersion {
         self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
     }
@@ -246,8 +247,8 @@ impl LogSource for SourceLog {
     }
 }
 
-/// Returns whether the log's state at version `at` may answer a list of `requested`. For the most recent state, any
-/// version is accepted: a new reflector requests it, and after a failure, lists go to the apiserver anyway.
+/// Returns whether the log's state at version `at` may answer a list of `requested`. If the most recent state is
+/// requested, any `at` is accepted: a new reflector requests it, and lists after a failure go to the apiserver.
 fn serves(at: &ResourceVersion, requested: &VersionMatch) -> bool {
     match requested {
         VersionMatch::MostRecent | VersionMatch::Any => true,

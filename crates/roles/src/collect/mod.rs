@@ -140,7 +140,7 @@ pub(crate) struct Shared {
     /// Sessions of the owned shards.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// Planned collector of each shard without an owner. It claims first.
+    /// Planned collector of each shard without an owner. Other collectors wait longer before they claim the shard.
     orphans: Mutex<BTreeMap<Shard, String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of [`super::recording`]: which events become records, and what passes on.
+//! Tests of [`super::recording`]: which events become records, and which the reflector receives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn state(resume: u64, unconfirmed: &[(&str, u64)]) -> PartitionState {
     PartitionState { complete: true, resume: Some(version(resume)), unconfirmed, ..PartitionState::default() }
 }
 
-/// Returns the records of a batch and the events to pass on, both in short.
+/// Returns the records of a batch and the events to pass on, both as short texts.
 fn batch(recording: &mut Recording, watch: &mut WatchState, items: Vec<WatchItem>) -> (Vec<String>, Vec<String>) {
     let mut records = Vec::new();
     let passed = recording.batch(watch, items, clock::now(), &mut records);

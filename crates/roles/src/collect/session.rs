@@ -34,7 +34,8 @@ pub(super) struct OpenPartition {
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
-    /// Sequence of the last checkpoint, and when it was written or tried; `None` if it was deleted.
+    /// Sequence of the last checkpoint, 0 if there is none, and the time of the last attempt or of the opening. The
+    /// time is `None` if an operator has deleted the checkpoint.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 
@@ -44,7 +45,8 @@ pub(crate) struct Session {
     pub(super) shard: Shard,
     epoch: u64,
     openings: AtomicU64,
-    /// Newest epoch of the shard seen in the log or its document. Above `epoch`, another collector has taken over.
+    /// Newest epoch of the shard seen in the log or its document. If it exceeds `epoch`, another collector has
+    /// taken over.
     newest: AtomicU64,
     /// Whether a later version of the program has written the log.
     unreadable: AtomicBool,
@@ -69,7 +71,7 @@ impl Session {
         self.epoch
     }
 
-    /// Ends the session, and releases the shard for another collector.
+    /// Makes the contender end the session and release the shard for the collector `to`.
     pub(super) fn hand_over(&self, to: &str) {
         if self.next.set(to.to_owned()).is_ok() {
             self.moving.cancel();

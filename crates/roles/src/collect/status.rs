@@ -16,16 +16,16 @@ pub struct CollectorStatus {
     pub name: String,
     /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Last error of the backend; `None` if the last request for each cluster succeeded.
+    /// Error of the backend for the first shard whose last request failed; `None` if no last request failed.
     pub error: Option<String>,
     /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
-    /// Number of times that the collector became the owner of a cluster.
+    /// Number of times that the collector became the owner of a shard.
     pub acquired: u64,
-    /// Number of times that the collector lost a cluster to another collector.
+    /// Number of times that the collector lost a shard to another collector.
     pub lost: u64,
-    /// Number of times that the collector handed a cluster over to another collector, for balance or because the
-    /// operator wanted it.
+    /// Number of times that the collector handed a shard over to another collector, for balance or by order of the
+    /// operator.
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
@@ -33,20 +33,20 @@ pub struct CollectorStatus {
     pub oldest_append: Duration,
 }
 
-/// Owner of a cluster, as a collector knows it.
+/// Owner of a shard, as a collector knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardOwner {
     /// Name of the owner; empty if there is none.
     pub collector: String,
     /// Newest epoch, the number of an owner's term.
     pub epoch: u64,
-    /// Whether this collector is the owner, and watches the cluster.
+    /// Whether this collector is the owner, and watches the shard.
     pub is_own: bool,
-    /// Cost of the cluster, from its numbers of objects and events, as its owner measures it; zero if unknown.
+    /// Cost of the shard, from its numbers of objects and events, as its owner measures it; zero if unknown.
     pub weight: u64,
 }
 
-/// Owners of the clusters and errors of the backend, as the tasks that contend for clusters report them.
+/// Owners of the shards and errors of the backend, as the tasks that contend for shards report them.
 #[derive(Debug, Default)]
 pub(super) struct Ownerships(Mutex<Known>);
 
@@ -62,12 +62,12 @@ struct Known {
 }
 
 impl Ownerships {
-    /// Adds a cluster whose owner is unknown.
+    /// Adds a shard whose owner is unknown.
     pub(super) fn add(&self, shard: &Shard) {
         self.0.lock().shards.entry(shard.clone()).or_default();
     }
 
-    /// Notes an answer about a cluster. If it ends the last failure, logs that the backend answers again.
+    /// Records an answer about a shard. If no request for any shard fails now, logs that the backend answers again.
     pub(super) fn note_answer(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.answered = true;
@@ -76,8 +76,8 @@ impl Ownerships {
         }
     }
 
-    /// Records a failed request. Logs a warning if no cluster had failed before; else logs the first failure of each
-    /// cluster at debug level.
+    /// Records a failed request. Logs a warning if no shard's last request failed before it; else logs the first
+    /// failure of a shard at debug level.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {
@@ -91,7 +91,7 @@ impl Ownerships {
         known.errors.insert(shard.clone(), error.to_string());
     }
 
-    /// Records the owner of a cluster that this collector does not own; `None` if there is no entry.
+    /// Records the owner of a shard that this collector does not own; `None` if there is no entry.
     pub(super) fn note_owner(&self, shard: &Shard, found: Option<&Ownership>) {
         let owner = found.map(|found| ShardOwner {
             collector: found.collector.clone(),
@@ -123,7 +123,7 @@ impl Ownerships {
         }
     }
 
-    /// Returns the owners of the clusters that the collector contends for.
+    /// Returns the owners of the shards that the collector contends for.
     pub(super) fn shards(&self) -> BTreeMap<Shard, ShardOwner> {
         self.0.lock().shards.clone()
     }
@@ -136,7 +136,7 @@ impl Ownerships {
         }
     }
 
-    /// Forgets a cluster that the collector no longer contends for.
+    /// Forgets a shard that the collector no longer contends for.
     pub(super) fn forget(&self, shard: &Shard) {
         let mut known = self.0.lock();
         known.shards.remove(shard);

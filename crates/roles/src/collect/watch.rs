@@ -9,7 +9,7 @@ use informer_hub_types::clock;
 use super::log::SourceLog;
 use super::recording::WatchState;
 
-/// Passes each batch of watch events on once the log has stored it.
+/// Returns a watch of the apiserver that yields each batch of events only after the log has stored it.
 pub(super) fn recorded(log: Arc<SourceLog>, stream: WatchStream, state: WatchState) -> WatchStream {
     let recorded = stream::try_unfold((log, stream, state), |(log, mut stream, mut state)| async move {
         let batch = match stream.next().await {

@@ -77,8 +77,8 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns which share of the average comes from measurements, from 0 to 1; the other part is its initial value,
-    /// zero.
+    /// Returns the share of the average that comes from measurements: 0.63 during the first minute, then approaching
+    /// one. The rest is the initial value, zero.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

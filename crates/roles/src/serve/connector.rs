@@ -82,7 +82,7 @@ impl ServingConnection {
     ) -> BoxFuture<'static, Result<T, SourceError>> {
         let Served { cluster, feeds, .. } = self.served.clone();
         Box::pin(async move {
-            // The collector of each shard describes the whole cluster.
+            // Every shard's document describes the whole cluster, so the first value found counts.
             let find = |known: &Known| known.document.as_deref().and_then(&find);
             let waits = feeds.iter().map(|feed| async { feed.wait(PATIENCE, find).await.ok_or(()) }.boxed());
             let found = select_ok(waits).await;

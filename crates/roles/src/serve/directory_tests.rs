@@ -77,7 +77,7 @@ fn requests_do_not_grow_with_the_clusters() {
     let (few, many) = (requests(10), requests(1000));
     println!("requests in 120 s: {few} for 10 clusters, {many} for 1,000");
     assert!(few.abs_diff(many) <= few / 10, "{few} {many}");
-    // The last revisions of the buckets, and the end of a log that is silent, each every two seconds.
+    // Two requests every two seconds: for the last revisions of the buckets, and for the end of the silent log.
     assert!(many <= 140, "{many}");
 }
 

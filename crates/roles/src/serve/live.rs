@@ -122,7 +122,7 @@ impl Subscription {
 
     /// Returns a sequence up to which [`Self::next`] has returned all entries of the partition; `None` if that is unknown.
     pub(super) fn covered(&self) -> Option<Sequence> {
-        // Loaded first: entries up to it are in the queue, or the subscription has ended.
+        // Loaded before the queue is checked: entries up to it have been queued, unless the subscription has ended.
         let position = self.queues.position.load(SeqCst);
         (self.receiver.is_empty() && !self.receiver.is_closed()).then_some(position)
     }
@@ -331,7 +331,7 @@ mod tests {
             let lost = append(&pods, before).await;
             fleet.log().set_retention(0, Duration::MAX);
             fleet.log().set_retention(usize::MAX, Duration::MAX);
-            // Whether an entry is left or not.
+            // In the first round, the log has no entry left; in the second, it has a later one.
             for _ in 0..keep {
                 append(&pods, 0).await;
             }

@@ -45,7 +45,7 @@ use live::Live;
 pub use cursor::Cursor;
 pub use feed::{ServedShard, Stale};
 
-/// Maximum number of partitions restored at once. Each holds the changes since its checkpoint in memory.
+/// Maximum number of partitions restored at the same time. Each holds the changes since its checkpoint in memory.
 const RESTORES: usize = 16;
 /// Default time without a renewal after which a cluster is stale. After a NATS server dies, the others elect a bucket's
 /// leader within 4 to 9 s; then lost requests are repeated.

@@ -45,7 +45,7 @@ struct Served {
 #[derive(Default)]
 struct Position {
     reader: Reader,
-    /// Version of the last item passed to the reflector; `None` if it has to list.
+    /// Version of the last item passed to the reflector; `None` if the reflector has to list.
     version: Option<ResourceVersion>,
     /// Sequence up to which the reader has all entries of the partition.
     covered: Sequence,
@@ -216,7 +216,7 @@ impl Served {
         position.reader.restore(self.partition.clone(), restored.state.clone());
     }
 
-    /// Checks that a watch begins at the last version passed to the reflector. Otherwise it must list.
+    /// Checks that a watch begins at the last version passed to the reflector. The error makes the reflector list.
     fn begins_at(&self, version: &VersionMatch) -> Result<(), SourceError> {
         let position = self.position.lock();
         match version {
@@ -310,7 +310,7 @@ impl Served {
                 Record::Delete { key, uid, version, last_state, .. } => {
                     let object = match decoder.decode_object(&last_state) {
                         Ok(Decoded::Object(object)) => object,
-                        // The last state was not recorded.
+                        // The log has no last state of the object, or the state cannot be decoded.
                         Ok(Decoded::Skipped(_)) | Err(_) => Arc::new(StoredObject::head_only(key, uid, version)),
                     };
                     WatchItem::Deleted(object)

@@ -115,7 +115,7 @@ impl SimulatedCluster {
         }
     }
 
-    /// Forgets the history: watches from before fail.
+    /// Forgets the history, so that watches from earlier versions fail.
     pub(super) fn compact(&self) {
         let mut state = self.state.lock();
         state.compacted = state.version();

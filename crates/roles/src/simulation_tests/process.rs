@@ -32,7 +32,7 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Panics if a version of an object precedes an earlier one.
+    /// Panics if `version` is older than a version of the object that was cached before.
     fn verify(&mut self, shard: &Shard, key: &ObjectKey, version: u64) {
         let newest = self.newest.entry((shard.clone(), key.clone())).or_default();
         assert!(version >= *newest, "{key} of {shard} goes back from {newest} to {version}");

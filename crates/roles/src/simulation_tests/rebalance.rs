@@ -13,7 +13,7 @@ impl World {
         self.fleet.owner(shard).filter(|own| !own.collector.is_empty())
     }
 
-    /// Lets virtual time pass under churn. Returns the largest number of clusters that had no owner at once.
+    /// Lets virtual time pass under churn. Returns the largest number of clusters that had no owner at the same time.
     pub(super) async fn pass(&mut self, time: Duration) -> usize {
         let (begun, mut most) = (clock::now(), 0);
         while begun.elapsed() < time {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Objects of each shard that never change.
+/// Number of objects of each shard that never change.
 const KEPT: usize = 3;
 
 /// Returns a fleet of this version whose shards have owners, checkpoints, and replicas that have read them.

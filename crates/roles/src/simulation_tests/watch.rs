@@ -7,7 +7,7 @@ use super::*;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Returns the requests within a minute of a collector that owns none of the clusters.
+/// Returns the number of requests that a collector without clusters of its own sends in a minute.
 async fn requests_of_an_observer(clusters: usize) -> usize {
     let mut world = World::with(Faults::NONE, clusters, 0.0, ShardRules::default());
     let collector = world.fleet.connect();

@@ -31,7 +31,7 @@ fn checkpoints_keep_up_with_the_size_of_the_log() {
     run(21, async || {
         let mut world = with_small_log().await;
         let lists = world.lists();
-        // Three windows.
+        // Changes of three times the size that the log retains.
         churn(&mut world, 300, Duration::from_millis(300)).await;
         world.settle().await;
         assert!(world.fleet.log().retained().first > 100, "the log has removed entries");
@@ -47,7 +47,7 @@ fn log_that_has_removed_changes_before_a_checkpoint_is_filled_by_a_list() {
     run(22, async || {
         let mut world = with_small_log().await;
         let lists = world.lists();
-        // Two windows within a second, before the next look at the log.
+        // Changes of twice the size that the log retains, within a second: before collectors read its limits again.
         churn(&mut world, 300, Duration::from_millis(3)).await;
         // The changes after that go on, so the log would never be silent.
         churn(&mut world, 60, Duration::from_secs(1)).await;
@@ -70,7 +70,7 @@ fn replica_learns_of_changes_that_the_log_removed_while_it_was_away() {
         let lists = world.lists();
         world.replicas[0].1.set_cut_off(true);
         churn(&mut world, 5, Duration::from_secs(1)).await;
-        // One cluster is quiet from here on, the changes of the other fill three windows.
+        // From here on, one cluster is quiet, and the changes of the other fill the log three times.
         let busy = world.clusters.values().next().map(Arc::clone).unwrap();
         for _ in 0..600 {
             busy.churn(&mut world.rng);

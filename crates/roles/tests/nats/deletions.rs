@@ -11,7 +11,7 @@ use super::{Clusters, backend, clusters, follow, lists, start};
 use crate::process::Process;
 use crate::server::{Servers, within};
 
-/// Returns how often clusters were taken over: each ordered move begins an epoch too.
+/// Returns how often clusters were claimed, without the claims of ordered moves; `None` if an owner is unknown.
 async fn takeovers(backend: &impl Backend, clusters: &Clusters, processes: &[Process]) -> Option<u64> {
     let mut epochs = 0;
     for name in clusters.keys() {

@@ -79,7 +79,7 @@ struct Plan {
     from: u64,
     /// Due time of event `from`.
     started: Instant,
-    /// Interval between events; `None` for a flood.
+    /// Interval between events; `None` to send them as fast as clients read.
     every: Option<Duration>,
     /// Number of calls of [`ReplayServer::expire`].
     expired: u64,

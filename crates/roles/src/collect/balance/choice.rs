@@ -24,8 +24,8 @@ impl Moves {
     }
 }
 
-/// Computes the moves among the collectors that contend for the same shards as this one: those whose fingerprint of
-/// contended shards is `own`. `labels` has the labels of each cluster.
+/// Computes the moves among the collectors that contend for the same shards as this collector, whose fingerprint of
+/// these shards is `own`. `labels` has the labels of each cluster.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,
@@ -59,7 +59,8 @@ pub(super) fn moves(
     Moves { orphans: orphans.into_iter().map(|found| (found.shard, found.to)).collect(), moves }
 }
 
-/// Returns the zone whose collectors prefer clusters with these labels: the first by name; `None` if there is none.
+/// Returns the zone whose collectors prefer clusters with these labels; if there are several, the first by name.
+/// `None` if there is none.
 fn preferred_zone(view: &RosterView, labels: &ClusterLabels) -> Option<String> {
     let prefers = |prefer: &BTreeMap<String, String>| {
         !prefer.is_empty() && prefer.iter().all(|(label, value)| labels.get(label) == Some(value))

@@ -18,7 +18,7 @@ pub(super) struct RosterView {
     clock: AnswerClock,
     /// Time without a renewal after which a collector counts as dead.
     patience: Duration,
-    /// Revision of each entry, and when this process saw it first.
+    /// Revision of each entry, and the time on `clock` when this process first saw that revision.
     seen: BTreeMap<String, (u64, Instant)>,
     pub(super) live: BTreeMap<String, Member>,
     pub(super) drains: BTreeSet<String>,
