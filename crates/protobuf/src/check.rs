@@ -3,11 +3,11 @@
 //! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. All that it
 //! accepts can be converted.
 
-use super::convert::{MAX_DEPTH, WRONG_TYPE, is_number, unknown};
+use super::convert::{MAX_DEPTH, WRONG_TYPE, unknown};
 use super::error::ConvertError;
 use super::form;
 use super::schema::{FieldOutline, Label, Message, MessageId, Schema, Shape};
-use super::selection::{Found, SelectedField, Selection};
+use super::selection::{Found, Places, SelectedField, Selection};
 use super::wire::{Reader, Value, varint};
 
 #[path = "check_wanted.rs"]
@@ -47,7 +47,8 @@ impl<'b> Check<'_, '_, 'b> {
         if depth > MAX_DEPTH - SPARE_DEPTH {
             return Err(ConvertError::TooDeep);
         }
-        let mut level = Level { message: self.schema.message(message), seen: [0; 4], selection, depth, last_key: None };
+        let mut level =
+            Level { message: self.schema.message(message), seen: Places::default(), selection, depth, last_key: None };
         let mut reader = Reader::new(bytes);
         loop {
             if let Some((number, content)) = reader.short() {
@@ -74,7 +75,7 @@ impl<'b> Check<'_, '_, 'b> {
         let below = selected.map(|selected| &selected.below);
         match field.label {
             Label::Repeated | Label::Map if is_omitted => return Ok(()),
-            Label::Repeated if is_number(field.shape) => packed(field, content)?,
+            Label::Repeated if field.shape.is_number() => packed(field, content)?,
             Label::Map => self.entry(field, content, level.depth)?,
             Label::Repeated => self.value(field, content, below, level.depth)?,
             Label::One | Label::Pointer => {
@@ -116,15 +117,15 @@ impl<'b> Check<'_, '_, 'b> {
         match shape {
             Shape::Time => form::time_of(bytes, false).map(drop),
             Shape::MicroTime => form::time_of(bytes, true).map(drop),
-            Shape::Quantity => self.written(bytes, form::quantity),
-            Shape::IntOrString => self.written(bytes, form::int_or_string),
+            Shape::Quantity | Shape::IntOrString | Shape::Duration => {
+                self.written(bytes, |out, bytes| form::scalar(out, shape, Value::Bytes(bytes)))
+            }
             // The JSON is not converted, so it may have bytes that are not UTF-8.
             Shape::RawJson => {
                 self.written(bytes, form::raw)?;
                 std::str::from_utf8(&self.scratch).map(drop).map_err(|_| RARE)
             }
             Shape::Texts => self.written(bytes, form::texts),
-            Shape::Duration => self.written(bytes, form::duration),
             Shape::SchemaOrBool | Shape::SchemaOrArray | Shape::SchemaOrTexts => Err(RARE),
             _ => Err(WRONG_TYPE),
         }
@@ -153,8 +154,8 @@ impl<'b> Check<'_, '_, 'b> {
 /// A message that is being checked.
 struct Level<'s, 'n, 'b> {
     message: &'s Message,
-    /// One bit for each place of a field that occurred, of which there are at most 255.
-    seen: [u64; 4],
+    /// Places of the fields that occurred.
+    seen: Places,
     selection: Option<&'n Selection>,
     depth: usize,
     /// Place of the wanted map whose entry came last, and the entry's key.
@@ -168,24 +169,14 @@ impl<'n> Level<'_, 'n, '_> {
         self.selection?.get(field.place)
     }
 
-    #[inline]
-    fn has(&self, place: u8) -> bool {
-        self.seen[usize::from(place / 64)] & (1 << (place % 64)) != 0
-    }
-
     /// Checks that the field has not occurred before.
     #[inline]
     fn once(&mut self, field: FieldOutline) -> Done {
-        if self.has(field.place) {
+        if self.seen.has(field.place) {
             return Err(ConvertError::Malformed("a field that occurs twice"));
         }
-        self.note(field.place);
+        self.seen.add(field.place);
         Ok(())
-    }
-
-    #[inline]
-    fn note(&mut self, place: u8) {
-        self.seen[usize::from(place / 64)] |= 1 << (place % 64);
     }
 }
 

@@ -3,12 +3,11 @@
 use std::borrow::Cow;
 
 use super::{Check, Done, Level, RARE};
-use crate::convert::{is_number, omits};
+use crate::convert::omits;
 use crate::error::ConvertError;
-use crate::form::{self, int32};
+use crate::form;
 use crate::schema::{FieldInfo, Label, Rule, Shape};
 use crate::selection::{Found, SelectedField, Selection};
-use crate::text;
 use crate::wire::Value;
 
 impl<'b> Check<'_, '_, 'b> {
@@ -18,7 +17,7 @@ impl<'b> Check<'_, '_, 'b> {
         match (field.label, value) {
             (Label::Map, Value::Bytes(entry)) => self.found_entry(level, field, wanted, entry),
             _ if wanted.paths.is_empty() => Ok(()),
-            (Label::Repeated, Value::Bytes(_)) if is_number(field.shape) => Err(RARE),
+            (Label::Repeated, Value::Bytes(_)) if field.shape.is_number() => Err(RARE),
             (Label::One, value) if omits(field, value)? => Ok(()),
             (_, value) => self.scalar(field, wanted, value),
         }
@@ -36,15 +35,14 @@ impl<'b> Check<'_, '_, 'b> {
         // Of entries with the same key, only the last counts. Servers sort entries, so others are not compared.
         let is_next = match level.last_key {
             Some((place, last)) if place == wanted.place => last < key.as_bytes(),
-            _ => !level.has(wanted.place),
+            _ => !level.seen.has(wanted.place),
         };
         if !is_next {
             return Err(RARE);
         }
-        level.note(wanted.place);
+        level.seen.add(wanted.place);
         level.last_key = Some((wanted.place, key.as_bytes()));
-        let unset = if is_number(field.shape) { Value::Varint(0) } else { Value::Bytes(&[]) };
-        let value = value.unwrap_or(unset);
+        let value = value.unwrap_or(form::zero(field.shape));
         if let (Value::Bytes(value), false) = (value, wanted.paths.is_empty()) {
             let value = utf8(value)?;
             wanted.paths.iter().for_each(|path| (self.found)(*path, Found::Entry(key, value)));
@@ -59,7 +57,7 @@ impl<'b> Check<'_, '_, 'b> {
 
     /// Reports wanted values that Go writes although their fields are absent.
     pub(super) fn absent(&mut self, level: &Level<'_, '_, 'b>, selection: &Selection) -> Done {
-        for wanted in selection.fields().iter().filter(|wanted| !wanted.is_omitted && !level.has(wanted.place)) {
+        for wanted in selection.fields().iter().filter(|wanted| !wanted.is_omitted && !level.seen.has(wanted.place)) {
             let field = &level.message.fields[usize::from(wanted.place)];
             match field.shape {
                 _ if !field.is_written_if_absent => {}
@@ -72,9 +70,7 @@ impl<'b> Check<'_, '_, 'b> {
                 // Go writes `null` for other absent values.
                 Shape::Bytes => {}
                 _ if field.label != Label::One || wanted.paths.is_empty() => {}
-                Shape::Double => self.scalar(field, wanted, Value::Fixed64(0))?,
-                shape if is_number(shape) => self.scalar(field, wanted, Value::Varint(0))?,
-                _ => self.scalar(field, wanted, Value::Bytes(&[]))?,
+                shape => self.scalar(field, wanted, form::zero(shape))?,
             }
         }
         Ok(())
@@ -89,37 +85,11 @@ impl<'b> Check<'_, '_, 'b> {
 
     /// Returns a scalar as text; `None` if it is `null`.
     fn text_of(&mut self, shape: Shape, value: Value<'b>) -> Result<Option<Cow<'b, str>>, ConvertError> {
-        let text = match (shape, value) {
-            (Shape::Text, Value::Bytes(text)) => utf8(text)?.into(),
-            (Shape::Bool, Value::Varint(number)) => if number == 0 { "false" } else { "true" }.into(),
-            (Shape::Int32, Value::Varint(number)) => int32(number.cast_signed()).to_string().into(),
-            (Shape::Int64, Value::Varint(number)) => number.cast_signed().to_string().into(),
-            (Shape::Double, Value::Fixed64(bits)) => {
-                self.written(&[], |out, _| text::double(out, f64::from_bits(bits)))?;
-                return self.written_text();
-            }
-            (shape, Value::Bytes(bytes)) => {
-                self.written(bytes, |out, bytes| match shape {
-                    Shape::Bytes => {
-                        text::base64(out, bytes);
-                        Ok(())
-                    }
-                    Shape::Quantity => form::quantity(out, bytes),
-                    Shape::IntOrString => form::int_or_string(out, bytes),
-                    Shape::Time => form::write_time(out, bytes, false),
-                    Shape::MicroTime => form::write_time(out, bytes, true),
-                    Shape::Duration => form::duration(out, bytes),
-                    _ => Err(RARE),
-                })?;
-                return self.written_text();
-            }
-            _ => return Err(RARE),
-        };
-        Ok(Some(text))
-    }
-
-    /// Returns the scalar whose JSON was written last.
-    fn written_text(&self) -> Result<Option<Cow<'b, str>>, ConvertError> {
+        if let (Shape::Text, Value::Bytes(text)) = (shape, value) {
+            return Ok(Some(utf8(text)?.into()));
+        }
+        self.scratch.clear();
+        form::scalar(&mut self.scratch, shape, value)?;
         let json = utf8(&self.scratch)?;
         if json.contains('\\') {
             return Err(RARE);

@@ -247,55 +247,25 @@ impl Run<'_> {
                 self.out.extend_from_slice(b"null");
                 Ok(())
             }
-            Shape::Bool | Shape::Int32 | Shape::Int64 => self.value(field, Value::Varint(0), depth),
-            Shape::Double => self.value(field, Value::Fixed64(0), depth),
             Shape::Bytes | Shape::Texts => {
                 self.out.extend_from_slice(b"null");
                 Ok(())
             }
-            _ => self.value(field, Value::Bytes(&[]), depth),
+            shape => self.value(field, form::zero(shape), depth),
         }
     }
 
     fn value(&mut self, field: &FieldInfo, value: Value<'_>, depth: usize) -> Done {
-        let bytes = match value {
-            Value::Bytes(bytes) => bytes,
-            Value::Varint(number) => return self.number(field.shape, number),
-            Value::Fixed64(bits) if field.shape == Shape::Double => {
-                return text::double(self.out, f64::from_bits(bits));
-            }
-            Value::Fixed64(_) | Value::Fixed32(_) => return Err(WRONG_TYPE),
-        };
+        let Value::Bytes(bytes) = value else { return form::scalar(self.out, field.shape, value) };
         match field.shape {
-            Shape::Text => text::string(self.out, bytes),
-            Shape::Message => {
-                return self.message(self.schema.message(field.message), bytes, None, depth + 1);
-            }
-            Shape::Bytes => text::base64(self.out, bytes),
-            Shape::Quantity => return form::quantity(self.out, bytes),
-            Shape::Time => return form::write_time(self.out, bytes, false),
-            Shape::MicroTime => return form::write_time(self.out, bytes, true),
-            Shape::IntOrString => return form::int_or_string(self.out, bytes),
-            Shape::RawJson => return form::raw(self.out, bytes),
-            Shape::Texts => return form::texts(self.out, bytes),
-            Shape::Duration => return form::duration(self.out, bytes),
-            Shape::SchemaOrBool => return self.schema_or_bool(field, bytes, depth),
-            Shape::SchemaOrArray => return self.schema_or_array(field, bytes, depth),
-            Shape::SchemaOrTexts => return self.schema_or_texts(field, bytes, depth),
-            Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double | Shape::Constant => return Err(WRONG_TYPE),
+            Shape::Message => self.message(self.schema.message(field.message), bytes, None, depth + 1),
+            Shape::RawJson => form::raw(self.out, bytes),
+            Shape::Texts => form::texts(self.out, bytes),
+            Shape::SchemaOrBool => self.schema_or_bool(field, bytes, depth),
+            Shape::SchemaOrArray => self.schema_or_array(field, bytes, depth),
+            Shape::SchemaOrTexts => self.schema_or_texts(field, bytes, depth),
+            shape => form::scalar(self.out, shape, value),
         }
-        Ok(())
-    }
-
-    fn number(&mut self, shape: Shape, number: u64) -> Done {
-        match shape {
-            Shape::Bool if number == 0 => self.out.extend_from_slice(b"false"),
-            Shape::Bool => self.out.extend_from_slice(b"true"),
-            Shape::Int32 => text::integer(self.out, i64::from(int32(number.cast_signed()))),
-            Shape::Int64 => text::integer(self.out, number.cast_signed()),
-            _ => return Err(WRONG_TYPE),
-        }
-        Ok(())
     }
 
     /// Writes an array. `bytes` has the fields from its first element to its last.
@@ -311,7 +281,7 @@ impl Run<'_> {
                 return Err(ConvertError::TooLarge);
             }
             match found.value {
-                Value::Bytes(packed) if is_number(field.shape) => self.packed(field, packed, depth)?,
+                Value::Bytes(packed) if field.shape.is_number() => self.packed(field, packed, depth)?,
                 value => {
                     self.comma();
                     self.value(field, value, depth)?;
@@ -362,9 +332,8 @@ impl Run<'_> {
                 Some(Value::Bytes(key)) => key,
                 Some(_) => return Err(WRONG_TYPE),
             };
-            let unset = if is_number(field.shape) { Value::Varint(0) } else { Value::Bytes(&[]) };
             is_sorted &= entries.last().is_none_or(|(last, _)| *last < key);
-            entries.push((key, value.unwrap_or(unset)));
+            entries.push((key, value.unwrap_or(form::zero(field.shape))));
         }
         if !is_sorted {
             // Of entries with the same key, the last counts.
@@ -445,7 +414,7 @@ impl Slot {
             return Ok(());
         }
         self.begin()?;
-        if is_number(field.shape) {
+        if field.shape.is_number() {
             return Err(WRONG_TYPE);
         }
         (self.start, self.end) = (end - content.len(), end);
@@ -486,8 +455,4 @@ pub(super) fn omits(field: &FieldInfo, value: Value<'_>) -> Result<bool, Convert
         (Rule::OmitEmpty, Value::Fixed64(bits)) => Ok(f64::from_bits(bits) == 0.0),
         _ => Ok(false),
     }
-}
-
-pub(super) fn is_number(shape: Shape) -> bool {
-    matches!(shape, Shape::Bool | Shape::Int32 | Shape::Int64 | Shape::Double)
 }

@@ -1,6 +1,7 @@
-//! Messages with a JSON form of their own, such as times and quantities.
+//! JSON forms of scalars, and of messages with a form of their own, such as times and quantities.
 
 use super::error::ConvertError;
+use super::schema::Shape;
 use super::text;
 use super::wire::{Reader, Value};
 
@@ -9,8 +10,41 @@ const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpe
 /// Seconds since 1970 of the start of year 1, Go's zero time.
 pub(super) const ZERO_TIME: i64 = -62_135_596_800;
 
+/// Writes a value that is a string, a number or a boolean in JSON.
+///
+/// # Errors
+/// The value is malformed, or its shape is no scalar.
+#[inline]
+pub(super) fn scalar(out: &mut Vec<u8>, shape: Shape, value: Value<'_>) -> Result<(), ConvertError> {
+    match (shape, value) {
+        (Shape::Text, Value::Bytes(text)) => text::string(out, text),
+        (Shape::Bool, Value::Varint(0)) => out.extend_from_slice(b"false"),
+        (Shape::Bool, Value::Varint(_)) => out.extend_from_slice(b"true"),
+        (Shape::Int32, Value::Varint(number)) => text::integer(out, i64::from(int32(number.cast_signed()))),
+        (Shape::Int64, Value::Varint(number)) => text::integer(out, number.cast_signed()),
+        (Shape::Double, Value::Fixed64(bits)) => return text::double(out, f64::from_bits(bits)),
+        (Shape::Bytes, Value::Bytes(bytes)) => text::base64(out, bytes),
+        (Shape::Quantity, Value::Bytes(bytes)) => return quantity(out, bytes),
+        (Shape::Time, Value::Bytes(bytes)) => return write_time(out, bytes, false),
+        (Shape::MicroTime, Value::Bytes(bytes)) => return write_time(out, bytes, true),
+        (Shape::IntOrString, Value::Bytes(bytes)) => return int_or_string(out, bytes),
+        (Shape::Duration, Value::Bytes(bytes)) => return duration(out, bytes),
+        _ => return Err(WRONG_TYPE),
+    }
+    Ok(())
+}
+
+/// Returns the value that an absent field has.
+pub(super) fn zero(shape: Shape) -> Value<'static> {
+    match shape {
+        Shape::Double => Value::Fixed64(0),
+        shape if shape.is_number() => Value::Varint(0),
+        _ => Value::Bytes(&[]),
+    }
+}
+
 /// Writes a `Quantity` unchanged, since the server has made it canonical.
-pub(super) fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
+fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [value] = fields(bytes, "Quantity")?;
     match value {
         None | Some(Value::Bytes([])) => text::string(out, b"0"),
@@ -20,7 +54,7 @@ pub(super) fn quantity(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertErr
     Ok(())
 }
 
-pub(super) fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
+fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [kind, number, string] = fields(bytes, "IntOrString")?;
     match (integer(kind)?, string) {
         (0, _) => text::integer(out, i64::from(int32(integer(number)?))),
@@ -44,7 +78,7 @@ pub(super) fn time(bytes: &[u8]) -> Result<Option<(i64, i64)>, ConvertError> {
     Ok(Some((seconds, micros)).filter(|time| *time != (ZERO_TIME, 0)))
 }
 
-pub(super) fn write_time(out: &mut Vec<u8>, bytes: &[u8], is_micro: bool) -> Result<(), ConvertError> {
+fn write_time(out: &mut Vec<u8>, bytes: &[u8], is_micro: bool) -> Result<(), ConvertError> {
     match time_of(bytes, is_micro)? {
         None => out.extend_from_slice(b"null"),
         Some((seconds, micros)) => text::time(out, seconds, is_micro.then_some(micros)),
@@ -62,7 +96,7 @@ pub(super) fn time_of(bytes: &[u8], is_micro: bool) -> Result<Option<(i64, i64)>
     Ok((seconds != ZERO_TIME).then_some((seconds, 0)))
 }
 
-pub(super) fn duration(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
+fn duration(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     let [nanos] = fields(bytes, "Duration")?;
     text::duration(out, integer(nanos)?);
     Ok(())

@@ -103,6 +103,13 @@ pub(super) enum Shape {
     Constant,
 }
 
+impl Shape {
+    #[inline]
+    pub(super) fn is_number(self) -> bool {
+        matches!(self, Self::Bool | Self::Int32 | Self::Int64 | Self::Double)
+    }
+}
+
 impl Message {
     /// Returns the index of the field with this number; `None` if there is none.
     #[inline]

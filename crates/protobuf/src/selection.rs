@@ -27,8 +27,24 @@ pub enum Found<'b> {
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     fields: Vec<SelectedField>,
-    /// One bit for the place of each field in `fields`.
-    places: [u64; 4],
+    /// Places of all of `fields`.
+    places: Places,
+}
+
+/// A set of places of fields in a message, which has at most 255.
+#[derive(Debug, Default)]
+pub(super) struct Places([u64; 4]);
+
+impl Places {
+    #[inline]
+    pub(super) fn has(&self, place: u8) -> bool {
+        self.0[usize::from(place / 64)] & (1 << (place % 64)) != 0
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, place: u8) {
+        self.0[usize::from(place / 64)] |= 1 << (place % 64);
+    }
 }
 
 /// A field that is wanted or omitted. Of a list, each element is wanted; of a map, some entries are.
@@ -114,7 +130,7 @@ impl Selection {
         if known.is_none() {
             let (paths, keys, below) = (Vec::new(), Vec::new(), Self::default());
             self.fields.push(SelectedField { place, is_omitted: false, omits_below: false, paths, keys, below });
-            self.places[usize::from(place / 64)] |= 1 << (place % 64);
+            self.places.add(place);
         }
         self.fields.get_mut(at)
     }
@@ -122,7 +138,7 @@ impl Selection {
     /// Returns the entry of the field at `place`; `None` if it is neither wanted nor omitted.
     #[inline]
     pub(super) fn get(&self, place: u8) -> Option<&SelectedField> {
-        if self.places[usize::from(place / 64)] & (1 << (place % 64)) == 0 {
+        if !self.places.has(place) {
             return None;
         }
         self.fields.iter().find(|field| field.place == place)
