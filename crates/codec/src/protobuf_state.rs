@@ -44,10 +44,20 @@ pub(super) struct Protobuf {
     paths: Arc<Paths>,
     /// Created with the first object after a bookmark, since bookmarks free it.
     converter: Option<Box<Converter>>,
-    /// Created and freed with the converter.
-    excerpt: Option<Box<Excerpt>>,
+    /// Created with the first object after a bookmark, like the converter.
+    excerpt: Prepared,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
+}
+
+/// The excerpt of the resource's objects.
+#[derive(Debug)]
+enum Prepared {
+    /// Not prepared yet.
+    No,
+    /// The indexes or the projection need the JSON. Also while an excerpt is in use.
+    Impossible,
+    Excerpt(Box<Excerpt>),
 }
 
 /// Why JSON is requested for now, although protobuf was configured.
@@ -68,7 +78,7 @@ pub(super) struct Items {
 impl Protobuf {
     pub(super) fn new(resource: &ApiResource, paths: Arc<Paths>) -> Self {
         let is_builtin = Schema::builtin().kind(&resource.gvr.api_version(), &resource.kind).is_some();
-        Self { is_builtin, refusal: None, failures: 0, paths, converter: None, excerpt: None, json: Vec::new() }
+        Self { is_builtin, refusal: None, failures: 0, paths, converter: None, excerpt: Prepared::No, json: Vec::new() }
     }
 
     /// Counts an answer that is not protobuf. After three in a row, JSON is requested for a while.
@@ -132,9 +142,15 @@ impl Protobuf {
         if !self.paths.keeps_protobuf || bytes.len() > limit / MAX_GROWTH {
             return None;
         }
-        if let Some(excerpt) = self.excerpt.take() {
-            return Some(excerpt);
+        match std::mem::replace(&mut self.excerpt, Prepared::Impossible) {
+            Prepared::No => self.prepare(message),
+            Prepared::Impossible => None,
+            Prepared::Excerpt(excerpt) => Some(excerpt),
         }
+    }
+
+    /// Prepares an excerpt; `None` if the indexes or the projection need the JSON.
+    fn prepare(&self, message: MessageId) -> Option<Box<Excerpt>> {
         let read = READ.iter().map(|path| path.iter().copied().map(Step::Member).collect());
         let indexes = self.paths.indexes.iter().map(|path| path.segments().iter().map(step).collect());
         let paths: Vec<Vec<Step<'_>>> = read.chain(indexes).collect();
@@ -143,7 +159,7 @@ impl Protobuf {
 
     /// Keeps an excerpt for the next object.
     pub(super) fn keep_excerpt(&mut self, excerpt: Box<Excerpt>) {
-        self.excerpt = Some(excerpt);
+        self.excerpt = Prepared::Excerpt(excerpt);
     }
 
     /// Returns the positions of members in the JSON of the object converted last.
@@ -158,7 +174,7 @@ impl Protobuf {
 
     /// Frees the converter, the excerpt and the scratch buffer.
     pub(super) fn free(&mut self) {
-        (self.converter, self.excerpt, self.json) = (None, None, Vec::new());
+        (self.converter, self.excerpt, self.json) = (None, Prepared::No, Vec::new());
     }
 
     /// Keeps a scratch buffer for the next object, unless it is large.
