@@ -8,6 +8,11 @@ use super::answer::{Answered, BackendError};
 /// Changes of both buckets, in order within each. If the stream ends or fails, the caller opens a new watch.
 pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
 
+/// Returns the error of a stream of changes that has ended, which it should not.
+pub(super) fn watch_ended() -> BackendError {
+    BackendError("NATS: the watch of the owners and resources of clusters has ended".to_owned())
+}
+
 /// Owners and documents of all clusters.
 ///
 /// # Contract

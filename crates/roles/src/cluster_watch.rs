@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use super::backend::{Backend, BackendError};
+use super::cluster_buckets::watch_ended;
 use super::progress::Progress;
 
 /// Average interval after which the watch is opened again and reads all entries, even if it works.
@@ -155,9 +156,7 @@ impl<O: ClusterObserver> Watching<O> {
                     return if complete { Ok(()) } else { Err(error) };
                 }
             };
-            let text = "NATS: the watch of the owners and resources of clusters has ended";
-            let ended = || BackendError(text.to_owned());
-            let change = change.ok_or_else(ended)??;
+            let change = change.ok_or_else(watch_ended)??;
             observer.change(change.clone());
             let was_complete = std::mem::replace(&mut complete, state.progress.lock().note(&change));
             if complete && !was_complete {

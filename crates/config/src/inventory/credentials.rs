@@ -94,8 +94,9 @@ impl Credentials {
         }
         if let Some(proxy) = &self.proxy_url {
             // The error does not quote the address, which may contain a password.
-            const SHAPE: &str = "write e.g. \"http://proxy.example.com:3128\"";
-            proxy.parse::<http::Uri>().map_err(|_| format!("{} is not an address; {SHAPE}", keys.proxy))?;
+            proxy.parse::<http::Uri>().map_err(|_| {
+                format!("{} is not an address; write e.g. \"http://proxy.example.com:3128\"", keys.proxy)
+            })?;
         }
         for (key, data) in [
             (keys.ca, self.ca_data.as_ref()),

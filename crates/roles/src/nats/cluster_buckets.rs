@@ -6,8 +6,8 @@ use informer_hub_fleet::ClusterRevisions;
 use informer_hub_fleet::jetstream::ClusterChanges;
 
 use super::{NatsBackend, failure};
-use crate::backend::{Answered, BackendError};
-use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream};
+use crate::backend::Answered;
+use crate::cluster_buckets::{ClusterBuckets, ClusterChangeStream, watch_ended};
 
 impl ClusterBuckets for NatsBackend {
     fn follow_clusters(&self) -> Answered<ClusterChangeStream> {
@@ -28,7 +28,6 @@ impl ClusterBuckets for NatsBackend {
 
 /// Turns the end of a bucket's changes into an error, so that the changes of the other bucket do not continue alone.
 fn endless(changes: ClusterChanges) -> ClusterChangeStream {
-    let ended = BackendError("NATS: the watch of the owners and resources of clusters has ended".to_owned());
-    let ended = stream::once(async { Err(ended) });
+    let ended = stream::once(async { Err(watch_ended()) });
     changes.map(|change| change.map_err(|error| failure(&error))).chain(ended).boxed()
 }
