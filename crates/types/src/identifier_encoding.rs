@@ -196,8 +196,11 @@ fn metadata_fields(envelope: &[u8], known: &KnownTexts<'_>) -> Occurrences {
             _ => break,
         };
         let text = known[place];
-        if field.value == Value::Bytes(text.as_bytes()) && !text.is_empty() && length_byte(text).is_some() {
-            let end = base + reader.at();
+        let Some(length) = length_byte(text).filter(|length| *length > 0) else { continue };
+        let end = base + reader.at();
+        // Decoding writes the length in one byte, but a sender may have encoded it in more.
+        let has_short_length = || envelope.get(end - text.len() - 1) == Some(&length);
+        if field.value == Value::Bytes(text.as_bytes()) && has_short_length() {
             found[place] = Some((end - text.len() - 1, end, marker));
         }
     }
@@ -513,6 +516,12 @@ mod tests {
         assert_eq!(encoded_body(b"k8s\0\x7f"), None);
         let [_, name, _] = known_fields();
         assert_eq!(encoded_message(&envelope(&name, b"\x7f")), b"\x12\x0a\x0a\x07\x0a\x7f\x04\x7f\0");
+    }
+
+    #[test]
+    fn text_with_a_length_of_two_bytes_is_not_replaced() {
+        let body = [MAGIC, &envelope(b"\x0a\x85\x00web-0", &[])[..]].concat();
+        assert_eq!(encoded_body(&body).unwrap(), body);
     }
 
     #[test]
