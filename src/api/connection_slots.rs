@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use informer_hub_types::clock::{self, Instant};
 
 /// Idle connections in the order in which they became idle. A connection is idle while it waits for a request, or for
-/// the client to read a response that is no stream.
+/// the client to read a response that is not a stream.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionSlots {
     idle: Mutex<IdleLine>,

@@ -226,7 +226,7 @@ async fn serve_http(stream: PortStream, server: ServerState, slot: Arc<Slot>, cl
 }
 
 async fn answer(server: &ServerState, slot: &Arc<Slot>, client: &Client, request: Request<Incoming>) -> Response<Body> {
-    // `busy` and `record` are dropped also if the client abandons the request.
+    // If the client abandons the request, hyper drops this future, and `busy` and `record` with it.
     let busy = slot.busy();
     let audit = server.guard.audit.as_ref();
     let mut record = audit.map(|audit| audit.begin(&request, client.peer, &server.guard.access));
@@ -330,7 +330,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Returns whether the client has been slower than [`LEAST_RATE`].
+    /// Returns whether the client has taken longer than `grace` plus the time that [`LEAST_RATE`] allows for the bytes
+    /// read so far.
     fn is_too_slow(&self) -> bool {
         let granted = Duration::from_secs((self.taken / LEAST_RATE) as u64);
         clock::now() > self.start + self.grace + granted + self.delayed.time()
@@ -342,7 +343,7 @@ struct StreamBody {
     /// The body; `None` once the connection's slot has dropped it because the client does not read.
     inner: Arc<Mutex<Option<Body>>>,
     stream: StreamSlot,
-    /// Whether the client has not read the last part yet, or the first part has not been requested.
+    /// Whether the client has not read the previous part yet, or the first part has not been requested.
     waits: bool,
     /// Pace of the client; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,
@@ -365,7 +366,7 @@ impl HttpBody for StreamBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        // The connection asks for the next part when it has room for it, so the last part counts as read.
+        // The connection requests the next part when it has room for it, so the previous part counts as read.
         if std::mem::take(&mut self.waits) {
             self.stream.part_taken();
         }

@@ -94,7 +94,8 @@ impl Letters {
             Some(about) => visible.get(&about.resource.gvr).is_some_and(|visibility| {
                 visibility.sees(&about.cluster, &labels(&about.cluster), about.namespace.as_deref())
             }),
-            // Only unrestricted readers see letters of a resource that the hub does not know any more.
+            // Only readers that see everything see letters of a resource that the hub no longer caches. Letters of
+            // Secrets stay hidden.
             None => reader.sees_everything() && !is_of_secret(letter),
         });
     }
@@ -160,7 +161,7 @@ async fn list(
         }
         from = last.map_or(from, |last| last + 1);
     }
-    // The reader may see too few of these letters to fill the response. The client continues at `next`.
+    // The reader may see too few letters of these pages to fill the response. The client continues at `next`.
     Json(json!({ "letters": shown, "next": from })).into_response()
 }
 

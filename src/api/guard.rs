@@ -26,9 +26,9 @@ const CHECKS_PER_REPORT: u32 = 60;
 pub struct Protection {
     /// TLS files; `None` serves plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Token that grants the right to change.
+    /// Token that grants all rights (`hub.auth.token`).
     pub token: Option<TokenFrom>,
-    /// Token that grants the right to look.
+    /// Token that grants only reading (`hub.auth.read_token`).
     pub read_token: Option<TokenFrom>,
     /// Readers other than those of the tokens above.
     pub readers: ReaderSettings,

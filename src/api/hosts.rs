@@ -12,8 +12,8 @@ use axum::http::{HeaderValue, Request};
 
 /// Names under which the port is served.
 ///
-/// `localhost`, names below it, and IP addresses are always accepted. A page loaded from an address has no name to
-/// rebind, and browsers resolve `localhost` without DNS.
+/// `localhost`, names below it, and IP addresses are always accepted. A page loaded from an IP address has no DNS name
+/// to rebind, and browsers resolve `localhost` without DNS.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     exact: Vec<String>,

@@ -59,15 +59,17 @@ pub use rights::CurrentReader;
 pub use tls::{TlsError, TlsFiles, check_tls};
 pub use usage::{Limit, ReaderCounts, ReaderUse};
 
-/// Timeout for collecting a status.
+/// Timeout for collecting a status, for a sink's answer about dead letters, and for a reload.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
 pub struct ReportedState {
-    /// Whether every informer of a reachable cluster has synced, or is in a state that waiting does not change.
+    /// Whether every informer of a reachable cluster has synced or cannot sync at present, and neither a cluster source
+    /// nor, with `[fleet]`, NATS or a first collector is still waited for.
     pub ready: bool,
-    /// One line for each informer that has not synced.
+    /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
+    /// memory.
     pub waiting: Vec<String>,
     /// Complete status as JSON.
     pub status: serde_json::Value,
@@ -101,7 +103,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 
 /// Data sources and handlers of the API's paths.
 pub struct Services {
-    /// Source of the status and of the probes `/livez` and `/readyz`.
+    /// Source of `/v1/status` and `/readyz`.
     pub show: StateSource,
     /// Function that sends requests about dead letters to sinks.
     pub letters: AskLetters,

@@ -18,8 +18,8 @@ pub struct TlsFiles {
     pub cert_file: PathBuf,
     /// PEM file with the private key.
     pub key_file: PathBuf,
-    /// PEM file with the CA of client certificates that grant all rights. Without it, no client certificate is
-    /// requested.
+    /// PEM file with the CA of client certificates. A certificate that matches no reader grants all rights, unless
+    /// access reviews are enabled. Without this file, no client certificate is requested.
     pub client_ca_file: Option<PathBuf>,
 }
 

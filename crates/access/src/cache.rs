@@ -297,7 +297,8 @@ mod tests {
     use crate::review::{User, Verb};
     use informer_hub_types::Gvr;
 
-    /// Cluster that answers after a while, by the namespace: `yes`, `no`, `slow`, anything else fails.
+    /// Cluster that answers by the namespace: allows `yes…` and denies `no…` after 1 s, fails for `slow…` after an
+    /// hour, and fails for all others after 1 s.
     #[derive(Debug, Default)]
     struct SlowCluster {
         asked: AtomicU64,
@@ -384,7 +385,7 @@ mod tests {
         let mut late = Box::pin(cache.decide(review("yes")));
         assert!(futures::poll!(late.as_mut()).is_pending());
         assert_eq!(cache.decide(review("yes")).await, Ok(true));
-        // The first answer expires before the other caller gets it, and a third one asks again.
+        // The first answer expires before `late` is polled again. Then a third caller starts a new review.
         tokio::time::advance(Duration::from_secs(61)).await;
         let mut newer = Box::pin(cache.decide(review("yes")));
         assert!(futures::poll!(newer.as_mut()).is_pending());
@@ -463,7 +464,8 @@ mod tests {
         let first = futures::future::join_all((0..20).map(ask)).await;
         assert!(first.iter().all(Result::is_ok));
         assert_eq!(clock::now() - began, Duration::from_secs(2), "16 at once, and 4 after them");
-        // Two seconds later there is room for 20 more. Further ones wait, as long as an answer is possible in time.
+        // Two seconds later, a burst of 20 reviews is possible again. Further reviews wait if the wait ends before the
+        // deadline.
         let next = futures::future::join_all((100..200).map(ask)).await;
         let count = |answer: &Answer| next.iter().filter(|found| *found == answer).count();
         let (answered, busy) = (count(&Ok(true)), count(&Err(ReviewError::Busy)));

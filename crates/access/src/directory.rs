@@ -16,8 +16,8 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Key of a user attribute that holds how often the table's credential has changed. A reader authenticated with an old
-/// token has an old number, and is no longer valid.
+/// Key in the `extra` attributes of a table's reader. The value is how often the table's credential has changed. A
+/// reader that was authenticated with an earlier token has a lower number, and is no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
 /// Credential by which a request is matched to a table `[readers.<name>]`.

@@ -1,6 +1,7 @@
 //! Keys of an issuer (JWK Set, RFC 7517), and the verification of signatures with ring.
 //!
-//! The token names the algorithm, but it must fit the key: a public key is never used as the secret of an HMAC.
+//! The token names the signature algorithm, which must fit the type of the key. So a public key is never used as the
+//! secret of an HMAC.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

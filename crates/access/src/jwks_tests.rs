@@ -1,4 +1,4 @@
-//! Tests of key sets: signatures by RSA are those of OpenSSL.
+//! Tests of key sets. The RSA signatures in the constants were made with OpenSSL.
 
 use super::*;
 

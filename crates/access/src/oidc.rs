@@ -27,7 +27,7 @@ const LEEWAY: SignedDuration = SignedDuration::from_secs(30);
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
 /// Age at which the keys are fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);
-/// Deadline for fetching both documents of the issuer.
+/// Deadline for fetching the issuer's discovery document and key set together.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum length of a user or group name in a token, in bytes, since names are logged and sent to clusters.
 const MAX_NAME: usize = 512;
@@ -102,7 +102,7 @@ pub struct Oidc {
     settings: OidcSettings,
     fetch: Arc<dyn FetchDocument>,
     keys: ArcSwapOption<KeySet>,
-    /// When the keys were last fetched. Locked during a fetch, so that only one runs at a time.
+    /// Time and outcome of the last fetch of the keys. Locked during a fetch, so that only one runs at a time.
     fetched: tokio::sync::Mutex<Fetched>,
 }
 

@@ -6,13 +6,13 @@ use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Minimum token length; a shorter token could be guessed.
+/// Minimum length of a token, in characters; a shorter token could be guessed.
 const MIN_TOKEN: usize = 16;
 
-/// Maximum token length; a longer token does not fit into the head of a request.
+/// Maximum length of a token, in characters, so that the head of a request (at most 32 KiB) has room for it.
 const MAX_TOKEN: usize = 4096;
 
-/// Error for a malformed token, without the token. The operator must choose another one.
+/// Error for a malformed token; it does not contain the token. The operator must choose another token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// Too short or too long.

@@ -11,7 +11,8 @@ use crate::rule::{Rule, is_secrets};
 use crate::visible::Visible;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
-/// A cluster's answers to the access reviews of one reader, verb and resource. A namespace without an answer is hidden.
+/// A cluster's answers to the access reviews of one reader, verb and resource. A namespace without an answer is hidden,
+/// unless the reader may read all namespaces.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
     /// Whether the reader may read all namespaces; `None` if the cluster gave no answer about this.

@@ -10,7 +10,7 @@ use smol_str::SmolStr;
 /// Maximum number of a user's groups that an event lists.
 const MAX_GROUPS: usize = 64;
 
-/// Longest text of one field, in characters. Longer texts are cut.
+/// Maximum length of a user's name, UID and groups, in characters. Longer texts are cut.
 const MAX_TEXT: usize = 256;
 
 /// Stage of a request at which an event is written.
@@ -20,7 +20,7 @@ pub enum Stage {
     ResponseStarted,
     /// The response is complete, or has broken off.
     ResponseComplete,
-    /// The hub failed while it answered.
+    /// The hub panicked while it handled the request.
     Panic,
 }
 
@@ -35,7 +35,7 @@ pub struct User {
 }
 
 impl User {
-    /// Creates a user. Long names and many groups are cut.
+    /// Creates a user. Cuts texts after 256 characters, and drops the groups after the first 64.
     #[must_use]
     pub fn new(name: &str, uid: Option<&str>, groups: &[SmolStr]) -> Self {
         let groups = groups.iter().take(MAX_GROUPS).map(|group| cut(group, MAX_TEXT)).collect();
@@ -47,7 +47,7 @@ impl User {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
-    /// Plural name.
+    /// Plural name of the resource.
     pub resource: String,
     /// Namespace; empty for all.
     #[serde(skip_serializing_if = "String::is_empty")]

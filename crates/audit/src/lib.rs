@@ -1,6 +1,6 @@
 //! Audit log of requests, in the form of `audit.k8s.io/v1`.
 //!
-//! - [`Event`] is one line: who asked what, and what was decided. It has no field for a body.
+//! - [`Event`] is one line: the user, the request, and the decision. It has no field for a body.
 //! - [`Policy`] decides by rules whether a request is logged.
 //! - [`request_uri`] and [`user_agent`] remove credentials from what a client has sent.
 //! - [`AuditLog`] queues lines, and writes them on a thread of its own. It never delays a request: if the output is slow or

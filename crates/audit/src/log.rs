@@ -18,9 +18,9 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Limits of an audit log.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditLogOptions {
-    /// Maximum bytes of queued lines. Further lines are lost.
+    /// Maximum bytes of queued lines. Further lines are lost. Default 8 MiB.
     pub queue: usize,
-    /// Maximum bytes of lines per write.
+    /// Maximum bytes of lines per write; a single longer line is written alone. Default 64 KiB.
     pub batch: usize,
     /// Pause after a failed write, before it is retried. Default 1 s.
     pub retry: Duration,

@@ -10,7 +10,7 @@ use super::*;
 use crate::event::{Stage, User};
 use crate::output::FileOutput;
 
-/// Far longer than any test needs.
+/// Timeout of waits, far longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn event(thread: usize, number: usize) -> Event {
@@ -30,7 +30,7 @@ fn event(thread: usize, number: usize) -> Event {
     }
 }
 
-/// Output in memory that a test stops.
+/// Output in memory. A test can block it (`is_stuck`) or make it fail (`is_full`).
 #[derive(Clone, Debug, Default)]
 struct Scripted(Arc<(Mutex<Script>, Condvar)>);
 
@@ -67,7 +67,7 @@ impl Scripted {
         self.0.1.notify_all();
     }
 
-    /// Waits for a number of calls.
+    /// Waits until `append` has been called `times` times.
     fn called(&self, times: usize) {
         let mut script = self.0.0.lock();
         let timeout = self.0.1.wait_while_for(&mut script, |script| script.calls < times, PATIENCE);
@@ -99,7 +99,7 @@ fn stuck_output_delays_no_request_and_a_line_takes_the_place_of_lost_events() {
     let output = Scripted::default();
     output.set(|script| script.is_stuck = true);
     let log = AuditLog::start(Box::new(output.clone()), options()).unwrap();
-    // Returns although nothing is written meanwhile.
+    // `push` returns although the output is stuck.
     for number in 0..1000 {
         log.push(&event(0, number));
     }
@@ -109,7 +109,7 @@ fn stuck_output_delays_no_request_and_a_line_takes_the_place_of_lost_events() {
     output.set(|script| script.is_stuck = false);
     output.called(3);
     let mut number = 1000;
-    // The queue has room again at some time.
+    // Waits until the queue is empty, so that it has room again.
     while log.counts().waiting > 0 {
         std::thread::yield_now();
     }
@@ -167,7 +167,7 @@ fn close_gives_up_on_a_failing_output_and_after_its_deadline() {
     output.set(|script| script.is_stuck = false);
 }
 
-/// Returns the events of a file and of those rotated before it, the oldest first.
+/// Returns the events of a log file and of its rotated files, oldest first, and the number of files.
 fn rotated(path: &Path) -> (Vec<Value>, usize) {
     let aside = |number: usize| path.with_extension(format!("log.{number}"));
     let mut files: Vec<_> = (1..1000).map(aside).take_while(|path| path.exists()).collect();

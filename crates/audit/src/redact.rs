@@ -38,8 +38,8 @@ const NAMES: [&str; 13] = [
 /// Parameter names that mark the value as a credential, but only as the whole name.
 const WHOLE_NAMES: [&str; 5] = ["auth", "code", "key", "pass", "sig"];
 
-/// Returns path and query for an event, without credentials, cut after 2048 characters. `is_secret` recognizes the hub's own
-/// tokens.
+/// Returns path and query for an event, without credentials, cut after 2048 characters. `is_secret` recognizes the
+/// tokens that the caller knows.
 #[must_use]
 pub fn request_uri(path_and_query: &str, is_secret: &dyn Fn(&str) -> bool) -> String {
     let (path, query) = match path_and_query.split_once('?') {
@@ -125,8 +125,8 @@ fn is_name_of_credential(name: &str) -> bool {
     WHOLE_NAMES.contains(&name.as_str()) || NAMES.iter().any(|part| name.contains(part))
 }
 
-/// Returns whether a value is a credential: one known to the hub, one that begins with `Bearer` or `Basic`, or a JSON Web
-/// Token.
+/// Returns whether a value is a credential: `is_secret` recognizes it, it begins with `Bearer` or `Basic`, or it
+/// contains a JSON Web Token.
 fn is_credential(value: &str, is_secret: &dyn Fn(&str) -> bool) -> bool {
     let has_scheme = |scheme: &str| value.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     has_scheme("bearer ") || has_scheme("basic ") || has_token(value) || is_secret(value)

@@ -16,7 +16,7 @@ pub(in crate::api) enum Denied {
     Anonymous,
     /// The token is unknown.
     WrongToken,
-    /// The request needs the right to change, but its token grants only the right to look.
+    /// The request needs the right to change, but its credential grants only the right to look.
     ReadOnly,
     /// The request was sent by a web page in a browser.
     WebPage,

@@ -1,5 +1,5 @@
 //! Known readers: those of tokens and tables of the configuration, users of the OIDC issuer, and service accounts whose
-//! tokens clusters review. A change replaces the whole value.
+//! tokens clusters review. A change replaces the whole value of `KnownReaders`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use informer_hub_access::{
     Directory, Oidc, Reader, ReaderOrigin, ReviewMeter, ReviewTokens, TokenMac, TokenReviewer, check_token,
 };
 
-/// Settings of readers, with the tokens as read from their files and variables.
+/// Settings of readers, with the tokens as read from their files and environment variables.
 #[derive(Debug)]
 pub struct PreparedReaders {
     settings: ReaderSettings,

@@ -217,7 +217,8 @@ impl Access {
         let looks = is_get || only_reads;
         let is_probe = matches!(path, "/livez" | "/readyz");
         let is_public = is_probe || (path == "/metrics" && self.credentials.metrics_open);
-        // A page that uses DNS rebinding has no token, so requests without a credential are restricted to known hosts.
+        // A web page that uses DNS rebinding has no token, so requests without a credential are restricted to known
+        // hosts.
         let has_credential = reader.is_ok() && !self.is_open();
         let hosts = self.credentials.hosts.as_ref();
         let is_unknown_host = !has_credential && hosts.is_some_and(|hosts| !hosts.accepts(request));
@@ -225,7 +226,7 @@ impl Access {
             (_, true) if is_unknown_host && is_probe => Ok((MayRead(false), Reader::unknown())),
             (Ok(_), _) if is_unknown_host => Err(Denied::UnknownHost),
             (Err(_), true) if is_unknown_host && is_public => Err(Denied::UnknownHost),
-            // A page can make a visitor's browser send requests to a hub that the page's author cannot reach. Such
+            // A web page can make a visitor's browser send requests to a hub that the page's author cannot reach. Such
             // requests have an `Origin` header. A `GET` is harmless, because the page cannot read the answer.
             (Ok(_), looks) if self.is_open() && !is_get && is_of_page(request, looks) => Err(Denied::WebPage),
             // Public metrics need no credential, so a reader that sees only some objects may get them too.

@@ -28,7 +28,7 @@ pub struct OidcSource {
     pub settings: OidcSettings,
     /// PEM file with the issuer's CA. At a reload, the issuer counts as changed if this path or `settings` differ.
     pub ca_file: Option<PathBuf>,
-    /// Function that fetches the issuer's documents.
+    /// HTTP client that fetches the issuer's documents.
     pub fetch: Arc<dyn FetchDocument>,
 }
 

@@ -41,7 +41,7 @@ impl ChangeFilter {
         let filter = match filter {
             None => None,
             Some(text) => {
-                // Compiling takes milliseconds and blocks, so it runs on a thread of its own.
+                // Compiling takes milliseconds and blocks, so it runs on a blocking thread.
                 let compiled = tokio::task::spawn_blocking(move || Filter::compile(&text)).await;
                 let compiled = compiled.map_err(|_| Failure::invalid("cannot compile filter"))?;
                 Some(compiled.map_err(|error| Failure::invalid(error.to_string()))?)
@@ -78,8 +78,8 @@ impl ChangeFilter {
         is_among(&self.clusters, &self.sight, origin)
     }
 
-    /// Returns the notification of a change; `None` if its event type, namespace or labels are not selected. Does
-    /// not check the reader's rights.
+    /// Returns the notification of a change; `None` if its event type, namespace or labels are not selected, or if it
+    /// is initial and `replay` is false. Does not check the reader's rights.
     pub(super) fn notification(&self, change: &RecordedChange) -> Option<Notification> {
         let object = |stored: &Arc<StoredObject>| Object::new(Arc::clone(&change.origin), Arc::clone(stored));
         let new = object(&change.object);

@@ -107,7 +107,8 @@ impl Frames {
                 text.push_str(",\"data\":");
             }
             let parts = [&text, rest, json[1], json[2]];
-            // Objects are stored as their clusters wrote them. Line breaks in this JSON occur only between tokens.
+            // Objects are stored as their clusters wrote them. Line breaks in this JSON occur only between tokens, so
+            // spaces can replace them.
             let bytes = parts.iter().flat_map(|part| part.bytes());
             out.extend(bytes.map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
             out.push(b'\n');

@@ -22,7 +22,7 @@ use informer_hub_types::clock::{self, Instant};
 /// Silence after which a heartbeat is sent. Proxies close connections that are silent for 30 or 60 s.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// Number of buffered bytes above which events are sent.
+/// Number of bytes after which a chunk of events ends.
 const CHUNK: usize = 64 << 10;
 
 /// Maximum number of feed steps (items or empty reads) in one turn of the fair queue.
@@ -65,7 +65,7 @@ struct Writer {
 }
 
 impl Stream {
-    /// Creates a stream that ends at `until`.
+    /// Creates a stream. It ends at `until`, if that is set.
     pub(super) fn new(
         gate: Gate,
         wanted: ChangeFilter,

@@ -1,4 +1,4 @@
-//! Streams of changes of two clusters in memory.
+//! Tests of `/v1/events` with two clusters in memory.
 
 mod rights;
 
@@ -17,7 +17,7 @@ use crate::cache::{HistoryLimits, Store};
 use informer_hub_sink::{Event, EventOptions};
 use informer_hub_types::{ApiResource, DeltaKind, Gvr, Notification, Object, clock};
 
-/// Timeout of each step.
+/// Timeout of each wait for an event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An event of a stream: a Server-Sent Event or a line of JSON.
@@ -89,7 +89,7 @@ impl Client {
         Some(received)
     }
 
-    /// Returns the next event that is no heartbeat.
+    /// Returns the next event that is not a heartbeat.
     async fn next(&mut self) -> Received {
         for _ in 0..3 {
             let received = self.receive().await.expect("an event");

@@ -82,7 +82,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the stored protobuf of an object, in its envelope, if an answer in protobuf has the object unchanged.
+    /// Returns an object's stored protobuf with its envelope, if a protobuf answer contains the object unchanged.
     pub(super) fn stored_protobuf(&self, object: &StoredObject, version: Option<u64>) -> Option<Arc<[u8]>> {
         let is_as_stored = self.form == Form::Object && !self.naming.is_fleet() && version.is_none();
         if is_as_stored { object.protobuf().ok().flatten() } else { None }

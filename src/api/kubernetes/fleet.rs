@@ -19,7 +19,7 @@ pub struct ClusterInfo {
     pub labels: ClusterLabels,
     /// Version of its apiserver, such as `v1.36.3`, once it has answered.
     pub version: Option<String>,
-    /// Whether the cluster answers.
+    /// Whether the cluster's state is `connected`.
     pub is_reachable: bool,
 }
 
@@ -49,7 +49,8 @@ pub enum FetchError {
 
 /// The running hub, as the read API sees it.
 pub trait Fleet: fmt::Debug + Send + Sync + 'static {
-    /// Returns whether every reachable cluster has been listed once since the start.
+    /// Returns whether, at some time since the start, every informer of a reachable cluster had synced or could not
+    /// sync.
     fn has_started(&self) -> bool;
 
     /// Returns all clusters, by name.

@@ -94,7 +94,7 @@ impl Head {
     }
 }
 
-/// Layout of a list: where its items are, and how they are written.
+/// Encoding of a list, with the state that its writer needs.
 #[derive(Debug)]
 enum Layout {
     Json,
@@ -293,8 +293,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Returns whether an object has become unreadable while the list was written. Its length then differs from the
-    /// measured one.
+    /// Returns whether an object of a protobuf list has become unreadable since [`Self::measure`]. The items then do
+    /// not have the measured length.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }

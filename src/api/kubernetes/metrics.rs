@@ -18,7 +18,7 @@ const MAX_RESOURCES: usize = 256;
 /// Maximum number of client programs counted separately.
 const MAX_CLIENTS: usize = 32;
 
-/// Maximum length of the name of a client program; longer names are cut.
+/// Maximum length of the name of a client program, in characters; longer names are cut.
 const MAX_CLIENT_NAME: usize = 40;
 
 /// Counters of requests, watches and sent bytes.
@@ -49,19 +49,19 @@ pub struct ReadCounts {
     pub responses: Vec<(&'static str, u16, u64)>,
     /// Responses by client program and code.
     pub client_responses: Vec<(SmolStr, u16, u64)>,
-    /// Open watches by client program.
+    /// Open watches and event streams by client program.
     pub client_watchers: Vec<(SmolStr, u64)>,
     /// Durations from the start of a request to the head of its response, by verb.
     pub durations: Vec<(&'static str, HistogramState)>,
     /// Times that requests waited for a turn in the fair queue.
     pub queued: HistogramState,
-    /// Number of lists and requests for single objects in progress.
+    /// Number of lists, queries and requests for single objects in progress.
     pub in_progress: usize,
-    /// Open watches by resource.
+    /// Open watches and event streams by resource.
     pub watchers: Vec<(String, u64)>,
     /// Bytes of bodies sent.
     pub bytes: u64,
-    /// Watch events sent.
+    /// Events sent by event streams, and by watches that have ended.
     pub events: u64,
 }
 

@@ -79,9 +79,9 @@ const LEAST_WAIT: Duration = Duration::from_micros(10);
 /// Settings of the read API.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadApiOptions {
-    /// Maximum number of lists and requests for single objects in progress.
+    /// Maximum number of lists, queries and requests for single objects in progress.
     pub requests: usize,
-    /// Maximum number of open watches.
+    /// Maximum number of open watches and event streams.
     pub watches: usize,
     /// Whether Secrets are served.
     pub secrets: bool,
@@ -186,7 +186,7 @@ impl ReadApi {
         })
     }
 
-    /// Returns the running hub if every reachable cluster has been listed since the start.
+    /// Returns the running hub if its first lists are complete ([`Fleet::has_started`]).
     ///
     /// # Errors
     /// [`Status`] of code 503 otherwise, and while the hub shuts down.

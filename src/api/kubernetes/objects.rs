@@ -189,7 +189,8 @@ impl State {
         None
     }
 
-    /// As [`Self::objects`], but reads at most `left` objects, including those outside the visible ranges.
+    /// As [`Self::objects`], but ignores the visible ranges. Reads at most `left` objects, and subtracts their number
+    /// from `left`.
     fn objects_within<'s>(
         &'s self,
         cluster: &ClusterName,

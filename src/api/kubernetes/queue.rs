@@ -1,4 +1,4 @@
-//! Fair queue of readers: limits the requests in progress, and hands out turns of work one reader after the other.
+//! Fair queue of readers: limits the requests in progress, and hands out turns of work round-robin over the readers.
 //!
 //! The model is API Priority and Fairness. A request is admitted, or refused immediately with 429. An admitted request
 //! does its work in turns of some hundred microseconds, so that one reader with many large lists does not delay
@@ -141,7 +141,7 @@ impl FairQueue {
         all
     }
 
-    /// Waits for a turn. Readers take turns one after the other; requests of one reader in the order in which they
+    /// Waits for a turn. Readers get turns round-robin. The requests of one reader get them in the order in which they
     /// began to wait.
     ///
     /// # Cancel safety

@@ -293,7 +293,8 @@ async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequ
     }
 }
 
-/// Returns how many objects follow the first page; `None` for later pages and, as in kube-apiserver, with selectors.
+/// Returns how many objects follow the first page. `None` for later pages, if counting would visit each object, and, as
+/// in kube-apiserver, with selectors.
 fn remaining(state: &State, selection: &Selection, page: &[ObjectWithOrigin], asked: &ReadRequest) -> Option<usize> {
     let is_first = asked.options.continuation.is_empty();
     let all = if is_first && selection.is_everything() { state.len() } else { None };

@@ -160,7 +160,7 @@ struct PathAttributes {
     verb: String,
 }
 
-/// Reader, root and caches of a review.
+/// Sender of a review, the clusters below the root that it may know of, and the resources of all caches.
 struct Sender<'a> {
     api: &'a ReadApi,
     reader: Reader,

@@ -36,7 +36,7 @@ use informer_hub_types::{
     ObjectKey, Origin, ResourceVersion, Scope, StoredObject, StoredObjectParts, Uid, View, clock,
 };
 
-/// Timeout of each step.
+/// Timeout of each request, and of each wait for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Fleet version at which the stores begin.

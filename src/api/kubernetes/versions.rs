@@ -25,7 +25,7 @@ impl Scope {
     /// Returns the resource version of a state; fails if there is none.
     ///
     /// # Errors
-    /// [`Status`] of code 503 if the cluster's versions cannot be ordered.
+    /// [`Status`] of code 503 if the cluster has no synced partition, or its versions are not integers.
     pub(super) fn known_version(&self, snapshot: &Snapshot) -> Result<u64, Status> {
         self.version(snapshot).ok_or_else(|| {
             let text = "the cluster's resource versions are no integers, so the hub cannot order them";
@@ -42,8 +42,8 @@ impl Scope {
     }
 
     /// Returns the version up to which a state has all changes. At a root of one cluster it may be less than
-    /// [`Self::version`]: after the hub was killed, its next process shows a made-up version that is higher than any
-    /// that readers have seen.
+    /// [`Self::version`]. For example, after the hub was killed, its next process shows a made-up version that is
+    /// higher than any that readers have seen.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_complete(cluster),
@@ -54,7 +54,8 @@ impl Scope {
     /// Waits until the present state has all changes up to a version, and returns it.
     ///
     /// # Errors
-    /// [`Status`] of code 504 after three seconds, as kube-apiserver answers.
+    /// [`Status`] of code 504 after three seconds, as kube-apiserver answers. Of code 410 for a version that an earlier
+    /// process of the hub has made up.
     pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
         if matches!(self.clusters, Clusters::One(_)) && wanted >= MADE_UP {
             // This process or an earlier one has made up such a version, so the cluster itself will never reach it.
@@ -68,7 +69,7 @@ impl Scope {
     /// Waits until the version that the hub shows to readers has reached `version`, and returns the present state.
     ///
     /// # Errors
-    /// As [`Self::not_older_than`].
+    /// [`Status`] of code 504 after three seconds.
     pub(super) async fn reached(&self, version: u64) -> Result<Arc<Snapshot>, Status> {
         self.wait_for(version, Self::version).await
     }

@@ -25,7 +25,7 @@ use informer_hub_types::clock::{self, Instant};
 /// Time between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(50);
 
-/// Number of buffered bytes above which events are sent.
+/// Number of bytes after which a chunk of events ends.
 const CHUNK: usize = 64 << 10;
 
 /// Maximum number of changes per read of the window.
@@ -253,8 +253,8 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns an error if the client was ahead of the hub, and a new list has then taken the hub past the client's
-    /// version. Such a list does not show that objects were deleted which the client has seen and the hub has not.
+    /// Returns an error if the client was ahead of the hub, and a new list has moved the hub past the client's version.
+    /// The client may know objects that were deleted before the hub saw them, so the hub cannot report their deletion.
     fn skipped_by_list(&mut self) -> Option<Status> {
         let Clusters::One(cluster) = &self.scope.clusters else { return None };
         let skipped = self.options.skipped.filter(|_| self.is_ahead)?;
@@ -335,8 +335,8 @@ impl Watch {
     /// Returns whether a client that has reached the cluster's version `skipped` already knows a change.
     ///
     /// The objects' own versions decide, because the hub gives some changes versions that do not exist in the cluster.
-    /// A deletion that the hub found by a list is sent, unless the next change of the same object adds one that the
-    /// client knows.
+    /// A deletion that the hub found by a list is sent, unless the next change with the same key adds an object that
+    /// the client knows.
     fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
         let own = |change: &RecordedChange| change.object.resource_version().as_number();
         let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);

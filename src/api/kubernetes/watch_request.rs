@@ -30,7 +30,8 @@ use informer_hub_kubeapi::{Status, WatchFrom, watch_from};
 use informer_hub_types::clock;
 use informer_hub_types::rng;
 
-/// Minimum duration of a watch without `timeoutSeconds`. It is random, up to twice as long, as in kube-apiserver.
+/// Minimum duration of a watch without `timeoutSeconds`. The actual duration is random, up to twice the minimum, as in
+/// kube-apiserver.
 const LEAST_TIME: Duration = Duration::from_secs(1800);
 
 /// Longest time of a watch.

@@ -14,7 +14,7 @@ use informer_hub_access::Verb;
 use informer_hub_query::Expr;
 use informer_hub_types::{ClusterSelector, Object, Uid};
 
-/// Maximum number of objects of a tree.
+/// Maximum number of objects in a tree, without its root.
 pub(super) const MOST: usize = 1000;
 
 /// Maximum number of levels of a tree.

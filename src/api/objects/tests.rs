@@ -14,7 +14,8 @@ fn resource(group: &str, plural: &str, kind: &str, namespaced: bool) -> ApiResou
     ApiResource { gvr: Gvr::new(group, "v1", plural), kind: kind.into(), namespaced }
 }
 
-/// Returns an object with further members.
+/// Returns an object with the members of `rest`, and an owner reference if `owner` is set: the owner's API version,
+/// kind, name and UID.
 fn object(
     namespace: &str,
     name: &str,
@@ -41,7 +42,8 @@ fn object(
     })
 }
 
-/// A deployment `web` with two replica sets, of which one has two pods, in cluster `a`; the same names in `b`.
+/// Two clusters `a` and `b` with the same names: a deployment `web` with two replica sets, of which one has two pods, a
+/// node, and Events about one of the pods.
 fn tree() -> Bench {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
     let (deployments, sets) =

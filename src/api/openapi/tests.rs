@@ -41,7 +41,7 @@ fn errors(validator: &jsonschema::Validator, value: &Value) -> Vec<String> {
     validator.iter_errors(value).map(|error| format!("{error} at {}", error.instance_path())).collect()
 }
 
-/// Replaces the names in braces, which may differ.
+/// Replaces the parameter names in a path by `{}`, because the router may use other names.
 fn without_names(path: &str) -> String {
     let part = |part: &str| if part.starts_with('{') { "{}".to_owned() } else { part.to_owned() };
     path.split('/').map(part).collect::<Vec<_>>().join("/")

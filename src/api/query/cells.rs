@@ -79,7 +79,7 @@ impl Items {
         }
     }
 
-    /// Appends an item as JSON. With `is_line`, the item is always an object, with column titles as keys.
+    /// Appends an item as JSON. With `is_line`, every item is a JSON object; a row then has the column titles as keys.
     pub(super) fn write(&self, at: usize, titles: &[String], is_line: bool, out: &mut Vec<u8>) {
         match self {
             Self::Objects(objects) => write_object(&objects[at], out),

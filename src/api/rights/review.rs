@@ -16,7 +16,8 @@ use informer_hub_access::{
 };
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr};
 
-/// Maximum number of namespaces of a cluster that are reviewed one by one. The objects of further ones are not visible.
+/// Maximum number of namespaces of a cluster that are reviewed one by one. Objects in further namespaces are not
+/// visible.
 const MAX_NAMESPACES: usize = 2_000;
 
 /// A cluster with the namespaces that a request wants to read there.
@@ -182,7 +183,8 @@ impl Reviewer {
         known.with_reviewed(reviewed)
     }
 
-    /// Reviews due accesses again. Returns whether the clusters still answer as before.
+    /// Reviews due accesses again. Returns false if an answer differs from before, or if reviews of allowed accesses
+    /// were unanswered in [`MAX_FAILURES`] checks in a row.
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));

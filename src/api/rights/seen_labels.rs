@@ -6,7 +6,7 @@ use std::sync::Arc;
 use informer_hub_access::Visibility;
 use informer_hub_types::{ClusterName, Origin};
 
-/// Informers of a stream with the cluster labels that they had when the stream last looked.
+/// Informers of a stream with the cluster labels that they had at the last check.
 ///
 /// If new labels make a cluster join or leave a stream, its objects are added or deleted by events. If they only make
 /// other namespaces of the cluster visible, there are no events, so the caller must end the stream.

@@ -11,8 +11,8 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 /// JSON members of a cluster's status that every reader of the cluster sees.
 const OF_CLUSTER: [&str; 5] = ["name", "labels", "state", "version", "informers"];
 
-/// JSON members of an informer's status that a reader sees who may read only some of its objects. The other members
-/// count all objects.
+/// JSON members of an informer's status that are shown to a reader of only some of its objects. The other members
+/// depend on all objects.
 const OF_INFORMER: [&str; 6] = ["resource", "scope", "view", "state", "synced", "freshness"];
 
 impl Rights {
@@ -73,7 +73,7 @@ fn cluster_status(
     Some(Value::Object(cluster))
 }
 
-/// Returns an object with some of its members only.
+/// Returns a JSON object without members other than `members`; `None` if `value` is not an object.
 fn only(value: Value, members: &[&str]) -> Option<Map<String, Value>> {
     let Value::Object(mut object) = value else { return None };
     object.retain(|name, _| members.contains(&name.as_str()));

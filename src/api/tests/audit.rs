@@ -15,7 +15,7 @@ use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Groups, Gvr}
 const ANN: &str = "ann-0123456789abcdef";
 const BOB: &str = "bob-0123456789abcdef";
 
-/// Text that bodies contain.
+/// Text in request bodies, which must not appear in the log.
 const PLANTED: &str = "planted-in-a-body";
 
 /// Output in memory, which may be stuck or full.
@@ -110,7 +110,8 @@ fn case(method: &'static str, path: &str, token: Option<&'static str>, verb: &'s
     Case { method, path: path.to_owned(), token, header: None, body: "", verb, user, code, decision }
 }
 
-/// Returns a case of something that exists and that the reader may not see.
+/// Returns a case that is answered with 404 because the reader may not see the requested cluster, resource or
+/// namespace.
 fn hidden(method: &'static str, path: &str, token: Option<&'static str>, verb: &'static str) -> Case {
     Case { decision: "forbid", ..case(method, path, token, verb, 404) }
 }
@@ -165,7 +166,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Returns the text of a request whose user agent is its number.
+/// Returns the text of a request. Its user agent contains `number`, to find its events.
 fn request(number: usize, case: &Case) -> String {
     let agent = format!("User-Agent: case-{number}");
     let authorization = case.token.map(|token| format!("Authorization: Bearer {token}"));

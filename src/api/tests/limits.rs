@@ -34,7 +34,7 @@ async fn incomplete_handshake_is_closed() {
     let tls = Some(files.tls(false));
     let limits = Limits { head: SHORT, ..Limits::default() };
     let port = Port::open(Protection { tls, limits, ..Protection::default() }).await;
-    // The beginning of a TLS record that announces more bytes.
+    // The beginning of a TLS record that announces more bytes, plain HTTP, and no bytes at all.
     for beginning in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET /livez HTTP/1.1\r\n\r\n", b""] {
         let mut stream = port.connect().await;
         stream.write_all(beginning).await.unwrap();

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use informer_hub_telemetry::metrics::Snapshot;
 
-/// Timeout of each step.
+/// Timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Bytes of a status; more than the buffers of both ends of a connection hold.
@@ -36,9 +36,9 @@ fn token(text: &'static str) -> TokenFrom {
 /// HTTP port in front of a fake hub that answers on demand.
 struct Port {
     address: SocketAddr,
-    /// Permits to answer the status; unlimited until a test removes them.
+    /// Permits to answer `/v1/status` and `/readyz`; unlimited until a test removes them.
     may_answer: Arc<Semaphore>,
-    /// Receives a permit for each request of the status.
+    /// Gets a permit for each request of `/v1/status` or `/readyz`.
     asked: Arc<Semaphore>,
     access: Arc<Access>,
     stop: oneshot::Sender<()>,
@@ -50,7 +50,7 @@ impl Port {
         Self::open_with(protection, None).await
     }
 
-    /// Opens a port that also serves reads.
+    /// Opens a port that also serves `read`, if it is set.
     async fn open_with(protection: Protection, read: Option<Arc<ReadApi>>) -> Self {
         let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -78,12 +78,12 @@ impl Port {
         Self { address, may_answer, asked, access, stop, serving }
     }
 
-    /// Blocks all answers until permits are added.
+    /// Blocks the answers of `/v1/status` and `/readyz` until permits are added to `may_answer`.
     fn hold(&self) {
         self.may_answer.forget_permits(Semaphore::MAX_PERMITS);
     }
 
-    /// Waits for `times` requests of the status.
+    /// Waits for `times` requests of `/v1/status` or `/readyz`.
     async fn asked(&self, times: u32) {
         let asked = tokio::time::timeout(PATIENCE, self.asked.acquire_many(times)).await;
         asked.expect("requests arrive").unwrap().forget();
@@ -100,7 +100,7 @@ impl Port {
         read_rest(&mut stream).await
     }
 
-    /// Like [`Self::exchange`].
+    /// Like [`Self::exchange`], but takes ownership of the text, for futures that outlive the caller's text.
     async fn exchange_text(&self, text: String) -> String {
         self.exchange(&text).await
     }
@@ -130,7 +130,7 @@ async fn read_rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&found).into_owned()
 }
 
-/// Reads one response with a short body from a connection that stays open.
+/// Reads from a connection that stays open until the bytes received so far end with `end`.
 async fn read_one(stream: &mut TcpStream, end: &str) -> String {
     let mut found = Vec::new();
     let read = async {

@@ -7,7 +7,7 @@ use informer_hub_tls::{Identity, Roots, certificates, http_config};
 
 use super::*;
 
-/// CA, certificate of the port and client certificate, in files.
+/// Folder with the files of a CA and of the certificates that it issues.
 pub(super) struct Files {
     folder: tempfile::TempDir,
     ca: Ca,

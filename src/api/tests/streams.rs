@@ -13,11 +13,12 @@ use crate::api::kubernetes::tests::{Bench, pod, pods};
 
 const SHORT: Duration = Duration::from_millis(300);
 
-/// Maximum number of unread bytes of one stream, and of all streams of the connection.
+/// Maximum number of unread bytes of one stream.
 const STREAM_WINDOW: u32 = 16 << 10;
+/// Maximum number of unread bytes of all streams of the connection.
 const WINDOW: u32 = 16 << 20;
 
-/// A hub with 3,000 pods in cluster `a`, of which a reader may have five lists in progress.
+/// A hub with 3,000 pods in cluster `a`. A reader may have five lists in progress.
 fn bench() -> Bench {
     let mut bench = Bench::with_pods();
     let many = (0..3000).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", "n1")).collect();

@@ -15,7 +15,7 @@ pub(in crate::api) enum ClusterChoice {
 }
 
 impl ClusterChoice {
-    /// Parses a cluster's name, a label selector, or `*`.
+    /// Parses a cluster's name, a label selector, or `*`. An empty text means `*`.
     ///
     /// # Errors
     /// [`Failure`] of code 400 for other texts.

@@ -1,8 +1,8 @@
 //! Parts shared by the paths below `/v1` that read objects: parameters, names of resources and clusters, failures, and
 //! the view of the reader.
 //!
-//! Each path declares itself as a [`Route`]. Its router, the check of its parameters and the OpenAPI document come from
-//! that declaration.
+//! Each path declares itself as a [`Route`]. The check of its parameters and the OpenAPI document come from that
+//! declaration. A test compares the declarations with the router.
 
 mod changed;
 mod clusters;

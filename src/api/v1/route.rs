@@ -3,7 +3,7 @@
 /// A path below `/v1`.
 #[derive(Debug)]
 pub(in crate::api) struct Route {
-    /// Path as axum writes it, such as `/v1/sinks/{sink}/dead-letters`.
+    /// Path with its parameters in braces, such as `/v1/sinks/{sink}/dead-letters`.
     pub(in crate::api) path: &'static str,
     pub(in crate::api) operations: &'static [Operation],
 }

@@ -35,7 +35,7 @@ impl Sight {
         self.reader.sees_everything()
     }
 
-    /// Notes for the audit log that the reader may not see the requested objects.
+    /// Records for the audit log that the reader may not see the requested objects.
     pub(in crate::api) fn withhold(&self) {
         self.notes.withhold();
     }

@@ -143,7 +143,8 @@ async fn made_up_version_after_a_kill_is_no_state_of_the_cluster() {
     bench.restart_at(10, 12, vec![pod("shop", "x", 3, "web", "n1")]);
     let (code, list) = bench.json("/clusters/a/api/v1/pods").await;
     assert_eq!((code, &list["metadata"]["resourceVersion"]), (200, &json!("13")), "above those of all readers");
-    // This version is made up. The hub has the cluster's changes only up to version 10, so it waits for the rest.
+    // The hub made up version 13 when it restarted. It has the cluster's changes only up to version 10, so it waits for
+    // those up to 13.
     let path = "/clusters/a/api/v1/pods?resourceVersionMatch=NotOlderThan&resourceVersion=13";
     let (code, status) = bench.json(path).await;
     assert_eq!((code, &status["reason"]), (504, &json!("Timeout")));

@@ -24,7 +24,7 @@ fn converted(object: &[u8]) -> Value {
     object
 }
 
-/// Adds to pods in JSON the members that protobuf always has.
+/// Adds `resources`, which pods converted from protobuf always have, to the first container of pods in JSON.
 fn with_zeros(mut pods: Value) -> Value {
     let add = |pod: &mut Value| {
         if let Some(container) = pod.pointer_mut("/spec/containers/0") {
@@ -130,7 +130,7 @@ async fn failures_are_protobuf() {
 #[tokio::test]
 async fn long_list_is_streamed_with_its_length_first() {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
-    // Longer than the encoded items that are kept in memory.
+    // The encoded items exceed `MAX_KEPT`, so they are encoded again while the list is sent.
     let large = "n".repeat(1000);
     let many = (0..4000).map(|i| pod("shop", &format!("p{i:04}"), i + 1, "web", &large)).collect();
     bench.list(&pods(), "a", many, 5000);

@@ -38,7 +38,8 @@ fn nodes() -> ApiResource {
     ApiResource { gvr: Gvr::new("", "v1", "nodes"), kind: "Node".into(), namespaced: false }
 }
 
-/// Pods and Secrets in `shop` and `pay` of both clusters, and a node each. The reader sees pods in `shop` of cluster `a`.
+/// Two clusters, each with three pods in `shop` and `pay`, a Secret in `shop` and a node. The reader sees the pods in
+/// `shop` of cluster `a`.
 fn bench() -> Bench {
     let mut bench = Bench::new(ReadApiOptions { requests: 10, watches: 10, secrets: false });
     for cluster in ["a", "b"] {
@@ -131,7 +132,7 @@ async fn counts_pages_and_tokens_are_of_the_visible_objects() {
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
     let (_, rest) = bench.json(&format!("/clusters/*/api/v1/pods?limit=5&continue={token}")).await;
     assert_eq!(items(&rest), ["y@1003"]);
-    // Another reader sees its own objects behind the token.
+    // With the same token, another reader gets only objects that it may see.
     bench.reader = ann(vec![rule(Some("dev"), &["pay"], &["pods"], &[])]);
     let (_, rest) = bench.json(&format!("/clusters/*/api/v1/pods?limit=5&continue={token}")).await;
     assert_eq!(items(&rest), ["x@1004"]);
@@ -297,14 +298,14 @@ async fn self_subject_reviews_are_read_as_protobuf_too() {
     assert_eq!(send(b"k8s\0".to_vec()).await.0, 400);
 }
 
-/// Clusters that answer reviews as RBAC would: `bob` may list pods everywhere in `b`, and in `shop` of `a`.
+/// Clusters that answer access reviews from `allowed`, whatever the user, verb and resource.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Rbac {
     /// Allowed clusters and namespaces; an empty namespace allows all.
     pub(in crate::api) allowed: Mutex<BTreeSet<(String, String)>>,
     pub(in crate::api) is_down: AtomicBool,
     asked: AtomicU64,
-    /// Called before the first answer.
+    /// Called once, before the first answer.
     before: Before,
 }
 
@@ -334,7 +335,8 @@ impl Reviews for AskRbac {
     }
 }
 
-/// Returns the bench with a reader whose rights the clusters decide, and the answers of the clusters.
+/// Returns the bench with the reader `bob`, whose rights the clusters decide, and their answers: all of `b`, and `shop`
+/// of `a`, are allowed.
 pub(in crate::api) fn reviewed_bench() -> (Bench, Arc<Rbac>) {
     let rbac = Arc::new(Rbac::default());
     let places = [("b", ""), ("a", "shop")].map(|(cluster, namespace)| (cluster.to_owned(), namespace.to_owned()));

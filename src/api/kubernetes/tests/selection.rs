@@ -35,13 +35,13 @@ const FIELD_SELECTORS: [&str; 9] = [
     "spec.color=none",
 ];
 
-/// JSON of `spec.color` by the number of a value; pods with higher numbers have no color.
+/// JSON of `spec.color` by the number of a pod's value. A pod with the value 4 has no color.
 const COLORS: [&str; 4] = [r#""v0""#, "1", "2.50", "true"];
 
-/// Pods of each cluster: several times as many as one step of a scan visits.
+/// Number of pods in each cluster: more than the 512 that one step of a scan reads.
 const PODS: usize = 700;
 
-/// Returns a pod in one of three namespaces. It has no label if the value is 4.
+/// Returns a pod in one of three namespaces. It has no label and no color if the value is 4.
 fn labelled(number: usize, value: usize, version: u64) -> StoredObject {
     let (index, value) = (value, format!("v{value}"));
     let (namespace, name) = (format!("n{}", number % 3), format!("p{number:04}"));
@@ -149,7 +149,7 @@ async fn check(
 #[test]
 fn lists_by_selector_equal_a_selection_from_all_objects() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    // Few pods of some values, so that most are skipped.
+    // Most pods have the value 2, so selectors of other values skip them.
     let values = || prop::collection::vec(prop_oneof![1 => 0_usize..5, 30 => Just(2_usize)], PODS);
     let step = (0_usize..2, 0..PODS + 5, 0_usize..5, any::<bool>());
     let by_label =

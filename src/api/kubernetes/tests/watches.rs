@@ -1,4 +1,4 @@
-//! Watches.
+//! Tests of watches.
 
 use super::*;
 

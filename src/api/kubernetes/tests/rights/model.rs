@@ -1,4 +1,5 @@
-//! A reader with rules gets the answers of a hub that has only what it may see: random rules, objects and requests.
+//! Property tests: a reader with rules gets the same answers as from a hub that has only the objects that the reader
+//! may see. Rules, objects and changes are random.
 
 mod around;
 mod ask;
@@ -17,7 +18,7 @@ use informer_hub_access::Rule;
 const CLUSTERS: [(&str, &str); 2] = [("a", "prod"), ("b", "dev")];
 const NAMESPACES: [&str; 4] = ["s", "s-x", "t", "team-1"];
 
-/// An object: cluster, resource, namespace, name.
+/// An object: the indices of its cluster, resource and namespace, and the number in its name.
 type Place = (usize, usize, usize, u8);
 
 /// A rule: tier, namespaces, resources, exceptions.
@@ -71,7 +72,7 @@ fn uid_of((cluster, resource, namespace, name): Place) -> String {
     format!("uid-{cluster}-{resource}-{namespace}-{name}")
 }
 
-/// Returns the owner of an object. Owners and dependents are of all resources.
+/// Returns the owner of an object: a pod, a Secret or a node. Objects with the name number 0 have none.
 fn owner_of((cluster, resource, namespace, name): Place) -> Option<Place> {
     let owner = match (resource, name) {
         (_, 0) => return None,

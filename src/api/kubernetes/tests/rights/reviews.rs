@@ -29,7 +29,7 @@ async fn open_streams_share_reviews_and_ask_seldom_about_what_was_denied() {
         "/clusters/*/api/v1/pods?watch=1&resourceVersion={}",
         list["metadata"]["resourceVersion"].as_str().unwrap()
     );
-    // Discards the reviews of the list, which had another verb than those of the watches.
+    // Leaves out the reviews of the list, whose verb differs from that of the watches.
     rbac.asked.store(0, Relaxed);
     let mut watches = Vec::new();
     for _ in 0..STREAMS {

@@ -4,8 +4,8 @@ use super::super::super::*;
 use super::ask::{Answered, JSON, without};
 use super::{CLUSTERS, Hubs, NAMESPACES, NODES, Place, resources, universe};
 
-/// Requests whose answers or errors name clusters, resources or namespaces. Changes that the reader does not see must
-/// not influence them.
+/// Requests whose answers or errors name clusters, resources or namespaces. Objects that the reader does not see must
+/// not influence these answers.
 const NAMING: [&str; 24] = [
     "/clusters/a/version",
     "/clusters/b/version",

@@ -14,7 +14,7 @@ const LISTS: [&str; 7] = [
     "?resourceVersion=0",
 ];
 
-/// Forms of answers, with a query.
+/// `Accept` headers that select a form of list, each with query parameters.
 const FORMS: [(&str, &str); 5] = [
     ("application/json;as=Table;v=v1;g=meta.k8s.io", "?limit=2"),
     ("application/json;as=Table;v=v1;g=meta.k8s.io", "?includeObject=Object"),
@@ -60,7 +60,7 @@ async fn pages(bench: &Bench, path: &str, accept: &str) -> Vec<Answered> {
         }
         found.push((code, warning, answer));
         match token.filter(|token| !token.is_empty()) {
-            // The tests of queries have no cache, which pins snapshots for tokens.
+            // The test fleet pins no snapshots, so the continue tokens of queries do not work.
             Some(token) if !path.starts_with("/v1") => next = format!("{path}&continue={token}"),
             _ => return found,
         }

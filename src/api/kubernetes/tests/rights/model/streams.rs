@@ -8,7 +8,7 @@ use super::super::super::*;
 use super::ask::without;
 use super::{Hubs, Place, ROOTS, is_fleet, resources};
 
-/// Forms of a watch, with options.
+/// `Accept` headers of watches, each with query parameters.
 const WATCHES: [(&str, &str); 5] = [
     ("*/*", ""),
     ("*/*", "&labelSelector=app%3Dweb"),
