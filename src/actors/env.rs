@@ -40,7 +40,7 @@ pub struct Env {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     synced: Arc<WatchCell<()>>,
-    /// Requests whose options keep only parts of objects.
+    /// Requests whose options keep only parts of objects in the shared view.
     partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
 
@@ -96,7 +96,7 @@ impl Env {
         &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()]
     }
 
-    /// Records a request whose options keep only parts of objects.
+    /// Records a request whose options keep only parts of objects in the shared view.
     pub(in crate::actors) fn note_partial(&self, wanted: ResourceRequest) {
         self.partial.write().push(wanted);
     }

@@ -28,7 +28,7 @@ mod subscribe;
 #[cfg(test)]
 mod tests;
 
-/// All messages that reach the actors from outside.
+/// Messages of the actors, and the types that they contain.
 pub mod messages {
     pub use super::cache::messages::*;
     pub use super::cache::write_half::Lease;

@@ -1,6 +1,6 @@
 //! Resource discovery rules: which resources of a cluster are watched, moved or stopped. Pure.
 //!
-//! [`decide_watch`] decides about one configured resource. [`share`] assigns the resources of a cluster to patterns.
+//! [`decide_watch`] decides about one requested resource. [`share`] assigns the resources of a cluster to patterns.
 //! [`Pace`] schedules discovery requests.
 //!
 //! # When objects count as deleted

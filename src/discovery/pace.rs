@@ -77,7 +77,8 @@ impl Pace {
         self.request_soon(now);
     }
 
-    /// Schedules one request soon: for changes that were missed before the watch began.
+    /// Schedules one request soon, because changes may have been missed: the watch has just begun, or the cluster was
+    /// unreachable.
     pub fn request_soon(&mut self, now: Instant) {
         let soon = now + DELAYS[0];
         let allowed = self.last_request.map_or(soon, |last_request| soon.max(last_request + MIN_INTERVAL));

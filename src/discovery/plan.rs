@@ -17,7 +17,7 @@ pub struct DiscoveryResults {
     pub definitions: Option<Arc<BTreeMap<SmolStr, u64>>>,
 }
 
-/// Decision about one configured resource.
+/// Decision about one requested resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchDecision {
     /// The resource is served: watch it.
@@ -31,7 +31,7 @@ pub enum WatchDecision {
     Rest {
         /// Whether the cached objects count as deleted, because the CRD was deleted.
         gone: bool,
-        /// Reason, for the status page and for subscribers.
+        /// Reason, for the status and the log.
         why: String,
     },
     /// Discovery is incomplete: change nothing.
@@ -44,11 +44,11 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Decides about the configured resource `written`. `watched` is the resource that is watched for it now. `was_defined`
-/// is whether a CRD of the watched resource was ever seen.
+/// Decides about the requested resource `written`. `watched` is the resource that is watched for this request now.
+/// `was_defined` is whether a CRD of the watched resource was ever seen.
 ///
-/// A configured name without an API group stays in the group in which it was first found, even if another group gets a
-/// resource of the same name.
+/// A name without an API group stays in the group in which it was first found, even if another group gets a resource of
+/// the same name.
 #[must_use]
 pub fn decide_watch(
     written: &ResourceRef,
@@ -146,7 +146,7 @@ pub struct Share {
 
 /// Assigns the served resources to patterns, and returns them by configuration entry (`user`). A resource belongs to
 /// the most specific pattern that matches it. If several are equally specific, it belongs to the one with the least
-/// `user`. Resources in `taken` (API group, plural) are configured by name and are left out.
+/// `user`. Resources in `taken` (API group, plural) are configured by name and belong to no pattern.
 #[must_use]
 pub fn share<'c, U: Ord + Clone + 'c>(
     claims: impl IntoIterator<Item = Claim<'c, U>>,

@@ -53,7 +53,7 @@ fn decision_watches_a_served_version_and_moves_to_another() {
         decide("widgets.v1beta1.example.com", Some(&v1beta1), true, &both),
         WatchDecision::Watch(v1beta1.clone())
     );
-    // A downgrade moves it back.
+    // A downgrade of the cluster moves the informer back.
     let old = seen(&[("v1beta1", widgets())], DEFINED);
     assert_eq!(decide("widgets.example.com", Some(&v1), true, &old), WatchDecision::Move(v1beta1));
 }

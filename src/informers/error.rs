@@ -24,7 +24,7 @@ pub enum InformerError {
     /// The handler has been removed.
     #[error("the handler has been removed")]
     Removed,
-    /// An index of that name exists, or was removed before it had indexed all objects.
+    /// An index of that name exists. Or the index was removed, or the cache stopped, before all objects were indexed.
     #[error(transparent)]
     Indexer(#[from] AddIndexersError),
     /// The hub has shut down.

@@ -34,9 +34,9 @@ type Tweak = Arc<dyn Fn(&mut ListOptions) + Send + Sync>;
 ///
 /// Settings apply to informers that are created later.
 ///
-/// An informer without a transform shares its objects with all others in the hub that watch the same. These are
-/// informers of other factories, and of the configuration if it keeps whole objects. An informer with a transform
-/// belongs to the factory alone.
+/// An informer without a transform shares its cache with all informers in the hub that watch the same objects: those of
+/// other factories, and those of the configuration if they keep whole objects. An informer with a transform belongs to
+/// the factory alone.
 ///
 /// Dropping a factory stops nothing; [`Self::shutdown`] does.
 ///
@@ -104,7 +104,7 @@ impl SyncResult {
     }
 }
 
-/// Number of factories created so far, which distinguishes their informers by name.
+/// Number of factories created so far. A factory uses its number in the names of its informers.
 static FACTORIES: AtomicU64 = AtomicU64::new(0);
 
 impl SharedInformerFactory {

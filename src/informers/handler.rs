@@ -169,8 +169,8 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
 
 /// Handler that passes on only objects that a filter accepts.
 ///
-/// An update to a state that passes becomes an addition, never an initial one. An update from a state that passes to one
-/// that does not becomes a deletion of the old state, never a tombstone.
+/// An update from a state that does not pass to one that does becomes an addition, never an initial one. An update from
+/// a state that passes to one that does not becomes a deletion of the old state, never a tombstone.
 ///
 /// As in client-go, a deletion is filtered by the state it carries. If that state does not pass but the previous one did,
 /// the handler is not called. The filter of a subscription ([`ObjectFilter`]) does report this deletion; prefer it if

@@ -424,8 +424,8 @@ impl<K: 'static> SharedInformer<K> {
         self.state_in(cluster).is_some_and(|informer| informer.synced)
     }
 
-    /// Returns whether waiting longer does not help: every cluster has synced, is unreachable, forbids access, or lacks the
-    /// resource.
+    /// Returns whether waiting longer does not help: each cluster has synced, or is in a state that waiting does not
+    /// change, such as unreachable or without the resource.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.all_informers(|informer| informer.settled)

@@ -1,8 +1,8 @@
 //! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
 //! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
-//! Compression runs there too. A processor, which writes an informer's changes, waits for compression only if
-//! uncompressed objects exceed 1.5 times their limit, or 3 times for small batches.
+//! Compression runs on separate threads too. A processor, which writes an informer's changes, waits for it only if
+//! uncompressed objects exceed 1.5 times their limit, after a large batch, or 3 times, after a small one.
 
 mod expiry;
 pub(in crate::actors) mod history;
@@ -331,7 +331,7 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled when the hub stops. `caches` is locked meanwhile, so that no cache is created afterwards.
+    /// Cancelled when the hub stops, while `caches` is locked. From then on, [`Self::of_running`] returns no cache.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
@@ -457,14 +457,16 @@ impl CacheDirectory {
         caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
-    /// Removes the cache of a private view, after its only subscriber has ended. Remaining readers see an empty cache.
+    /// Removes the cache of a private view, after the only user of that view has released it. Remaining readers see an
+    /// empty cache.
     pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
         if matches!(view, View::Private(_)) {
             self.caches.lock().remove(&(gvr.clone(), view.clone()));
         }
     }
 
-    /// Requests that every cache close its partitions of a cluster whose informers did not close them.
+    /// Sends every cache the request to close its partitions of a cluster whose informers did not close them. Returns
+    /// the pending answers.
     pub(in crate::actors) fn abandon(
         &self,
         cluster: &ClusterName,

@@ -146,7 +146,7 @@ pub struct TakeSnapshot;
 /// Adds computed indices while the cache accepts writes. Requests are executed one after the other.
 ///
 /// Answered when all indices of the request are built and published in one snapshot. Until then their names are
-/// reserved, and queries that use them fail with "no such index".
+/// reserved, and queries that use them fail with [`QueryError::UnknownIndex`].
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<(), AddIndexersError>")]
 pub struct AddIndexers(pub Indexers);

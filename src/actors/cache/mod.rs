@@ -1,4 +1,4 @@
-//! The cache actor, one per resource over all clusters: store writes, index builds, queries.
+//! The cache actor, one per resource and view over all clusters: store writes, index builds, queries.
 
 pub(in crate::actors) mod actor;
 pub(in crate::actors) mod messages;

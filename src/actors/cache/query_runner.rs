@@ -163,7 +163,8 @@ impl QueryRunner {
         let threads = self.threads.min(running.threads());
         let work = (0..threads).map(|_| self.work(&running, &permit));
         let work = join_all(work.collect::<Vec<_>>());
-        // Threads that have not started by the deadline are not waited for.
+        // At the deadline, the caller gets an error. Threads that still work stop at their next check, and are not
+        // waited for.
         let ended = timeout_at(deadline, work).await.map_err(|_| running.expire_query())?;
         ended.into_iter().try_for_each(|end| end.map_err(|error| failure(&error)))?;
         let finish = self.readers.spawn_blocking(move || {
@@ -201,7 +202,7 @@ impl QueryRunner {
     }
 }
 
-/// Thread of a scan, which pauses the scan now and then so that other work on the thread can run.
+/// Thread of a scan. It sleeps briefly now and then, so that other threads can run.
 struct Reader {
     /// Number of scans that wait or run.
     scans: Arc<AtomicUsize>,

@@ -110,7 +110,8 @@ impl WriteHalf {
         self.tighten();
     }
 
-    /// Lowers the limits on uncompressed objects and retained snapshots while any partition is short of memory.
+    /// Updates the limits on uncompressed objects, retained snapshots and recorded changes. They are lower while any
+    /// partition is short of memory, i.e. its memory step is not [`MemoryStep::Full`].
     fn tighten(&mut self) {
         let tight = !self.steps.is_empty();
         self.limit_uncompressed();
@@ -263,8 +264,9 @@ impl SharedWriteHalf {
         &self.published
     }
 
-    /// Runs `work` on the write half, waiting for the lock. If a writer panicked, first recovers from the last
-    /// published snapshot, without leases. For the cache actor only.
+    /// Runs `work` on the write half, waiting for the lock. If the slot is empty because a writer panicked, first
+    /// recovers from the last published snapshot, without leases. For the cache actor and the directory of caches;
+    /// processors call [`Self::apply`].
     pub(in crate::actors) fn write<T>(&self, work: impl FnOnce(&mut WriteHalf) -> T) -> T {
         let mut slot = self.slot.lock();
         let recover = || {
@@ -308,7 +310,7 @@ impl SharedWriteHalf {
         }
     }
 
-    /// Prevents all further writes: the actor has stopped.
+    /// Empties the slot, because the actor has stopped. Later calls of [`Self::apply`] write nothing.
     pub(in crate::actors) fn close(&self) {
         *self.slot.lock() = None;
     }

@@ -34,7 +34,7 @@ impl Barrier {
             Some((reader.name.clone(), inbox, Mark::new(id, partition.number())))
         };
         // Listeners deliver no events to durable readers before the partition has been on disk once. The first events
-        // are the objects that it then has.
+        // are the objects that the partition then has. So until then, the barrier waits for no reader.
         let begun = partition.health().is_on_disk();
         let waiting = readers.iter().filter(|_| begun).filter_map(inbox).collect();
         let has_nothing_to_write = !begun && partition.is_empty() && !partition.has_synced();

@@ -62,13 +62,13 @@ pub struct CheckpointStore {
     status: Mutex<StateStatus>,
     /// resourceVersions up to which readers had received events of restored partitions before the start.
     delivered: Mutex<DeliveredVersions>,
-    /// Lock for the files, and the number of callers waiting for it.
+    /// Lock for the files; `waiting` counts the callers that wait for it.
     pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
     pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
-    /// Clusters that may have partitions on disk that no cache has open. A copy, because the files are locked during a
-    /// write.
+    /// Clusters that may have partitions on disk that no cache has open. Copied from `files`, where the entry of a
+    /// cache is missing during a write.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
     /// Whether every partition had reached its resourceVersion in `delivered` at the last pass.
     caught_up: AtomicBool,
@@ -92,13 +92,13 @@ pub(in crate::actors) type SharedCheckpointStore = Arc<CheckpointStore>;
 pub struct StateStatus {
     /// Path of the directory.
     pub path: String,
-    /// Bytes used by caches.
+    /// Bytes of the cache files on disk.
     pub cache_bytes: u64,
     /// Objects restored at the start.
     pub restored: u64,
     /// Duration of the restore in milliseconds.
     pub restored_in_millis: u64,
-    /// Time of the last pass without errors. It may have skipped partitions; see `held`.
+    /// Time of the last pass without errors. That pass may have skipped partitions; see `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_checkpoint: Option<jiff::Timestamp>,
     /// Objects written by the last pass that wrote any.
@@ -108,7 +108,8 @@ pub struct StateStatus {
     /// Partitions that the last pass did not write because sinks or subscribers had not acknowledged their events.
     /// Includes unsaved partitions of removed clusters.
     pub held: u64,
-    /// Partitions of removed clusters that are not saved yet. They stay in memory for at most a minute.
+    /// Partitions of removed clusters that are not saved yet. They stay in memory for about a minute, then they are
+    /// dropped.
     #[serde(skip_serializing_if = "is_zero")]
     pub leaving: u64,
     /// Error of the last pass; cleared by the next successful pass.

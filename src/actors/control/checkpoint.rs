@@ -24,7 +24,7 @@ pub(in crate::actors) use removed_clusters::{Reopened, SAVE_TIMEOUT, restore_rem
 /// Minimum time between passes when a subscriber requests one.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum backoff after a failed pass.
+/// Maximum backoff after failed passes, unless the interval between passes is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Runs checkpoint passes; see the module.

@@ -33,8 +33,8 @@ use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Restart intensity for informers. Smaller than an informer's own intensity: by the time an informer gives up, five
-/// restarts have not helped.
+/// Restart intensity for the informers and discovery of a cluster, counted together. Smaller than an informer's own
+/// intensity: by the time an informer gives up, five restarts have not helped.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
 mod failure_log;
@@ -60,8 +60,8 @@ pub(in crate::actors) struct ClusterParts {
     pub(in crate::actors) connector: Arc<dyn Connector>,
     pub(in crate::actors) view: SharedView,
     pub(in crate::actors) registry: Recipient<Resolved>,
-    /// Subscriptions that select the cluster. They must be known before any informer starts. Otherwise a subscriber of
-    /// an earlier informer would miss events of its successor.
+    /// Subscriptions that select the cluster. They must be known before any informer starts. Otherwise a subscriber
+    /// that an earlier informer served would miss events of that informer's successor.
     pub(in crate::actors) subscriptions: Vec<Arc<Subscription>>,
 }
 
@@ -111,8 +111,8 @@ impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
-        // Discovery already has the new resource, so the apiserver has read this generation of the CRD before the next
-        // list.
+        // The next list is assumed to be read under this generation of the CRD: discovery has found the new resource,
+        // so the apiserver has read the CRD.
         if let Some(generation) = self.generation {
             self.parts.health.set_definition_generation(generation);
         }
@@ -352,7 +352,7 @@ impl ClusterActor {
 
 /// Returns the key of the informer for a resolved request.
 fn informer_key_of(key: &RequestKey, resource: &ApiResource) -> InformerKey {
-    // A cluster-scoped resource has no path with a namespace.
+    // The API has no namespaced path for a cluster-scoped resource, so the namespace of the request is ignored.
     let scope = if resource.namespaced { key.1.clone() } else { Scope { namespace: None, ..key.1.clone() } };
     (resource.gvr.clone(), scope)
 }

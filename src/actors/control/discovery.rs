@@ -51,7 +51,7 @@ enum WatchState {
 /// Last discovery result.
 struct LastDiscovery {
     discovered: Arc<Discovered>,
-    /// Names of the CustomResourceDefinitions of the served resources.
+    /// Served resources, each by the name that its CustomResourceDefinition has or would have (`<plural>.<group>`).
     served: BTreeSet<SmolStr>,
 }
 

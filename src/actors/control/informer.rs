@@ -45,7 +45,8 @@ mod transitions;
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
 
-/// Restart intensity for the pipeline. Larger than the cluster's, which is larger than the registry's.
+/// Restart intensity for the pipeline and the listeners, counted together. Larger than the cluster's, which is larger
+/// than the registry's.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
 /// Parameters of an informer actor.
@@ -89,7 +90,7 @@ pub(in crate::actors) struct InformerActor {
     parts: InformerParts,
     cache: Addr<CacheActor>,
     partition: Option<(PartitionId, Lease)>,
-    /// resourceVersion from which the first reflector may resume.
+    /// resourceVersion from which the next reflector may resume its watch; `None` if it must list.
     resume: Option<ResourceVersion>,
     /// `metadata.generation` of a CRD change that altered objects without watch events. `None` once the partition has
     /// been opened with it.
@@ -363,7 +364,7 @@ fn join_of(child: &ListenerChild) -> Join {
 }
 
 impl Drop for InformerActor {
-    /// Marks the informer as stale if it ended without being stopped.
+    /// Marks a synced informer as stale if it ended without being stopped.
     fn drop(&mut self) {
         if !self.stopping && self.parts.health.has_synced() {
             self.parts.health.set_phase(Phase::Stale);
@@ -445,8 +446,8 @@ impl Handler<RemoveListener> for InformerActor {
 impl Handler<StopInformer> for InformerActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    /// Stops the reflector first, so that no more changes are read. Then drains the queues and stops the other
-    /// children.
+    /// Stops the reflector first, so that no more changes are read. Then stops the other children, after delivering
+    /// pending events if there is a deadline for that (`drain_until`).
     fn handle(&mut self, stop: StopInformer, _ctx: &mut Self::Context) -> Self::Result {
         self.stopping = true;
         let pipeline = std::mem::take(&mut self.pipeline);

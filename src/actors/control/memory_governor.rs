@@ -1,9 +1,9 @@
 //! Memory governor: compares memory use with the limit several times a second and sets the informers' memory steps, as
 //! [`crate::budget`] decides.
 //!
-//! This actor provides the timer and applies the decisions. A step is stored in the
-//! informer's health before the informer is notified. So a restarted informer begins with it, and a restarted governor
-//! finds it.
+//! This actor provides the timer and applies the decisions. A step is stored in the informer's health before the
+//! informer is notified. So a restarted informer begins with the stored step, and a restarted governor finds the steps
+//! of all informers.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,

@@ -127,7 +127,7 @@ pub struct Resolved {
     pub resource: ApiResource,
 }
 
-/// Error of a registry request; the caller can fix it.
+/// Error of a registry request. The caller can avoid all but [`Self::ShuttingDown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -227,11 +227,11 @@ pub struct SetMemoryLimit(pub Option<u64>);
 #[rtype(result = "()")]
 pub struct EnableCheckpoints(pub Arc<CheckpointStore>);
 
-/// Runs the last checkpoint. Answered when it is durable or the deadline has passed.
+/// Runs the last checkpoint. Answered when the checkpoint has been written or has failed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct LastCheckpoint {
-    /// Deadline for readers to acknowledge.
+    /// Deadline for durable readers to acknowledge their events.
     pub until: Instant,
 }
 

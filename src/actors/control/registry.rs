@@ -87,7 +87,7 @@ impl RegistryActor {
         SyncView::new(Arc::clone(&self.views), Arc::clone(&self.in_flight), self.env.watch_syncs())
     }
 
-    /// Returns a token that is cancelled when the registry and all clusters have ended.
+    /// Returns a token that is cancelled when the registry ends. The clusters then stop too.
     pub(in crate::actors) fn end(&self) -> CancellationToken {
         self.children.token()
     }
@@ -226,7 +226,8 @@ impl RegistryActor {
 /// Future that completes when a cluster has handled a message, or can no longer handle it.
 type PendingHandling = LocalBoxFuture<'static, ()>;
 
-/// Waits until clusters have handled messages, so that a caller cannot flood them. Clusters never wait for callers.
+/// Waits until clusters have handled messages, at most [`STOP_GRACE`]. So a caller that waits for its answer cannot
+/// flood them.
 async fn wait_for_clusters(in_flight: Vec<PendingHandling>) {
     // A delayed cluster handles the message later.
     let _ = tokio::time::timeout(STOP_GRACE, join_all(in_flight)).await;

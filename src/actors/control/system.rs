@@ -1,4 +1,4 @@
-//! Threads of a hub: arbiters for the actors, and a shared runtime for I/O and blocking work.
+//! Threads of a hub: arbiters for the actors, and runtimes for I/O, queries and closures.
 //!
 //! A hub has its own actix system, so it can be embedded in any program, with or without actix, on any tokio runtime.
 
@@ -80,7 +80,7 @@ impl HubSystem {
             .on_thread_start(lower_priority)
             .build()
             .map_err(|source| SystemError::Threads { what: "threads for queries", source })?;
-        // A handler may spawn tasks and use timers and sockets: the thread runs them.
+        // A handler may spawn tasks and use timers and sockets, which the worker thread runs.
         let handlers = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(HANDLER_THREADS)
@@ -143,7 +143,8 @@ impl HubSystem {
         &self.registry
     }
 
-    /// Completes when the registry has ended, by `Shutdown` or by a failure, and every cluster with it.
+    /// Completes when the registry has ended, by `Shutdown` or by a failure. After a failure, the clusters may still be
+    /// stopping.
     ///
     /// The registry is the root of the tree and is not restarted. The process should then exit and be started again, as
     /// `informer-hub run` does.

@@ -40,7 +40,8 @@ impl Headroom {
         self.left.load(Relaxed) < UNLIMITED / 2
     }
 
-    /// Waits until there is headroom, then takes `bytes`. A batch larger than the headroom takes all of it.
+    /// Waits at most [`LONGEST`] until there is headroom, then subtracts `bytes`. A batch larger than the headroom
+    /// makes it negative.
     ///
     /// # Cancel safety
     /// Nothing is taken before the future completes.

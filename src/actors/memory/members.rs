@@ -25,7 +25,7 @@ pub struct MemoryStatus {
     /// Resident bytes of the process, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident: Option<u64>,
-    /// Resident bytes attributed to informers.
+    /// Bytes that all informers use, partly estimated.
     pub accounted: u64,
     /// Number of informers whose memory step is not [`MemoryStep::Full`].
     pub short: usize,
@@ -44,9 +44,9 @@ pub struct InformerMemory {
     /// Reason for the last step change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Bytes the informer may use while other informers need memory too.
+    /// Bytes the informer may use while other informers need memory too; zero without a limit.
     pub share: u64,
-    /// Bytes the informer uses.
+    /// Bytes that count against the share: the informer's objects and queued changes.
     pub used: u64,
 }
 

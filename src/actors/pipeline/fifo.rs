@@ -96,7 +96,8 @@ impl FifoActor {
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Samples the last change in the queue, unless another change is being measured.
+    /// Samples the last change in the queue, unless another change is being measured. A traced change replaces an
+    /// untraced one.
     fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.

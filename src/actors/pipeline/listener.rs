@@ -81,7 +81,7 @@ impl ListenerActor {
         if synced {
             self.env.checkpoints.request_pass();
         }
-        // A first list may take minutes with thousands of informers, so it is checked rarely.
+        // With thousands of informers, a first list may take minutes, so the disk is checked rarely until its end.
         let interval = if synced { DISK_CHECK_INTERVAL } else { LISTING_CHECK_INTERVAL };
         if let Some((timer, _)) = self.disk_check.take_if(|(_, pause)| interval < *pause) {
             ctx.cancel_future(timer);
@@ -108,7 +108,7 @@ impl ListenerActor {
         if waits {
             return self.schedule_disk_check(ctx);
         }
-        // A successor has taken over the inbox.
+        // `None` means that a successor has taken over the inbox.
         let Some(batch) = self.inbox.next(self.lease, DELIVER_BATCH) else { return ctx.stop() };
         if batch.is_empty() {
             if self.stopping {

@@ -39,7 +39,7 @@ pub struct Process {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Adds a listener to a processor. Its inbox is filled with the current objects, unless it has joined this partition
+/// Adds a listener to a processor. The inbox is filled with the current objects, unless it has joined this partition
 /// before.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]

@@ -121,7 +121,7 @@ struct Driver {
     followed: Option<(SampledChange, Span)>,
     /// Skipped objects: they could not be decoded, and have not been accepted, deleted or listed again since.
     skipped: SkippedObjects,
-    /// List in progress and its number of pages.
+    /// Span of the list in progress, and the number of pages read.
     listing: Option<Listing>,
     list_began: Instant,
     /// Reason for the next list.

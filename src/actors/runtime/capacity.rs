@@ -13,8 +13,9 @@ pub const MAILBOX: usize = 64;
 
 /// Capacity of an unlimited mailbox, for actors that receive commands.
 ///
-/// actix resends to a full mailbox later, so a later message could overtake an earlier one: a removed handler would be
-/// added again. Pending messages are bounded by the number of callers.
+/// With a limit, actix would hold back a message to a full mailbox, and a later message could overtake it. For example,
+/// the removal of a handler could be handled before its addition. Pending messages are bounded by the number of
+/// callers.
 pub const CONTROL_MAILBOX: usize = 0;
 
 /// Maximum number of changes a reflector sends in one message.
@@ -42,7 +43,7 @@ pub const SCAN_THREADS: usize = 8;
 /// Maximum number of scans waiting for a permit; further scans are rejected.
 pub const SCANS_WAITING: usize = 64;
 
-/// How long a supervisor waits for a child to stop before it continues without it.
+/// Maximum time that a supervisor waits for a child to stop. Then the supervisor continues without waiting.
 pub const STOP_GRACE: Duration = Duration::from_secs(5);
 
 /// Limits and delays that embedders and tests may change.
@@ -56,7 +57,7 @@ pub struct Tuning {
     pub merge_above: usize,
     /// Scans that run concurrently, in all caches together. Default 4.
     pub scans: usize,
-    /// Delay before a degraded informer is retried. Jittered by up to half. Default 60 s.
+    /// Delay before a degraded informer is restarted; up to half of it is added at random. Default 60 s.
     pub degraded_rest: Duration,
     /// Settings of the memory governor.
     pub memory: MemoryTuning,

@@ -146,7 +146,7 @@ impl ActorCount {
     }
 }
 
-/// Stops children on other threads when their supervisor ends, also by a panic.
+/// Token that stops the children of a supervisor, on any thread, when the supervisor ends, also by a panic.
 #[derive(Debug)]
 pub(in crate::actors) struct Children {
     token: CancellationToken,

@@ -4,7 +4,8 @@ use informer_hub_types::Threads;
 
 /// Amount by which the nice value of threads for queries and HTTP exceeds that of the process.
 ///
-/// A thread of nice 10 gets a tenth of a CPU that another thread wants, so a busy host does not stop queries.
+/// A thread of nice 10 still gets about a tenth of a CPU that a thread of nice 0 also wants, so a busy host does not
+/// stop queries.
 #[cfg(target_os = "linux")]
 pub(in crate::actors) const READER_NICE: i32 = 10;
 
@@ -27,8 +28,8 @@ impl ThreadPools {
     }
 }
 
-/// Lowers the priority of the calling thread. Does nothing on systems other than Linux, where only a process has a
-/// priority.
+/// Lowers the priority of the calling thread. Does nothing on systems other than Linux, because their priorities apply
+/// to whole processes.
 pub(crate) fn lower_priority() {
     #[cfg(target_os = "linux")]
     {

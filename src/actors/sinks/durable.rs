@@ -15,9 +15,9 @@ use informer_hub_sink::{Event, Outcome, Transport};
 
 /// Events for a durable subscriber. Events of one object are in order, with at most one message per object in flight.
 ///
-/// The answer `Ok` acknowledges all of them: they are not delivered again, even after a restart. Otherwise they are
-/// redelivered in the same order with the same IDs. That includes a missing answer within the timeout and the end of
-/// the process.
+/// The answer `Ok` acknowledges all of them: they are not delivered again, even after a restart. After a [`Refusal`], a
+/// missing answer within the timeout, or the end of the process, they are redelivered in the same order with the same
+/// IDs.
 #[derive(Clone, Debug)]
 pub struct Deliveries(
     /// Events in order; never empty.
@@ -28,11 +28,12 @@ pub struct Deliveries(
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Temporary failure. All events are retried with exponential backoff.
+    /// Temporary failure. All events of the message are retried with exponential backoff.
     #[error("{0}")]
     Later(String),
-    /// An event cannot be processed. The batch is retried in halves. An event that is refused five times in a batch of
-    /// its own becomes a dead letter.
+    /// An event cannot be processed. The batch is halved until the refused event is alone. That event is retried for
+    /// the subscription's [`refused_for`](informer_hub_types::RetryParams::refused_for), by default 10 minutes. Then it
+    /// becomes a dead letter.
     #[error("{0}")]
     Content(String),
 }

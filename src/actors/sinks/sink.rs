@@ -49,7 +49,7 @@ pub struct SinkParams {
     pub machine: MachineParams,
     /// Transport that sends batches.
     pub transport: Arc<dyn Transport>,
-    /// Threads that run attempts.
+    /// Threads that run attempts and the work on the store.
     pub io: Threads,
     /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
@@ -229,12 +229,12 @@ impl SinkActor {
 
     fn attempt(&mut self, lane: LaneId, batch: Arc<[Event]>, ctx: &mut Context<Self>) {
         let transport = Arc::clone(&self.params.transport);
-        // The call is made inside the task, so that a panic ends only the task.
         let span = spans::delivery(&self.params.machine.name, batch.len() as u64, || {
             batch.iter().filter_map(Event::trace_parent)
         });
         let (began, seen_in, traced) = (clock::now(), TraceParent::of(&span), span.clone());
         let fence = self.params.fence.clone();
+        // The transport is called inside the task, so that a panic of the transport ends only the task.
         let attempt = async move {
             match fence {
                 None => Some(transport.attempt(batch).await),

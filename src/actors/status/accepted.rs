@@ -15,7 +15,8 @@ use informer_hub_sink::{SourceVersions, resource_key};
 /// batch reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to that version.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
-    /// Progress by the memory address of the inbox. The entry keeps the inbox alive.
+    /// Progress by the memory address of the inbox. The entry keeps the inbox alive, so that no other inbox gets its
+    /// address.
     inboxes: HashMap<usize, Progress>,
     /// Resources with an informer whose progress is unknown, by cluster.
     unknown: BTreeMap<String, BTreeSet<String>>,

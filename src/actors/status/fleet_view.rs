@@ -70,7 +70,7 @@ impl FleetView {
     /// cannot sync at present.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        // Read first: a request sent after this is visible in the views.
+        // Read before the views: if no request is in flight now, the views show all earlier requests.
         !self.sync.is_starting() && self.clusters().all(|cluster| cluster.view.is_ready())
     }
 
@@ -100,7 +100,8 @@ impl ClusterSeen {
         self.view.state()
     }
 
-    /// Returns the open connections to the apiserver; `None` before the client is built.
+    /// Returns the open connections to the apiserver; `None` before the client is built, and if connections are not
+    /// counted.
     #[must_use]
     pub fn traffic(&self) -> Option<ClusterTraffic> {
         self.view.connection.as_ref()?.traffic()

@@ -22,8 +22,8 @@ use informer_hub_types::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HubStatus {
-    /// Whether every informer of every reachable cluster has synced, or is in a state that waiting does not change,
-    /// such as forbidden.
+    /// Whether the hub has started and all requests have reached the clusters, and every informer of every reachable
+    /// cluster has synced, or is in a state that waiting does not change, such as forbidden.
     pub ready: bool,
     /// Memory status; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,7 +59,7 @@ pub struct ClusterStatus {
     pub version: Option<String>,
     /// State of the connection.
     pub state: ClusterState,
-    /// Connections to the apiserver; absent before the first, and if they are not counted.
+    /// Connections to the apiserver; absent before the client is built, and if connections are not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<ClusterTraffic>,
     /// Last error that is not resolved.
@@ -69,7 +69,7 @@ pub struct ClusterStatus {
     /// [`Hub::report`](crate::Hub::report) fills it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-    /// Informers, ordered by resource and scope.
+    /// Informers, ordered by requested resource and scope.
     pub informers: Vec<InformerStatus>,
     /// Discovery of resources that may appear or disappear; absent if no watched resource can.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,8 @@ pub enum ClusterState {
     Connected,
     /// The cluster does not answer; retried with exponential backoff.
     Unreachable,
-    /// An actor of the cluster died more often than its restart intensity allows, and is restarted slowly.
+    /// Informers of the cluster died more often than the restart intensity allows, and at least one waits for its
+    /// restart.
     Degraded,
 }
 

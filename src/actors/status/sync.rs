@@ -27,14 +27,14 @@ pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 /// Published views of all clusters, by name.
 pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
-/// Error of a wait for sync that timed out.
+/// Error of a wait for sync: it timed out, or it could not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not synced after {:?}: {}", in_millis(*waited), waiting.join("; "))]
 #[non_exhaustive]
 pub struct NotSynced {
-    /// Duration of the wait.
+    /// Duration of the wait; the timeout if the hub ended during the wait.
     pub waited: Duration,
-    /// One line per missing informer: cluster, resource, state, last error.
+    /// One line for each missing informer, with its cluster, resource, state and last error; or another reason.
     pub waiting: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ fn in_millis(duration: Duration) -> Duration {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SyncScope {
-    /// All informers of the hub, and every unreachable cluster.
+    /// All informers of the hub, and each cluster that has no informers because the hub cannot connect to it.
     Everything,
     /// Informers of one resource and scope, in some clusters.
     Informers(Arc<InformersOf>),
@@ -72,8 +72,8 @@ pub struct InformerSync {
     pub cluster: ClusterName,
     /// Whether the informer's first list is in the store.
     pub synced: bool,
-    /// Whether the informer has synced, or is in a state that waiting does not change (absent, forbidden, degraded,
-    /// unreachable).
+    /// Whether the informer has synced, or is in a state that waiting does not change, such as absent, forbidden or
+    /// unreachable.
     pub settled: bool,
     /// State of list and watch.
     pub phase: Phase,
@@ -137,7 +137,7 @@ impl SyncView {
 
     /// Returns a line for each informer that has not synced.
     fn waiting(&self, of: &SyncScope) -> Vec<String> {
-        // Read first: a request sent after this is visible in the views.
+        // Read before the views: if no request is in flight now, the views show all earlier requests.
         let is_starting = self.is_starting();
         let not_yet = |informer: InformerSync| {
             let why = informer.error.map(|error| format!(" ({error})")).unwrap_or_default();
@@ -169,7 +169,7 @@ impl SyncView {
     /// Waits until all selected informers have synced.
     ///
     /// # Errors
-    /// [`NotSynced`] after the timeout, with the missing informers and their errors.
+    /// [`NotSynced`] after the timeout, with the missing informers and their errors; or as soon as the hub has ended.
     pub async fn wait(mut self, of: SyncScope, timeout: Duration) -> Result<(), NotSynced> {
         let now = clock::now();
         let until = now.checked_add(timeout).unwrap_or(now + FAR_FUTURE);
@@ -209,7 +209,7 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
     mine.map(|informer| informer_sync(cluster, informer, (is_reached, view.error.as_ref()))).collect()
 }
 
-/// Returns the sync state of an informer. `error` is that of its cluster.
+/// Returns the sync state of an informer. `is_reached` and `error` are those of its cluster.
 fn informer_sync(
     cluster: &ClusterName,
     informer: &InformerView,

@@ -218,7 +218,7 @@ impl Inbox {
         !queue.is_replaying() && !has_replayed && queue.merged() == merged && answered >= place
     }
 
-    /// Copies the number of waiting notifications and the other counters to [`ListenerHealth`].
+    /// Copies the numbers of waiting and merged notifications to [`ListenerHealth`].
     fn publish_counts(&self, state: &State) {
         if let Some(queue) = &state.queue {
             self.health.pending.store(queue.len() as u64, Relaxed);

@@ -64,7 +64,7 @@ impl History {
 struct Run<'h> {
     history: &'h History,
     inbox: Inbox,
-    /// Lease and current batch of each listener; unused for the processor.
+    /// Lease and current batch of each script's listener; unused for the processor's script.
     listeners: Vec<(InboxLease, Vec<String>)>,
     /// Listener that has taken over last.
     owner: Option<usize>,
@@ -90,7 +90,7 @@ impl<'h> Run<'h> {
             TakeOver => {
                 if let Some(owner) = self.owner {
                     let hand = std::mem::take(&mut self.listeners[owner].1);
-                    // If the replaced listener had no batch, an earlier unfinished batch is still the first.
+                    // If the replaced listener had no batch, an earlier unfinished batch is still delivered first.
                     self.unfinished = (!hand.is_empty()).then_some(hand).or(self.unfinished.take());
                 }
                 self.listeners[script] = (self.inbox.take_over(), Vec::new());
@@ -120,7 +120,8 @@ impl<'h> Run<'h> {
         self.listeners[script].1 = batch;
     }
 
-    /// Runs a last listener without interruption.
+    /// Runs one more listener until nothing is pending. Returns the acknowledged notifications and the number of
+    /// merges.
     fn finish(mut self) -> (Vec<String>, u64) {
         let last = self.listeners.len();
         self.listeners.push((InboxLease::default(), Vec::new()));

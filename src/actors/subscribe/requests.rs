@@ -54,7 +54,8 @@ pub struct InformerFor {
 }
 
 impl InformerFor {
-    /// Returns the distinct views (whole objects or metadata only) of the scopes.
+    /// Returns the views of the scopes, i.e. the forms in which objects are kept. A view is left out if the previous
+    /// scope has the same.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
         let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
         views.dedup();

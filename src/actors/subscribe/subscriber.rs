@@ -20,13 +20,13 @@ pub(in crate::actors) enum Delivered {
     /// The subscriber failed on this many notifications, which are lost; the others were handled. The text is the
     /// cause.
     Lost(usize, &'static str),
-    /// The subscriber has ended. The number is that of the sent notifications that it has not handled.
+    /// The subscriber has ended without handling this many of the notifications that were sent to it.
     Gone(usize),
 }
 
 /// Receiver of notifications. Each informer delivers one batch at a time.
 pub(in crate::actors) trait Deliver: Send + Sync + 'static {
-    /// Delivers a batch. `traced` is a traced change that may be in the batch.
+    /// Delivers a batch. `traced` is a traced change that may be in the batch. Closures run on the threads `io`.
     fn deliver(&self, batch: Vec<Notification>, traced: Option<Traced>, io: &Threads) -> BoxFuture<'static, Delivered>;
 }
 

@@ -88,7 +88,7 @@ impl Subscribe {
         self
     }
 
-    /// Selects one namespace; `""` selects all.
+    /// Selects one namespace. Has no effect with `""`: by default, all namespaces are selected.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         if namespace.is_empty() {
@@ -101,7 +101,8 @@ impl Subscribe {
         self
     }
 
-    /// Requests only metadata (PartialObjectMetadata), with separate informers and a separate cache.
+    /// Requests only metadata (PartialObjectMetadata), with separate informers and a separate cache. Has no effect on a
+    /// subscription to the informers of a configuration entry or of a user.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         if let Target::Resource(_, scope) = &mut self.target {

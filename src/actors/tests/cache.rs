@@ -48,7 +48,7 @@ fn index_query_with_many_matches_does_not_run_in_the_cache_actor() {
     });
 }
 
-/// Blocks an index function at the first version of an object, and only there.
+/// Gate at which the index function waits for objects of version 1, and only for those.
 #[derive(Clone, Default)]
 struct Gate {
     reached: Arc<Notify>,
@@ -119,7 +119,7 @@ fn cache_accepts_writes_and_queries_during_an_index_build() {
         assert!(matches!(carriers(&cache, "first", "2").await, Err(QueryError::UnknownIndex { .. })));
         let taken = cache.send(AddIndexers(gate.indexers("first"))).await.unwrap();
         assert!(matches!(taken, Err(AddIndexersError::Conflict(_))), "{taken:?}");
-        // These are queued, and one of them is removed while it waits.
+        // The next two builds are queued, and the second of them is removed while it waits.
         let second = actix::spawn(cache.send(AddIndexers(gate.indexers("second"))));
         let third = actix::spawn(cache.send(AddIndexers(gate.indexers("third"))));
         tokio::task::yield_now().await;

@@ -15,7 +15,7 @@ pub(in crate::actors) enum Victim {
     Listener,
 }
 
-/// Passed down the tree to every actor of a kind in every cluster; each panics.
+/// Makes every actor of one kind panic, in every cluster. Each actor passes the message on to its children.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct Crash(pub(in crate::actors) Victim);

@@ -114,14 +114,15 @@ impl Handler<Resolved> for NullRegistry {
 }
 
 struct Recovery {
-    /// Time from the end of the outage until the first watch was open, and until all were.
+    /// Time from the end of the outage until the first watch was open.
     first: Duration,
+    /// Time from the end of the outage until all watches were open.
     all: Duration,
     /// Requests during the outage.
     requests: usize,
 }
 
-/// Simulates an outage of five minutes.
+/// Simulates an outage of five minutes, and returns how the informers recover from it.
 ///
 /// With `before_start`, the cluster has never answered before. With `separate`, each informer has a cluster actor of its
 /// own, so no recovery signal is shared.
@@ -181,7 +182,8 @@ fn outage(seed: u64, informers: usize, before_start: bool, separate: bool) -> Re
     })
 }
 
-/// The first informer recovers at the end of the shortest wait; the others follow within the spread of 250 ms.
+/// The first informer recovers at the end of the shortest wait. The others follow within the spread of 250 ms, or twice
+/// that if they must resolve their resource first.
 #[test]
 fn informers_of_a_cluster_recover_together_after_an_outage() {
     for (informers, before_start) in [(1, false), (10, false), (50, false), (10, true), (50, true)] {

@@ -116,7 +116,7 @@ fn scans_beyond_the_waiting_limit_are_rejected() {
         let mut asked = Vec::new();
         for _ in 0..=SCANS_WAITING {
             asked.push(actix::spawn(test.cache.send(Ask(Query::list()))));
-            // The message is sent, handled and its query started, each on a turn of this thread.
+            // The message is sent and handled, and its query starts. Each of these steps needs a turn of this thread.
             for _ in 0..8 {
                 tokio::task::yield_now().await;
             }

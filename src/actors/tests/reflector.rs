@@ -39,7 +39,7 @@ impl ListerWatcher for HastySource {
         Box::pin(async { Ok(stream::empty().boxed()) })
     }
 
-    /// Protobuf for the list, JSON for the watch.
+    /// Returns protobuf at the first call, which follows the list, and JSON later.
     fn encoding(&self) -> Option<EncodingInUse> {
         let is_watching = self.has_watched.swap(true, Relaxed);
         Some(if is_watching { EncodingInUse::json(JsonReason::Refused) } else { EncodingInUse::protobuf() })

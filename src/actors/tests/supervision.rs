@@ -275,7 +275,7 @@ async fn removed_cluster_drops_objects_of_dead_informers() {
         registry.do_send(CrashIn("left", Crash(Victim::Reflector)));
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Exceeds the restart intensity, so the restart is delayed.
+    // The crashes exceed the restart intensity, so the restart is delayed.
     for _ in 0..20 {
         registry.do_send(CrashIn("right", Crash(Victim::Cluster)));
         tokio::time::sleep(Duration::from_millis(5)).await;

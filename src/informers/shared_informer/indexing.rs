@@ -28,7 +28,7 @@ impl<K: 'static> SharedInformer<K> {
     /// Adds indices with computed values, at any time before the stop.
     ///
     /// Existing objects are indexed on separate threads while events are processed. Returns when the indices are
-    /// complete; until then queries do not find them. All informers that watch the same objects share the indices,
+    /// complete; until then, queries that use them fail. All informers that watch the same objects share the indices,
     /// until this informer is stopped.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::cache::{AddIndexersError, BuildId, BuildStep, IndexBuild, Indexers, O
 /// Callers waiting for index builds, by build.
 pub(super) type BuildWaiters = BTreeMap<BuildId, oneshot::Sender<Result<(), AddIndexersError>>>;
 
-/// Maximum number of threads for one build. One core is left for other work.
+/// Maximum number of threads for one build. If there are several cores, one is left for other work.
 const MAX_WORKERS: usize = 4;
 
 fn workers() -> usize {

@@ -112,9 +112,9 @@ impl CacheDirectory {
         self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
-    /// Moves the objects of the informer with this `health` to the partition of the origin `to`, in the cache of its
-    /// resource. Readers find them in at least one of the two caches at any time. Returns `None` if the informer has no
-    /// partition. Blocks. The caller ensures that nothing writes to the partition meanwhile.
+    /// Moves the objects of the informer with this `health` to the partition of the origin `to`, in the cache of the
+    /// resource of `to`. Readers find the objects in at least one of the two caches at any time. Returns `None` if the
+    /// informer has no partition. Blocks. The caller ensures that nothing writes to the partition meanwhile.
     pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,

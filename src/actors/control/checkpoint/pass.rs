@@ -141,7 +141,7 @@ pub(in crate::actors) fn write_one(
     commits: &[Commit],
     is_last: bool,
 ) -> io::Result<CheckpointResult> {
-    // Removed from the map during the write: after a panic, the files are recreated.
+    // The files are not in the map during the write, so that they are recreated after a panic.
     let known = store.files.lock().remove(&part.key);
     let mut files = match known {
         Some(files) => files,

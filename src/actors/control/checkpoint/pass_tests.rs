@@ -32,7 +32,7 @@ fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
     })
 }
 
-/// Store of one resource version, and its checkpoint part.
+/// Store of a resource in one API version.
 pub(in crate::actors::control::checkpoint) struct Version {
     pub(in crate::actors::control::checkpoint) resource: ApiResource,
     pub(in crate::actors::control::checkpoint) store: Store,
@@ -73,7 +73,7 @@ impl Version {
     }
 }
 
-/// Two versions of a resource, and a disk with the first of them.
+/// Stores of two API versions of a resource, and a disk with the partitions of the first.
 pub(in crate::actors::control::checkpoint) struct Hub {
     pub(in crate::actors::control::checkpoint) disk: SimDisk,
     pub(in crate::actors::control::checkpoint) store: CheckpointStore,
@@ -117,7 +117,8 @@ impl Hub {
         write(&self.store, &parts, false).error
     }
 
-    /// Returns cluster, version and object count of each partition that the next start loads.
+    /// Returns cluster, API version and object count of each partition that a restart loads. With `power_goes`, the
+    /// disk first loses writes that were not synced.
     pub(in crate::actors::control::checkpoint) fn found(
         &self,
         power_goes: bool,

@@ -128,7 +128,7 @@ pub(in crate::actors) async fn save_removed(
         Part { key, snapshot, barriers }
     });
     let parts: Vec<_> = parts.filter(|part| !part.barriers.is_empty()).collect();
-    // Registered before they are closed, so that their files stay until the outcome is known.
+    // The partitions are registered before they are closed, so that their files stay until the outcome is known.
     store.unsaved.lock().extend(parts.iter().flat_map(unsaved_of));
     let lock = match lock {
         None => None,
@@ -145,7 +145,7 @@ pub(in crate::actors) async fn save_removed(
         }
     };
     join_all(env.caches.abandon(cluster)).await;
-    // Not unlocked earlier: a pass that saw the partitions open would recreate them on disk.
+    // The lock is held until here, because a pass that saw the partitions open would recreate them on disk.
     drop(lock);
     let unsaved = store.unsaved.lock();
     unsaved
@@ -264,7 +264,7 @@ fn read_back(
     (cluster, cache): (&ClusterName, &(Gvr, View)),
     plan: &RestorePlan,
 ) -> usize {
-    // Removed from the map during the read: after a panic, the files are recreated.
+    // The files are not in the map during the read, so that they are recreated after a panic.
     let Some(mut files) = store.files.lock().remove(cache) else { return 0 };
     let claim = |resource: &ApiResource, header: &PartitionHeader| plan.claim(resource, header);
     let mut objects = 0;

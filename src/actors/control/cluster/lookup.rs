@@ -14,7 +14,7 @@ use crate::actors::subscribe::resource_request::ResourceRequest;
 use informer_hub_reflector::{EarlyRetry, ResolveError, SourceError};
 use informer_hub_types::{ApiResource, InformerHealth, Phase, exponential_backoff, rng};
 
-/// Delay before a missing resource is looked up again. Jittered by up to half.
+/// Delay before a missing resource is looked up again; up to half of it is added at random.
 const ABSENT_RETRY: Duration = Duration::from_secs(20);
 
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -258,7 +258,7 @@ impl ClusterActor {
     }
 }
 
-/// Returns the delay before the next attempt: exponential from 1 s to 60 s, with full jitter above 1 s.
+/// Returns the delay before the next attempt: random between 1 s and an upper bound, which doubles from 2 s to 60 s.
 fn retry_after(attempts: u32) -> Duration {
     let cap = exponential_backoff(FIRST_RETRY, attempts, LAST_RETRY);
     FIRST_RETRY + (cap.saturating_sub(FIRST_RETRY)).mul_f64(rng::unit())

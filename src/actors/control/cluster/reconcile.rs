@@ -22,7 +22,7 @@ use informer_hub_types::{
     ApiResource, InformerHealth, Phase, ResourcePattern, ResourceRef, Scope, built_in, clock, is_built_in,
 };
 
-/// Delay before discovery is restarted after it died too often.
+/// Delay before discovery is restarted after it died too often; up to half of it is added at random.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Pattern of resources that a user requested.

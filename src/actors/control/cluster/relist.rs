@@ -12,14 +12,15 @@ use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::user::User;
 use informer_hub_reflector::InformerOptions;
 
-/// Delay between a change of a CRD and the relist. All apiservers must have read the new CRD by then. Jittered.
+/// Delay between a change of a CRD and the relist; up to half of it is added at random. All apiservers must have read
+/// the new CRD by then.
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 impl ClusterActor {
     /// Applies the configured settings of a request to its informer, if code started the informer with other settings.
     ///
-    /// Settings that leave out most fields do not apply while code uses the informer, because code decodes whole
-    /// objects.
+    /// Settings that keep only parts of objects are not applied to a running informer, because code that uses it
+    /// decodes whole objects.
     pub(super) fn apply_settings(&mut self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let is_configured = request.users.iter().any(|user| matches!(user, User::Config(_)));

@@ -6,14 +6,14 @@ use crate::actors::control::cluster::ClusterActor;
 use crate::actors::runtime::jitter::jittered;
 use informer_hub_reflector::Server;
 
-/// Delay before a server that did not answer is asked again, unless the cluster answers another request first. Jittered
-/// by up to half.
+/// Delay before a server that did not answer is asked again, unless the cluster answers another request first. Up to
+/// half of the delay is added at random.
 const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// State of the server identification.
 #[derive(Default)]
 pub(super) enum ServerProbe {
-    /// The server's version has not been requested yet.
+    /// The server has not answered, and no request is in progress.
     #[default]
     Pending,
     /// The request is in progress.

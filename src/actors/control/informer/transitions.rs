@@ -1,8 +1,10 @@
-//! Idling of an informer whose resource is gone, and moving an informer to another resource or API version.
+//! Transitions of a running informer: idling while its resource is absent, moving to another origin, and listing again
+//! with new settings.
 //!
-//! First, everything already read is stored and queued for subscribers. An idle informer then stops list and watch. A
-//! moved informer keeps its partition and delivery state under the new origin; its first list is compared with the old
-//! objects.
+//! Before an informer idles or moves, everything already read is stored and queued for subscribers. An idle informer
+//! then stops list and watch. A moved informer keeps its objects and delivery state under the new origin (resource, API
+//! version or labels); its first list is compared with the old objects. A relist restarts the pipeline, as after a
+//! failure.
 
 use std::sync::Arc;
 

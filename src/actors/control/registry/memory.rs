@@ -27,8 +27,8 @@ impl RegistryActor {
         }));
     }
 
-    /// Restarts the governor after a delay, because it would fail the same way at its next check. Nothing is lost: the
-    /// steps are stored in the informers' health.
+    /// Restarts the governor after a delay, because an immediate restart would probably fail the same way. Nothing is
+    /// lost: the memory steps are stored in the informers' health.
     pub(super) fn on_governor_exit(exited: ChildExited, ctx: &mut Context<Self>) {
         tracing::error!(
             status = %exited.status, restart_in = ?super::RESTART_DELAY,

@@ -1,4 +1,4 @@
-//! Leader and standby: opens and closes a sink whose deliveries are fenced by a lease.
+//! Leader and standby: starts and stops the deliveries of a sink whose fence depends on a lease.
 
 use actix::{Context, Handler, Message};
 
@@ -6,8 +6,9 @@ use crate::actors::sinks::sink::SinkActor;
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock;
 
-/// Reports what another process has delivered, and makes the sink check its fence. In standby, the sink then drops the
-/// queued events that the other process has delivered. If the fence is open, the sink sends the rest.
+/// Reports the events that another process has delivered, and makes the sink check its fence. In standby, the sink
+/// drops those of its queued events that the other process has delivered. If the fence is open, the sink then sends its
+/// remaining events.
 ///
 /// Answered with the lowest resourceVersion among undelivered events, by cluster and resource; `None` if it is unknown.
 #[derive(Debug)]

@@ -25,8 +25,8 @@ use informer_hub_types::{Dynamic, Notification, Threads, Traced, WatchCell, Watc
 
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
-/// Delay before a sink actor that died too often is restarted. Meanwhile listeners queue and coalesce the sink's
-/// notifications.
+/// Delay before a sink actor that died too often is restarted, and before another attempt to reopen its journal.
+/// Meanwhile listeners queue and coalesce the sink's notifications.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
 /// Additional time to wait for the answer to a drain after its deadline.
@@ -145,8 +145,8 @@ impl Sink {
         self.store.lock().release(before);
     }
 
-    /// Rewrites the sink's files if they were removed. Does nothing while the store is busy, because the work in
-    /// progress checks the files itself.
+    /// Rewrites the sink's files if they were removed. Does nothing while the store is busy: each write to the journal
+    /// checks the files too.
     pub fn check_files(&self, health: &SinkHealth) {
         let Some(mut store) = self.store.try_lock() else { return };
         match store.check_files() {
@@ -170,7 +170,8 @@ impl Sink {
         sink.running().await?.send(Reconcile(coverage)).await.ok()?
     }
 
-    /// Delivers pending events without waiting for full batches. Returns `None` if the sink has no running actor.
+    /// Delivers pending events without waiting for full batches. Returns `None` if the sink has ended, or if its actor
+    /// has not answered 500 ms after the deadline.
     pub async fn drain(&self, drain: Drain) -> Option<DrainReport> {
         let mut sink = self.clone();
         let drained = async move { sink.running().await?.send(drain).await.ok() };

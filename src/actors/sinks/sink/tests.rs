@@ -323,7 +323,7 @@ fn rejected_event_is_isolated_from_its_batch() {
         });
         let test = TestSink::with(transport, |params| params.machine.concurrency = NonZeroUsize::MIN);
         test.send(adds(40, 1)).await;
-        // The event is given up early, because it blocks its lane.
+        // A drain without a journal gives up a refused event after five attempts.
         assert_eq!(test.drain(Duration::from_secs(120)).await, DrainReport { delivered: 39, left: 0, kept: 0 });
         assert_eq!(test.health.status().dead_lettered, 1);
         assert!(!test.health.status().circuit_open);
@@ -364,7 +364,7 @@ fn retry_after_delays_every_lane() {
         let test = TestSink::start(transport);
         test.send(vec![add("first", 1)]).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // These objects are in other lanes than the first object, which got the 429.
+        // Most of these objects are in other lanes than the first object, whose delivery got the 429.
         test.send(adds(100, 1)).await;
         tokio::time::sleep(Duration::from_secs(98)).await;
         assert_eq!(test.transport.attempts(), 1);
@@ -557,7 +557,7 @@ fn sink_actor_restart_loses_nothing() {
             let delivered = tokio::time::timeout(LONG, delivered);
             let (delivered, ()) = futures::join!(delivered, kill);
             assert_eq!(delivered, Ok(Delivered::All));
-            // Spaced so that the restart intensity is not exceeded.
+            // The kills are spaced so that the restart intensity is not exceeded.
             tokio::time::sleep(Duration::from_secs(10)).await;
         }
         let left = sink.drain(Drain { deadline: clock::now() + LONG }).await.unwrap().left;
