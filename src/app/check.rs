@@ -1,5 +1,5 @@
-//! Checks of a configuration before it is used. A configuration file is checked when it is read; these checks are for
-//! configurations that a program builds.
+//! Checks of a configuration before a hub uses it, at the start and at each reload. Some repeat rules of the
+//! configuration parser, because a program that embeds the hub may build a configuration without the parser.
 
 use super::durable::DurableSubscription;
 use super::error::{StartError, WITHOUT_FLEET};
@@ -25,8 +25,8 @@ pub(super) fn check(config: &Config, durable: &[DurableSubscription]) -> Result<
     Ok(())
 }
 
-/// Checks rules that the parser of configuration files enforces, but a program that builds a configuration itself may
-/// break.
+/// Checks that this build supports `[fleet]`, if it is configured. Also checks rules that the parser of configuration
+/// files enforces, but a program that builds a configuration itself may break.
 pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     if config.fleet.is_some() && !cfg!(feature = "fleet") {
         let problem = WITHOUT_FLEET.to_owned();

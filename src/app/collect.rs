@@ -47,7 +47,7 @@ impl Collect {
     }
 }
 
-/// Returns the parameters of the connection to NATS, under a new process name.
+/// Returns the parameters of the connection to NATS, with a new name of this process.
 pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
     let collects = config.roles.contains(&FleetRole::Collect);
     let (replicas, max_age, max_bytes) = NEW_LOG;
@@ -68,7 +68,8 @@ pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
     }
 }
 
-/// Returns a unique name of this process. Its random part prevents a restarted process from being taken for the old one.
+/// Returns a unique name of this process. Its random part prevents a restarted process from being taken for the old
+/// one.
 fn process_name() -> String {
     format!("{}-{}-{:08x}", host_name(), std::process::id(), rng::rng().random::<u32>())
 }
@@ -94,8 +95,8 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Stores new labels of a cluster. They decide which zone is preferred for it. The watched cluster gets them when
-    /// the hub next becomes its owner.
+    /// Stores new labels of a cluster. They decide which zone is preferred for it, and the registry gets them when this
+    /// process next becomes its owner. If the cluster is watched now, the caller also sends them to the registry.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);
@@ -156,7 +157,7 @@ impl fmt::Debug for Collecting {
     }
 }
 
-/// Adds clusters to the registry when this process becomes their owner, and removes them afterwards.
+/// Adds clusters to the registry when this process becomes their owner, and removes them when it no longer is.
 struct RegistryHost {
     registry: Addr<RegistryActor>,
     clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,
@@ -214,7 +215,7 @@ impl Host for RegistryHost {
             let Some(known) = known else { return };
             let mut watched = known.watched.lock().await;
             watched.remove(&shard);
-            // The cluster may have been removed already, or the registry has ended.
+            // An error means that the registry no longer has the cluster, or has ended.
             let _ = if watched.is_empty() {
                 tell(&registry, RemoveCluster(shard.cluster)).await
             } else {

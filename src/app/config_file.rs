@@ -1,8 +1,9 @@
-//! Watcher of the configuration file: reloads at SIGHUP, and when the file or a file that it names changes.
+//! Watcher of the configuration file: reloads it at SIGHUP, on request, and when it or a file of its sinks changes.
 //!
-//! It polls time and size every [`POLL_INTERVAL`], which works on every file system and with the links of files that
-//! Kubernetes mounts. A change is applied once two polls are equal, so that a file is not read while it is being
-//! written. If a partly written file is read nevertheless, it is reported as a mistake, and its next change is applied.
+//! The watcher polls time and size of these files every [`POLL_INTERVAL`], which works on every file system and with
+//! the links of files that Kubernetes mounts. A change is applied once two polls are equal, so that a file is not read
+//! while it is being written. If a partly written file is read nevertheless, it is reported as a mistake, and its next
+//! change is applied.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +25,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of mistakes that are logged one by one.
 const MAX_LOGGED: usize = 50;
 
-/// Request for a reload: the sender of its result to the requester.
+/// Request for a reload: the channel through which the requester gets its result.
 pub(super) type ReloadRequest = oneshot::Sender<Reloaded>;
 
 /// A watched configuration file.

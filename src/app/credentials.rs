@@ -235,7 +235,8 @@ async fn watch<O: CredentialOwners>(watch: Arc<CredentialWatch>, owners: Weak<O>
         let Some(hub) = owners.upgrade() else { return };
         let sources = tokio::select! {
             biased;
-            // `hub` keeps the state directory locked, so the end of the hub must not wait for a long reload here.
+            // `hub` keeps the state directory locked. When the hub is closed, it must be dropped here at once, even
+            // while `with_config` waits for a long reload.
             () = watch.end.cancelled() => return,
             sources = hub.with_config(credential_sources) => sources,
         };

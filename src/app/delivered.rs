@@ -14,8 +14,8 @@ use informer_hub_types::Gvr;
 /// Progress of sinks that a leader publishes in its lease, so that its successor continues there.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Delivered {
-    /// By sink, the versions up to which it has acknowledged changes. Fields that later program versions add are
-    /// ignored.
+    /// By sink, the versions up to which its receiver has acknowledged every change. Fields that later program versions
+    /// add are ignored.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
     /// In a fleet, the process that is to take the released lease; `None` if any process may.
@@ -24,7 +24,7 @@ pub(super) struct Delivered {
 }
 
 impl Delivered {
-    /// Parses a note, the text in a lease. An unreadable note counts as no progress, so that events are delivered again.
+    /// Parses a note, the text in a lease. An unreadable note counts as no progress, so events are delivered again.
     pub(super) fn parse(note: &str) -> Self {
         serde_json::from_str(note).unwrap_or_default()
     }
@@ -77,8 +77,8 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
-/// Adds the versions `earlier` of the previous holder to `own`, except for resources that have a version in `own` or
-/// for which `is_obsolete` returns true.
+/// Adds the versions `earlier`, which the previous lease holder published, to `own`. Leaves out resources that have a
+/// version in `own`, and those for which `is_obsolete` returns true.
 pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
         let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));

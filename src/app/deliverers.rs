@@ -1,4 +1,4 @@
-//! Deliverers of a fleet: the processes that deliver events to sinks, as far as this process knows them.
+//! Deliverers of a fleet (the processes that deliver events to sinks), as this process last read them from a store.
 //!
 //! Each deliverer writes its own entry to a common store at an interval, and reads the entries of the others. The
 //! entries decide how sinks are shared. Whether a process may deliver to a sink depends only on the lease of that sink.
@@ -25,8 +25,8 @@ use informer_hub_types::{clock, rng};
 /// How long a process that shuts down waits until its entry is removed.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Store of the entries of all deliverers: by process, the sinks that it contends for. Every request ends within a
-/// deadline.
+/// Store with an entry for each deliverer: the name of the process, and the sinks that it contends for. Every request
+/// ends within a deadline.
 pub(super) trait Entries: Send + Sync {
     fn put(&self, name: &str, sinks: BTreeSet<String>) -> BoxFuture<'_, Result<(), String>>;
 

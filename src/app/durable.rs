@@ -15,7 +15,7 @@ use informer_hub_sink::{
 };
 use informer_hub_types::{ClusterSelector, FieldPath, Threads};
 
-/// Default time that a subscriber has to acknowledge one message.
+/// Default time within which a subscriber must acknowledge one message.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Subscription with a journal: events that the actor has not acknowledged survive the end of the process.
@@ -66,7 +66,7 @@ impl DurableSubscription {
         self
     }
 
-    /// Selects clusters by their labels.
+    /// Selects clusters by their labels or names. Default: all clusters.
     #[must_use]
     pub fn clusters(mut self, clusters: ClusterSelector) -> Self {
         self.clusters = clusters;
@@ -80,7 +80,7 @@ impl DurableSubscription {
         self
     }
 
-    /// Leaves out objects that already exist when the subscription is first created.
+    /// Leaves out objects that already exist when the subscription is first created, or when a cluster is added later.
     #[must_use]
     pub fn skip_initial(mut self) -> Self {
         self.selection.initial = Initial::Skip;

@@ -52,21 +52,21 @@ pub struct ElectionStatus {
     pub role: Role,
     /// Unique name of this replica.
     pub identity: String,
-    /// Last known holder of the Lease; absent in a fleet.
+    /// Last known holder of the Lease; absent in a fleet, and if the Lease has no holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// Cluster, namespace and name of the Lease; in a fleet, the keys of the leases.
     pub lease: String,
-    /// Number of times that the holder changed; in a fleet, over the leases of all sinks.
+    /// Number of times that the holder changed; in a fleet, the sum over the leases of all sinks.
     pub transitions: u64,
-    /// Seconds since this replica last renewed the Lease. In a fleet, seconds since the last renewal of the lease that
-    /// was renewed longest ago. Absent before the first renewal.
+    /// Seconds since this replica last renewed the Lease; absent before the first renewal. In a fleet, the longest of
+    /// these times among the leases that this process holds; absent if it holds none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<u64>,
     /// Why the last request for the Lease failed; absent after a success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// In a fleet, the sinks that this process delivers; absent otherwise.
+    /// In a fleet, the sinks to which this process delivers; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sinks: Option<Vec<String>>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Election {
     end: CancellationToken,
 }
 
-/// State of the election. The task that renews the Lease and the one that opens the sinks share it.
+/// State of the election, shared by the task that renews the Lease and by the reconciler of the sinks.
 pub(super) struct SharedElection {
     pub(super) fence: Arc<SendFence>,
     params: ElectionParams,
@@ -112,7 +112,8 @@ struct State {
 /// Handover of a lease to another process.
 struct HandingOver {
     to: String,
-    /// Whether the sinks have stopped sending.
+    /// Whether the leader has reconciled its sinks since the handover began. The sinks then begin no delivery, and the
+    /// next reconciliation releases the lease.
     is_drained: bool,
 }
 
@@ -128,7 +129,7 @@ impl Election {
     /// Prepares the election that `[ha]` configures; `None` without that table.
     pub(super) fn new(config: &Config, stall: StallPolicy, dial: Option<Dial>, io: &Threads) -> Option<Self> {
         let ha = config.ha.as_ref()?;
-        // The configuration is checked, so a named cluster exists.
+        // The configuration is checked: if it names a cluster for the Lease, that cluster exists.
         let watched = config.clusters.iter().find(|one| ha.is_lease_in(one)).cloned();
         let cluster = watched.unwrap_or_else(own_cluster);
         let connector = convert::connector(&cluster, stall, dial, io);
@@ -191,7 +192,7 @@ impl Election {
         let was_handing_over = shared.state.lock().handover.take().is_some();
         let has_resigned = shared.release();
         if was_handing_over {
-            // A later election of the sink has the same fence.
+            // The next election of the sink uses the same fence, which must not stay in the draining state.
             shared.fence.set_draining(false);
         }
         if has_resigned {
@@ -254,7 +255,7 @@ impl SharedElection {
     }
 
     async fn ask(&self, request: &Request, store: &dyn LeaseStore) -> Answer {
-        // As client-go: two requests fit into the deadline.
+        // As in client-go, two requests fit into the renew deadline.
         let asked = store.execute(request, self.params.renew_deadline / 2).await;
         let mut state = self.state.lock();
         match asked {
@@ -328,7 +329,7 @@ impl SharedElection {
         is_handed_over
     }
 
-    /// Logs a change of the role and notifies of it.
+    /// Logs a change of the role and notifies the reconciler of it. Ends a handover if the lease was lost.
     fn note_role(&self) {
         let mut state = self.state.lock();
         let leads = state.elector.leads(clock::since_boot());
@@ -358,7 +359,7 @@ impl SharedElection {
     /// Waits until the store has answered a request.
     #[cfg(feature = "fleet")]
     pub(super) async fn first_answer(&self) {
-        // The sender lives as long as `self`.
+        // This cannot fail, because `self` owns the sender.
         let _ = self.answered.subscribe().wait_for(|answered| *answered).await;
     }
 
@@ -384,7 +385,8 @@ impl SharedElection {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Begins a handover: the next reconciliations of the sinks stop them, and release the lease for the process `to`.
+    /// Begins a handover: from now on, the sinks begin no delivery. The second reconciliation from now releases the
+    /// lease for the process `to`.
     pub(super) fn hand_over(&self, to: &str) {
         tracing::info!(lease = self.place, to, "handing the Lease over to another process");
         self.state.lock().handover = Some(HandingOver { to: to.to_owned(), is_drained: false });
@@ -396,8 +398,8 @@ impl SharedElection {
         self.state.lock().handover.is_some()
     }
 
-    /// Advances a handover after each reconciliation. The second call returns the process that takes the lease, because
-    /// the sinks have then sent nothing for an interval.
+    /// Advances a handover; called at each reconciliation by the leader. The second call returns the process that takes
+    /// the lease, because the sinks have then begun no delivery for an interval.
     pub(super) fn advance_handover(&self) -> Option<String> {
         let handover = &mut self.state.lock().handover;
         let HandingOver { to, is_drained } = handover.as_mut()?;

@@ -9,7 +9,7 @@ impl RunningHub {
     pub(super) fn begin_election(&self) {
         let Some(Elections(elections)) = &self.election else { return };
         let reconciler = Reconciler::new(elections, &self.sinks, &self.env, &self.registry);
-        // Called once.
+        // This function is called once, so the cell is still empty.
         let _ = self.reconciler.set(reconciler.begin());
         elections.begin(&self.env.io);
     }

@@ -14,7 +14,7 @@ fn cluster() -> SimCluster {
     SimCluster::start(SimConfig::default(), &Handle::current()).unwrap()
 }
 
-/// A contender with short times.
+/// Starts a contender with a lease duration of 3 s.
 fn contender(cluster: &SimCluster, name: &str) -> Election {
     contender_for(cluster, name, Duration::from_secs(3))
 }
@@ -45,7 +45,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until one of two contenders leads; returns it and the other one.
+/// Waits until one of two contenders leads and the other stands by. Returns the leader, then the standby.
 async fn settled(one: Election, other: Election) -> (Election, Election) {
     let roles = |one: &Election, other: &Election| [role(one), role(other)];
     until("one leads", || roles(&one, &other).contains(&Role::Leader) && roles(&one, &other).contains(&Role::Standby))
@@ -56,7 +56,7 @@ async fn settled(one: Election, other: Election) -> (Election, Election) {
 #[tokio::test]
 async fn only_one_contender_leads_and_its_resignation_is_a_quick_takeover() {
     let cluster = cluster();
-    // The lease outlives the test, so only its release lets the other one lead.
+    // The lease does not expire during the test, so the standby can lead only after the leader has released it.
     let contender = |name| contender_for(&cluster, name, 10 * PATIENCE);
     let (leader, standby) = settled(contender("a"), contender("b")).await;
     assert!(leader.shared.fence.is_open() && !standby.shared.fence.is_open());

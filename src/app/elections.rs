@@ -42,7 +42,7 @@ pub(super) struct ElectionSet {
 }
 
 enum Kind {
-    /// One election for all sinks, by `[ha]`.
+    /// One election for all sinks, configured by `[ha]`.
     All(Election),
     BySink(Box<Shares>),
 }
@@ -56,11 +56,11 @@ struct Shares {
     identity: String,
     params: ElectionParams,
     elections: Mutex<BTreeMap<String, Election>>,
-    /// Removed sinks whose elections have not ended. If such a sink is added again, its new election waits, because both
-    /// would contend under one name.
+    /// Removed sinks whose elections have not ended. If such a sink is added again, its new election waits for the end
+    /// of the old one, because both would contend under one name.
     retiring: Arc<Mutex<BTreeSet<String>>>,
-    /// Fences of all sinks since the start. A fence stops deliveries while this process does not hold the lease of the
-    /// sink.
+    /// Fences of all sinks that this process has had since its start. A fence stops deliveries while this process does
+    /// not hold the lease of the sink.
     fences: Mutex<BTreeMap<String, Arc<SendFence>>>,
     balance: Mutex<Balance>,
     deliverers: Arc<Deliverers>,
@@ -265,8 +265,8 @@ impl ElectionSet {
         shares.deliverers.set_sinks(contended.flat_map(|group| group.sinks.iter().cloned()).collect());
     }
 
-    /// Sets how long this process leaves free leases to other processes. Hands one of its leases over if another
-    /// process has fewer.
+    /// In a fleet, sets how long this process leaves free leases to other processes. Hands one of its leases over if it
+    /// holds the most, and another process at least two fewer.
     pub(super) fn balance(&self) {
         let Some(shares) = self.open_shares() else { return };
         let now = clock::since_boot();

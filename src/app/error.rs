@@ -17,7 +17,7 @@ pub enum StartError {
     /// The configuration of a sink is not usable. To be fixed in the configuration.
     #[error("sinks.{sink}.{key}: {problem}")]
     Sink {
-        /// The sink.
+        /// Name of the sink.
         sink: String,
         /// Key with the unusable value.
         key: &'static str,
@@ -35,7 +35,7 @@ pub enum StartError {
     /// The journal (undelivered events on disk) of a sink cannot be opened. To be fixed by the operator of the machine.
     #[error("sinks.{sink}: cannot open its journal")]
     Journal {
-        /// The sink.
+        /// Name of the sink.
         sink: String,
         /// The cause.
         #[source]
@@ -61,7 +61,7 @@ pub enum StartError {
     /// The operating system refused a thread.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The hub already has a cluster with the name of an added one.
+    /// The registry refuses a cluster, e.g. because the hub already has a cluster of this name.
     #[error(transparent)]
     Cluster(#[from] RegistryError),
     /// An actor ended while the hub started.
@@ -73,7 +73,8 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// The configuration is not usable. The hub is unchanged.
+    /// The configuration is not usable. The hub is unchanged, except after [`StartError::Cluster`] and
+    /// [`StartError::Died`], which occur while clusters are added: other parts may have been applied.
     #[error(transparent)]
     Unusable(#[from] StartError),
     /// Reading the files that the configuration names was interrupted. The hub is unchanged.

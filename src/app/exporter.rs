@@ -11,7 +11,7 @@ use informer_hub_telemetry::metrics::{Format, Id, Snapshot};
 use informer_hub_types::HistogramState;
 use informer_hub_workqueue::{self as workqueue, Key, WorkQueue};
 
-/// Upper bounds of a work queue's durations, in seconds.
+/// Upper bounds of the histogram buckets for a work queue's durations, in seconds.
 const SECONDS: &[f64] = &{
     let bounds = workqueue::Histogram::BOUNDS;
     let mut seconds = [0.0; workqueue::Histogram::BOUNDS.len()];
@@ -25,8 +25,8 @@ const SECONDS: &[f64] = &{
 
 /// The metrics of a hub and of registered work queues, as text for Prometheus. Cheap to clone.
 ///
-/// Metrics of queues are those of client-go's `workqueue` package with the prefix `informer_hub_` and the label `queue`;
-/// docs/metrics.md lists them.
+/// Metrics of queues are those of client-go's `workqueue` package with the prefix `informer_hub_` and the label
+/// `queue`; docs/metrics.md lists them.
 ///
 /// # Examples
 /// ```no_run

@@ -10,12 +10,12 @@ use reqwest::redirect::Policy;
 use informer_hub_access::{FetchDocument, FetchFailure};
 use informer_hub_tls::{Roots, certificates, http_config};
 
-/// Deadline of one document.
+/// Deadline for fetching one document, connecting included.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Size limit of one document. Key sets have a few KiB.
 const MAX_DOCUMENT: usize = 256 << 10;
 
-/// HTTP client for an issuer. Reads the CA for each document, so that a replaced file is used.
+/// HTTP client for an issuer. Reads the CA file for each document, so that a replaced file is used.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchOverHttp {
     ca_file: Option<PathBuf>,
@@ -52,7 +52,8 @@ fn client(ca_file: Option<&Path>) -> Result<reqwest::Client, FetchFailure> {
     };
     let unusable = |error: String| FetchFailure(format!("cannot use the CA of the issuer: {error}"));
     let tls = http_config(roots, None).map_err(|error| unusable(error.to_string()))?;
-    // The issuer names the addresses itself, so a redirect would lead away from them.
+    // Redirects are not followed: the configuration states the address of the issuer, and the issuer's discovery
+    // document states the address of its keys.
     let client = reqwest::Client::builder().tls_backend_preconfigured(tls).redirect(Policy::none()).build();
     client.map_err(|error| unusable(error.to_string()))
 }

@@ -21,14 +21,14 @@ pub struct FleetStatus {
     /// Why NATS has not answered the last requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Number of clusters that this process owns.
+    /// Number of clusters and shards that this process owns; zero in a serving process.
     pub owned: usize,
-    /// Times that this process became the owner of a cluster.
+    /// Number of times that this process became the owner of a cluster or shard.
     pub acquired: u64,
-    /// Number of times that this process lost the ownership of a cluster to another process.
+    /// Number of times that this process lost the ownership of a cluster or shard to another process.
     pub lost: u64,
-    /// Number of times that this process handed a cluster over, to balance the load or because the operator moved the
-    /// cluster.
+    /// Number of times that this process handed a cluster or shard over, to balance the load or because the operator
+    /// moved it.
     pub moved: u64,
     /// Bytes of changes that the log has not stored yet.
     pub queued_bytes: u64,
@@ -39,7 +39,7 @@ pub struct FleetStatus {
     pub clusters: Vec<FleetCluster>,
 }
 
-/// A cluster or shard with its owner, as far as this process knows it.
+/// A cluster or shard with its owner, as this process last read it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -59,7 +59,8 @@ pub struct FleetCluster {
     pub own: bool,
     /// Weight of the cluster, from its objects and events. Collectors share clusters by weight; zero if unknown.
     pub weight: u64,
-    /// In a serving process, since when its objects of the cluster may be outdated; absent if they are current.
+    /// In a serving process, the time since which its objects of the cluster may be outdated; absent if they are
+    /// current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<jiff::Timestamp>,
     /// Why the objects may be outdated; absent if they are current.
@@ -68,8 +69,9 @@ pub struct FleetCluster {
 }
 
 impl FleetStatus {
-    /// Returns whether the owners of the clusters are unknown, because NATS has never answered, or whether a serving
-    /// process has nothing to serve, because no cluster has ever had an owner. The hub is not ready then.
+    /// Returns whether there are clusters, but none is known to have ever had an owner, and one of these holds: NATS
+    /// does not answer, so the owners are unknown; or this is a serving process, which has nothing to serve. The hub is
+    /// not ready then.
     pub(super) fn is_waiting(&self) -> bool {
         let has_owners = self.clusters.is_empty() || self.clusters.iter().any(|cluster| cluster.epoch > 0);
         !has_owners && (!self.connected || self.role == "serve")

@@ -2,7 +2,7 @@
 
 /// Returns the name of the pod or host; `informer-hub` if it is unknown.
 pub(super) fn host_name() -> String {
-    // Containers have the variable, which is the name of the pod.
+    // The variable is set in containers. In a pod, its value is the name of the pod.
     let variable = std::env::var("HOSTNAME").ok();
     let read = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let trimmed = |name: String| Some(name.trim().to_owned()).filter(|name| !name.is_empty());

@@ -58,12 +58,12 @@ pub struct Hub {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Number of undelivered events by sink. Includes notifications that a full sink did not accept, some of which its
+    /// Number of undelivered events, by sink. Includes notifications that a full sink did not accept, some of which its
     /// filter might have dropped.
     pub undelivered: Vec<(String, u64)>,
-    /// Undelivered events in the journals of sinks, kept for the next start, by sink.
+    /// Number of undelivered events that stay in the journal for the next start, by sink.
     pub kept: Vec<(String, u64)>,
-    /// Actors still alive at the end; zero unless there is a fault.
+    /// Number of actors still alive at the end; zero unless there is a fault.
     pub actors_left: usize,
 }
 
@@ -76,7 +76,7 @@ impl Hub {
         &self.running
     }
 
-    /// Returns the registry, which adds and removes clusters, starts informers and takes subscriptions.
+    /// Returns the registry, which adds and removes clusters, starts informers and accepts subscriptions.
     #[must_use]
     pub fn registry(&self) -> &Addr<RegistryActor> {
         self.system.registry()
@@ -98,7 +98,7 @@ impl Hub {
         CacheClient::new(self.system.env().caches.clone(), resource)
     }
 
-    /// Returns the owners of an object, nearest first, up to the one that has no owner. Owners are found only if the
+    /// Returns the owners of an object, nearest first, up to the object that has no owner. Owners are found only if the
     /// hub watches their resource in the object's cluster. If one is missing, the result says why.
     #[must_use]
     pub fn owner_chain<K>(&self, object: &Object<K>) -> OwnerChain {
@@ -174,7 +174,7 @@ impl Hub {
     /// they keep.
     ///
     /// # Errors
-    /// [`MemoryLimitError`] if the limit is too small; the previous limit stays.
+    /// [`MemoryLimitError`] if the limit is too small, so that the previous limit stays, or the hub is shutting down.
     pub async fn set_memory_limit(&self, limit: Option<u64>) -> Result<(), MemoryLimitError> {
         if let Some(limit) = limit.filter(|limit| *limit < LEAST_MEMORY_LIMIT) {
             return Err(MemoryLimitError::TooSmall { limit });
@@ -220,7 +220,8 @@ impl Hub {
         behind
     }
 
-    /// Returns, for each subscription, the name of its sink and a function that counts the events not accepted by the sink.
+    /// Returns, for each subscription, the name of its sink and a function that counts the events not accepted by the
+    /// sink.
     async fn backlogs_of_sinks(&self) -> Vec<(String, impl Fn() -> u64 + use<>)> {
         let mut followed = Vec::new();
         for one in &*self.running.sinks.lock() {
@@ -234,14 +235,14 @@ impl Hub {
         backlogs.unwrap_or_default().into_iter().flatten().collect()
     }
 
-    /// Ends the hub within `timeout`: first the watches of clusters, then the delivery of notifications, then the
-    /// sinks.
+    /// Ends the hub: first the watches of clusters, then the delivery of notifications, then the sinks. These steps
+    /// share `timeout`. Releasing leases and ending actors may take some seconds more.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let deadline = clock::now() + timeout;
         self.running.close();
         #[cfg(feature = "fleet")]
         if let Some(collecting) = self.running.collecting.get() {
-            // Without NATS, nothing can be released, and the leases expire.
+            // If NATS does not answer, the ownerships of clusters are not released, but expire.
             let _ = tokio::time::timeout(timeout / 2, collecting.shutdown()).await;
         }
         let behind = self.stop_clusters(deadline).await;
@@ -260,7 +261,7 @@ impl Hub {
         undelivered.retain(|(_, left)| *left > 0);
         kept.retain(|(_, kept)| *kept > 0);
         // Publishes the progress of the drained sinks before it releases the Lease, so that the next holder delivers
-        // the rest.
+        // only the remaining events.
         self.running.resign().await;
         drop((sinks, std::mem::take(&mut *self.running.sinks.lock())));
         let actor_count = self.system.env().actor_count.clone();

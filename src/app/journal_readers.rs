@@ -93,7 +93,7 @@ impl Reader {
         Ok(Self { name: sink.name.clone(), params, selection, files: Some(files) })
     }
 
-    /// Sets the fence, which stops deliveries while this process does not lead. `None` always delivers.
+    /// Sets the fence, which stops deliveries while this process does not lead. Without a fence, always delivers.
     pub(super) fn fenced(mut self, fence: Option<Arc<SendFence>>) -> Self {
         self.params.fence = fence;
         self

@@ -21,8 +21,8 @@ pub(super) trait LeaseStore: Send + Sync {
     /// Maximum size of the note (the published progress of sinks) in a record, in bytes.
     fn max_note(&self) -> usize;
 
-    /// Reads or writes the record of the election. The deadline starts once the store is connected. If it fails, the
-    /// error is a text with the cause.
+    /// Reads or writes the record of the election. `deadline` limits the request, but not the time to connect to a
+    /// Kubernetes cluster before it. If the request fails, the error is a text with the cause.
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
 }
 

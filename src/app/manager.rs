@@ -45,7 +45,8 @@ pub(super) fn stopping(deadline: Duration) {
     ]);
 }
 
-/// Sends the status and feeds the watchdog while the hub answers. Runs until the future is dropped.
+/// Sends the status and feeds the watchdog while the hub answers. Runs until the future is dropped; without
+/// `NOTIFY_SOCKET`, returns at once.
 pub(super) async fn keep_informed(reporter: Reporter) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

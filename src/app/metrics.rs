@@ -462,7 +462,7 @@ mod tests {
         assert!((most(clusters) - 35..=most(clusters)).contains(&series), "{series}, {}", most(clusters));
         assert!(text.len() < 110 * series, "{} bytes", text.len());
         assert_eq!(snapshot.value(Id::Objects, &["cluster-999", "j.example.com"]), Some(0.0));
-        // The bound is for a debug build on a busy machine; usual is a tenth of it.
+        // The bound is for a debug build on a busy machine. Usually, a tenth of this time is enough.
         assert!(collected + written < Duration::from_secs(8), "{collected:?}, {written:?}");
     }
 

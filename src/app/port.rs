@@ -135,7 +135,7 @@ impl Port {
         Ok(hub)
     }
 
-    /// Prepares for the shutdown of the hub: metrics keep their last values, and watches of the read API end
+    /// Prepares for the shutdown of the hub: metrics keep the last known sinks, and watches of the read API end
     /// ([`end_reads`]).
     pub(crate) fn ending(&self) {
         self.metrics.ending();
@@ -144,7 +144,8 @@ impl Port {
         }
     }
 
-    /// Closes the port once open requests are answered, at the latest after a second.
+    /// Closes the port once open requests are answered, at the latest after a second. Then writes the last events of
+    /// the audit log, as [`Self::flush_audit`] does.
     pub(crate) async fn close(mut self) {
         if let Some(read) = &self.read {
             read.close();

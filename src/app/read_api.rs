@@ -42,8 +42,8 @@ pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
 }
 
-/// Prepares the read API for the shutdown of its hub. Watches end with the version of the state that the last checkpoint
-/// writes, so that readers resume from it; without a state directory, they end now.
+/// Prepares the read API for the shutdown of its hub. Watches end at the version of the state that the last checkpoint
+/// writes, so that readers resume from that version. Without a state directory, they end now.
 pub(super) fn end_reads(read: &Arc<ReadApi>, view: &FleetView) {
     let (read, caches) = (Arc::clone(read), view.caches().clone());
     let settled = caches.settled();
@@ -76,7 +76,7 @@ impl LocalReadApi {
         Ok(api.map(|api| Self { api: Arc::new(api), view }))
     }
 
-    /// Answers a request as the port does after it has authorized it.
+    /// Answers a request as the port does after authorizing it.
     pub async fn answer(&self, request: Request<()>) -> Response<Body> {
         self.api.answer(request).await
     }
@@ -131,7 +131,8 @@ impl Fleet for HubFleet {
         let published = cache.published.load_full();
         async move {
             let cache = running.ok_or(QueryError::Stopped)?;
-            // Short answers are computed on the reader's thread, so that many readers do not delay writes to the cache.
+            // Short answers are computed on the thread of the request, so that many requests do not delay writes to the
+            // cache.
             if let Some(answer) = published.answer_if_short(&query)? {
                 return Ok(answer);
             }

@@ -11,8 +11,8 @@ use informer_hub_access::{Identity, ReaderLimits};
 /// Maximum number of users in the status, in addition to the tables `[readers.<name>]`.
 const MAX_USERS: usize = 100;
 
-/// Returns the tables `[readers.<name>]` with their limits, and the users with work in progress. A user of a certificate,
-/// OIDC or a service account has a row of its own, since it may match several tables.
+/// Returns the tables `[readers.<name>]` with their limits, and the users with work in progress. A user of a
+/// certificate, OIDC or a service account has a row of its own, since it may match several tables.
 pub(super) fn reader_status(read: &ReadApi, access: &Access) -> Vec<Value> {
     let (mut in_use, counts, usage) = (read.in_use(), access.usage().counts(), access.usage());
     let mut rows = Vec::new();

@@ -10,8 +10,8 @@ use informer_hub_types::{Phase, clock, first_names};
 /// Interval at which the hub's state is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Maximum delay of the log line `ready` after the hub is ready, while clusters are still connecting. A hub can be
-/// ready before any cluster answers, because its objects may come from disk.
+/// Maximum delay of the log line `ready` after the hub is ready, while clusters are connecting or their informers are
+/// starting. A hub can be ready before any cluster answers, because its objects may come from disk.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// Fields of the log line `ready`.

@@ -1,8 +1,9 @@
 //! Reconciles sinks with the progress that is published in their leases.
 //!
-//! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to which
-//! the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops events up to that
-//! version. When it becomes leader, it delivers the rest; some of these events are repeated, with the same ids.
+//! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to
+//! which the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops events up
+//! to that version. When it becomes leader, it delivers its remaining events; some of them are repeated, with the same
+//! ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 /// Time after which a process competes for the lease although its sinks have not caught up with the published progress,
 /// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process publishes the progress of its predecessor for clusters and resources that it has no
-/// informer of. After that time, they count as removed.
+/// Time for which a process publishes the progress of its predecessor for clusters and resources of which its sinks
+/// have accepted no events yet. After that time, they count as removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -116,7 +117,7 @@ impl Reconciler {
         let groups = self.elections.groups(names);
         for (name, _, subscriptions) in &sinks {
             let found = join_all(subscriptions.iter().map(|id| self.registry.send(FindSubscription(*id)))).await;
-            // An error means that the hub is shutting down.
+            // An error means that the hub is shutting down; the last progress is kept.
             let Ok(found) = found.into_iter().collect::<Result<Vec<_>, _>>() else { continue };
             let found: Vec<_> = found.into_iter().flatten().collect();
             self.progress.entry(name.clone()).or_default().update(&self.env, &found);
@@ -181,7 +182,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns the configured sinks. Durable subscriptions are left out: they deliver within this process in every role.
+    /// Returns the configured sinks. Durable subscriptions are left out: they deliver within this process in every
+    /// role.
     fn sinks_of_config(&self) -> Vec<(String, Sink, Vec<SubscriptionId>)> {
         let sinks = self.sinks.lock();
         let configured = sinks.iter().filter(|one| one.files.is_some());

@@ -123,15 +123,15 @@ pub(super) struct RunningHub {
 }
 
 struct Applied {
-    /// Configuration as written in the file.
+    /// Configuration as read from the file or built by the embedding program, without the clusters of sources.
     written: Config,
     /// Configuration with the clusters of sources added.
     effective: Config,
 }
 
 impl Reloader {
-    /// Applies a configuration. Concurrent calls run one after the other. Takes as long as removed sinks need to
-    /// deliver their events, at most `hub.shutdown_deadline`.
+    /// Applies a configuration. Concurrent calls run one after the other. Waits until removed sinks have delivered
+    /// their events, at most for `hub.shutdown_deadline`, and until removed clusters have ended.
     ///
     /// # Errors
     /// [`ReloadError`]; the status shows it as well.

@@ -58,7 +58,7 @@ pub struct HubReport {
     /// The certificate of the port, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credentials: Vec<CredentialStatus>,
-    /// Leader election; absent without `[ha]` or the role `deliver`.
+    /// Leader election; absent if there is neither `[ha]` nor the role `deliver`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ha: Option<ElectionStatus>,
     /// This process and its fleet; absent without `[fleet]`.

@@ -183,7 +183,8 @@ impl<S: SendReview> ReviewTokens for ClusterReviews<S> {
         let audience = audience.map(str::to_owned);
         async move {
             let Status { authenticated, user, audiences } = asking.await?;
-            // An apiserver that ignores audiences answers without them; the token is then for the apiserver.
+            // An apiserver that ignores audiences answers without them. The token is then for the apiserver, not the
+            // hub.
             let is_for_hub = audience.is_none_or(|audience| audiences.unwrap_or_default().contains(&audience));
             Ok((authenticated && is_for_hub).then(|| user.into()))
         }

@@ -24,7 +24,7 @@ use crate::api::{self, AskReload, Guard, Protection};
 use informer_hub_config::Config;
 use informer_hub_telemetry::metrics::Export;
 
-/// Time after the first signal within which a further signal is ignored as its repetition.
+/// Time after the first signal within which a further signal is ignored as a repetition of the first.
 const ECHO: Duration = Duration::from_millis(100);
 
 /// Number of SIGXFSZ on Linux (except MIPS) and on the BSDs.
@@ -116,7 +116,7 @@ pub async fn run(
     Ok(ended(&report, deadline))
 }
 
-/// Logs the size of the configuration in one line.
+/// Logs the version, the size of the configuration and the address of the port in one line.
 fn log_start(config: &Config, file: Option<&Path>, listen: SocketAddr) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -139,7 +139,7 @@ async fn end(
     interrupt: &mut Signal,
 ) -> Result<ShutdownReport, SignalKind> {
     let mut ending = Box::pin(hub.shutdown(deadline));
-    // Some tools send the same signal to the process and then to its group.
+    // Some tools send the same signal to the process and then to its group, so signals within `ECHO` are dropped.
     let ended_early = tokio::time::timeout(ECHO, &mut ending).await.ok();
     let _ = (terminate.recv().now_or_never(), interrupt.recv().now_or_never());
     if let Some(report) = ended_early {

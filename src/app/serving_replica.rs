@@ -1,5 +1,5 @@
-//! Serving replica of the hub: its caches follow the log of the fleet instead of clusters. If it delivers, it competes with
-//! other replicas for a lease of each sink, and begins to read the log where the former leaders have stopped.
+//! Serving replica of the hub: its caches follow the log of the fleet instead of clusters. If it delivers, it competes
+//! with other replicas for a lease of each sink, and begins to read the log where the former leaders have stopped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ impl Serve {
         Self { backend: Arc::new(NatsBackend::new(nats)), params, election }
     }
 
-    /// Prepares the elections of sinks. The replica begins to read the log where the last leaders stopped. `None` if this
-    /// process never delivers.
+    /// Prepares the elections of sinks. The replica begins to read the log where the last leaders stopped. Returns
+    /// `None` if this process never delivers.
     pub(super) fn elect(&mut self, sinks: &BTreeSet<String>) -> Option<Elections> {
         let (params, backend) = (self.election?, Arc::clone(&self.backend));
         let open = move |name| Arc::new(FleetLease { backend: Arc::clone(&backend), name }) as Arc<dyn LeaseStore>;
@@ -58,7 +58,7 @@ impl Serve {
         self.params.cursor = Some(Cursor::new(move |partition| {
             let (shared, delivered, partition) = (Arc::clone(&shared), Arc::clone(&delivered), partition.clone());
             Box::pin(async move {
-                // Read only once, because the progress must be that from before this process delivers.
+                // Read once, before this process delivers: its own deliveries would advance the progress.
                 let reading = delivered.get_or_init(|| shared.first_delivered());
                 let delivered = tokio::time::timeout(NOTE_TIMEOUT, reading).await;
                 let delivered = delivered.map_err(|_| "cannot read the leases of the deliverers in time".to_owned())?;

@@ -122,7 +122,8 @@ impl HubBuilder {
         self
     }
 
-    /// Collects for a fleet: the hub watches the clusters that it owns in the fleet, and writes their changes to the log.
+    /// Collects for a fleet: the hub watches the clusters that it owns in the fleet, and writes their changes to the
+    /// log.
     #[cfg(feature = "fleet")]
     #[must_use]
     #[doc(hidden)]
@@ -355,7 +356,7 @@ async fn open_stores(
 }
 
 /// Listener of checkpoints. Before a checkpoint, it rewrites files that were deleted from the state directory. After
-/// it, it releases journaled events that the caches on disk cover.
+/// the checkpoint, it releases journaled events that the caches on disk cover.
 struct Releasing {
     sinks: RunningSinks,
     sources: Arc<Sources>,

@@ -166,7 +166,7 @@ impl OpenState {
         Ok(found.map_err(failed)?)
     }
 
-    /// Starts the caches with the loaded objects.
+    /// Starts the caches with the loaded objects. Returns the store into which checkpoints are written.
     pub(super) fn restore(&self, found: LoadedState, config: &Config, env: &Env) -> CheckpointStore {
         let journaled = found.journaled_versions();
         found.raise_floors();
@@ -233,7 +233,8 @@ impl LoadedState {
     }
 
     /// Whether a partition on disk covers an event: it has the object in the event's state or a newer one, or it
-    /// contains every change up to the event's version.
+    /// contains every change up to the event's version. If the event is missing on disk, also records its version in
+    /// `ahead`.
     fn has(&self, event: &Event, subject: &EventObject<'_>, at: (usize, PartitionId), partition: &Partition) -> bool {
         let stored = partition.get(&subject.key).filter(|stored| *stored.uid() == Uid::new(event.uid()));
         // The partition contains every change up to its resourceVersion, so a missing older object was deleted. The
@@ -344,8 +345,8 @@ impl<'e> EventObject<'e> {
         Some(Self { cluster: event.cluster(), resource: [group, version, resource], key })
     }
 
-    /// Returns the object as the cache stores it. If the event's JSON of the object is missing, unusable or redacted, the
-    /// result has only key, UID and version; the cluster sends the whole object later.
+    /// Returns the object as the cache stores it. If the event's JSON of the object is missing, unusable or redacted,
+    /// the result has only key, UID and version; the cluster sends the whole object later.
     fn object(&self, event: &Event, resource: &ApiResource, demand: &InformerFor) -> Arc<StoredObject> {
         let options = &demand.options;
         let indexes = options.indexes.iter().map(|(name, path)| (name.clone(), path.clone())).collect();

@@ -14,7 +14,7 @@ use crate::cache::{Answer, Query, QueryError, Snapshot};
 pub use crate::informers::api_resource;
 use informer_hub_types::{ApiResource, ClusterSelector, Dynamic, InvalidResource, ResourceRef, View};
 
-/// Retries of a query whose cache actor died.
+/// Maximum number of times that a query is sent again because its cache actor died.
 const RETRIES: usize = 2;
 
 impl Subscribe {
@@ -72,7 +72,7 @@ impl<K> CacheClient<K> {
             if answer.is_ok() {
                 break;
             }
-            // The cache actor died, perhaps because of another query; unless the hub has ended it is restarted.
+            // The cache actor died, perhaps because of another query. It is restarted, unless the hub has ended.
             answer = self.cache()?.send(Ask(query.clone())).await;
         }
         Ok(answer?.map(Answer::cast))

@@ -33,7 +33,8 @@ const DEFAULT: &str = "http://127.0.0.1:7080";
 /// Configuration file that is read if neither an address nor a file is given.
 const FILE: &str = "hub.toml";
 
-/// Environment variable with the token itself. There is no option for it, because all users of the machine can see options.
+/// Environment variable with the token itself. There is no option for it, because all users of the machine can see
+/// options.
 const TOKEN: &str = "INFORMER_HUB_TOKEN";
 
 /// Timeout of a request.

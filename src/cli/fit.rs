@@ -49,8 +49,8 @@ impl<'t> Fitted<'t> {
         let rest: Vec<usize> = every.iter().copied().filter(|column| !self.spare.contains(column)).collect();
         let room = width.saturating_sub(self.taken(&rest));
         let natural = self.natural(last);
-        // Even without the spare columns the explanation may not fit one line. Then it is wrapped, and needs room only for
-        // its longest word.
+        // Even without the spare columns, the explanation may not fit one line. Then it is wrapped, and needs room only
+        // for its longest word.
         let needed = if natural <= room { natural } else { MIN_EXPLANATION.max(self.longest_word()).min(natural) };
         let (columns, beside) =
             if room >= needed { (self.kept(width - needed), true) } else { (self.kept(width + GAP), false) };
@@ -61,8 +61,8 @@ impl<'t> Fitted<'t> {
         (text, left_out.map(|column| self.header[*column]).collect())
     }
 
-    /// Returns the columns that remain after spare ones are left out until the rest fits `width`. The last column is
-    /// not counted.
+    /// Leaves out spare columns until the remaining ones fit `width`, and returns these. The last column is not
+    /// counted.
     fn kept(&self, width: usize) -> Vec<usize> {
         let mut kept: Vec<usize> = (0..self.header.len().saturating_sub(1)).collect();
         for spare in self.spare {

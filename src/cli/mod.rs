@@ -6,7 +6,8 @@
 //! - 1: failed. `run`: undelivered events were lost at `hub.shutdown_deadline`. `demo`: the copies differ. `state
 //!   verify`: damage or loss. `check`: warnings.
 //! - 2: wrong configuration or command line, nothing was started. `check`: errors.
-//! - 130, 143 (128 and the signal number): a second SIGINT or SIGTERM ended `run` without waiting for its shutdown.
+//! - 130, 143 (128 and the signal number): SIGINT or SIGTERM ended the command. `run` and `agent` end so at a second
+//!   signal, without waiting for their shutdown.
 //!
 //! A command whose output has no reader any more (`| head`) ends with 0. Details: docs/command-line.md.
 

@@ -18,7 +18,7 @@ use informer_hub_types::{printable_char, printable_json, printable_lines};
 #[error("the reader of the output is gone")]
 pub(super) struct ReaderGone;
 
-/// Runs a command that prints without an end, until it fails or the program that reads its output ends.
+/// Runs a command whose output never ends, until it fails or the program that reads its output ends.
 ///
 /// # Errors
 /// The error of `work`, or [`ReaderGone`], even while there is nothing to print.
@@ -47,7 +47,7 @@ pub(super) fn say(text: impl Display) -> anyhow::Result<()> {
     checked(writeln!(io::stdout().lock(), "{text}"))
 }
 
-/// Prints lines for people that may contain untrusted text.
+/// Prints lines that may contain untrusted text, with control characters replaced.
 ///
 /// # Errors
 /// As [`say`].
@@ -185,7 +185,7 @@ pub(super) fn wrapped(text: &str, width: usize, indent: &str) -> String {
     out
 }
 
-/// Strips the kind that `-o name` prints: `cluster/prod-eu`.
+/// Strips the kind from a name as `-o name` prints it: `prod-eu` of `cluster/prod-eu`.
 pub(super) fn without_kind<'n>(kind: &str, name: &'n str) -> &'n str {
     name.strip_prefix(kind).and_then(|name| name.strip_prefix('/')).unwrap_or(name)
 }

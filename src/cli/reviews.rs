@@ -1,5 +1,5 @@
-//! Review resources (SubjectAccessReviews, TokenReviews) that the hub creates in clusters, as `[hub.authorization]`
-//! says.
+//! Review resources (SubjectAccessReviews, TokenReviews) that the hub creates in clusters if `[hub.authorization]`
+//! configures them.
 
 use informer_hub_config::AuthorizationConfig;
 use informer_hub_types::{ApiResource, ClusterName, Gvr};

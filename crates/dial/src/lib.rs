@@ -76,8 +76,8 @@ pub fn causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Returns the text of an error without its causes. System errors are replaced by their kind, since their texts vary and
-/// end with a number.
+/// Returns the text of an error without its causes. System errors are replaced by their kind, since their texts vary
+/// and end with a number.
 fn own_text(error: &(dyn Error + 'static)) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(error) if error.raw_os_error().is_some() && error.kind().to_string() != "uncategorized error" => {

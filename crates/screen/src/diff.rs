@@ -1,7 +1,7 @@
 //! Differences between two versions of an object, as paths with old and new values.
 //!
-//! Elements of lists are matched by `type`, `name`, `uid` or `ip`, if all elements have that member and no two are equal,
-//! else by position. An object's `resourceVersion` and `managedFields` are ignored.
+//! Elements of lists are matched by `type`, `name`, `uid` or `ip`, if all elements have that member and no two are
+//! equal, else by position. An object's `resourceVersion` and `managedFields` are ignored.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -51,8 +51,8 @@ pub fn diff(old: &Value, new: &Value) -> Vec<Difference> {
 
 /// Formats the first differences in one line, with the number of those left out: `spec.replicas: 2 → 5, +1 more`.
 ///
-/// The line has at most `most` differences, and fewer if it would be wider than `width`, but at least one. Long values are
-/// shortened, unless the width is `usize::MAX`.
+/// The line has at most `most` differences, and fewer if it would be wider than `width`, but at least one. Long values
+/// are shortened, unless the width is `usize::MAX`.
 #[must_use]
 pub fn summary(differences: &[Difference], most: usize, width: usize) -> String {
     let rest = |shown: usize| match differences.len() - shown {

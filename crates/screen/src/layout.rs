@@ -24,7 +24,8 @@ const EMPTY: [&str; 4] = ["", "<none>", "<unset>", "<unknown>"];
 pub struct Column {
     /// Title in upper case.
     pub title: String,
-    /// 0 for a column that is shown by default; greater for a column of `-o wide`; less for a column that the user selected.
+    /// 0 for a column that is shown by default; greater for a column of `-o wide`; less for a column that the user
+    /// selected.
     pub priority: i64,
 }
 
@@ -58,9 +59,10 @@ pub struct Layout {
 impl Layout {
     /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None` for no limit.
     ///
-    /// If the columns do not fit, those without any value are left out first, then those of greater priority, then the last
-    /// ones. Long cells are shortened. Columns of clusters, namespaces and names always stay, and are shortened last.
-    /// Columns that the user selected stay as long as shortened names leave room.
+    /// If the columns do not fit, those without any value are left out first, then those of `-o wide`, then ordinary
+    /// ones, age, readiness and status, each from the last. Long cells are shortened. Columns of clusters, namespaces
+    /// and names always stay, and are shortened last. Columns that the user selected stay as long as shortened names
+    /// leave room.
     #[must_use]
     pub fn new(columns: &[Column], rows: &[Vec<String>], limit: Option<usize>) -> Self {
         let titles: Vec<String> = columns.iter().map(|column| printable(&column.title)).collect();

@@ -6,7 +6,7 @@
 //! - [`Tone`]: colours of status words.
 //! - [`csv_record`]: CSV as in RFC 4180.
 //! - [`CellKey`]: order of cells and values, with numbers, durations and quantities.
-//! - [`Template`]: JSONPath templates as kubectl takes them.
+//! - [`Template`]: JSONPath templates in kubectl's syntax.
 //! - [`diff`]: paths at which two versions of an object differ.
 //! - [`SeenObjects`]: last versions of objects in bounded memory.
 

@@ -10,7 +10,8 @@ use serde_json::Value;
 /// Sort key of a cell or a value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CellKey {
-    /// A number, or a text that begins with one. Equal numbers are ordered by their texts.
+    /// A number, quantity or duration (in seconds), or a cell that has one before its first blank or slash. Equal
+    /// numbers are ordered by their texts.
     Number(f64, String),
     /// Any other text.
     Text(String),

@@ -1,7 +1,8 @@
 //! TLS settings for the hub's clients, with ring as their crypto provider.
 //!
 //! Without an explicit provider, rustls and the HTTP clients on top of it use the one of the process, and install it if
-//! there is none. The process belongs to the program that embeds the hub, so every client of the hub is built here.
+//! there is none. The process belongs to the program that embeds the hub, so every client of the hub has settings from
+//! this crate.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};

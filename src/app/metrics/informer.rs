@@ -23,7 +23,7 @@ pub(super) struct InformerSum {
     restarts: u64,
     queued_changes: u64,
     pub(super) queued_bytes: u64,
-    /// Sums over all informers: bytes of their objects, and bytes of their shares of the memory limit. Then the
+    /// Bytes of the objects, and bytes of the shares of the memory limit, both summed over all informers; then the
     /// strictest memory step of any informer, as a number. `None` if no limit was ever set.
     memory: Option<(u64, u64, u8)>,
 }

@@ -38,7 +38,8 @@ impl RunningHub {
                 let change = SetClusterLabels { name: now.name, labels: now.labels };
                 #[cfg(feature = "fleet")]
                 self.collecting.get().inspect(|collecting| collecting.set_labels(&change));
-                // The embedding program may have removed it already, or another process of the fleet may watch it.
+                // An error means that the registry does not have the cluster: the embedding program has removed it, or
+                // another process of the fleet watches it.
                 let _ = self.registry.send(change).await?;
             }
         }
@@ -59,7 +60,8 @@ impl RunningHub {
         Arc::new(convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io))
     }
 
-    /// Adds a cluster, which is watched from then on.
+    /// Adds a cluster. A collector watches the cluster only while it owns it. Does nothing for a cluster that an agent
+    /// watches, except in a replica.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let is_elsewhere = is_of_agent(cluster);
         // A replica reads all clusters from the log.
@@ -93,7 +95,7 @@ impl RunningHub {
             collecting.remove(&name).await;
             return Ok(());
         }
-        // The embedding program may have removed it already.
+        // An error means that the embedding program has removed the cluster already.
         let _ = self.registry.send(RemoveCluster(name)).await?;
         Ok(())
     }

@@ -35,7 +35,8 @@ pub struct Changes {
     /// Readers of the HTTP port.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub readers: Difference,
-    /// Entries of `resources.changed` in which only the pattern changed. Resources that both patterns match are not touched.
+    /// Entries of `resources.changed` in which only the pattern changed. Resources that both patterns match are not
+    /// touched.
     #[serde(skip)]
     pub revised: Vec<String>,
     /// Whether `hub.memory_limit` changed.

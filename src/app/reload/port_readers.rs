@@ -14,14 +14,15 @@ pub(in crate::app) type ReadReaders =
     Arc<dyn Fn(&Config) -> Result<ReplaceReaders, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
 impl RunningHub {
-    /// Connects the readers of the HTTP port, which follow the configuration.
+    /// Sets the function that reads the tokens of the readers of the HTTP port at each reload.
     #[cfg(feature = "cli")]
     pub(in crate::app) fn follow_readers(&self, read: ReadReaders) {
         // Called once, by the port that started this hub.
         let _ = self.read_readers.set(read);
     }
 
-    /// Reads the tokens of the configured readers. `None` without a port.
+    /// Reads the tokens of the configured readers. Returns the function that replaces the readers of the port by them;
+    /// `None` without a port.
     pub(super) async fn read_port_readers(&self, config: &Config) -> Result<Option<ReplaceReaders>, ReloadError> {
         let Some(read) = self.read_readers.get().cloned() else { return Ok(None) };
         let config = config.clone();

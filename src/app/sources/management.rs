@@ -220,7 +220,7 @@ impl Session {
         let cluster = cluster(source, management);
         let connector = convert::connector(&cluster, params.stall, params.dial.clone(), &self.apart.env().io);
         let add = AddCluster { name: cluster.name, labels: cluster.labels, connector: Arc::new(connector) };
-        // The only error is a duplicate name, and the registry has no other cluster.
+        // The registry is new and has no other cluster, so the name is free.
         let _ = registry.send(add).await?;
         for watching in &self.watched {
             let (WatchedResource { name, resource, keep, .. }, scopes) = (watching, watching.scopes(management));
@@ -241,7 +241,7 @@ impl Session {
     /// Waits until objects or states may have changed; returns `None` once the feed is stopped.
     async fn wait(&self, feed: &SourceFeed) -> Option<()> {
         let changed = async {
-            // A change and a timeout are handled alike.
+            // After a change, waits for further changes. A timeout also leads to a check.
             if tokio::time::timeout(POLL_INTERVAL, self.changed.notified()).await.is_ok() {
                 tokio::time::sleep(DEBOUNCE).await;
             }

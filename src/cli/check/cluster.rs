@@ -307,7 +307,8 @@ impl ResourceCheck<'_> {
         report
     }
 
-    /// Asks the cluster whether a right is granted. Returns `None`, and adds a finding, if it cannot be checked.
+    /// Asks the cluster whether a right is granted, and adds a finding if it is not. Returns `None`, and also adds a
+    /// finding, if the right cannot be checked.
     async fn may(&mut self, verb: &str, found: &ApiResource, namespace: Option<&str>) -> Option<bool> {
         let place = namespace.map_or_else(|| "in any namespace".to_owned(), |name| format!("in namespace {name}"));
         let place = if found.namespaced { place } else { "in the cluster".to_owned() };

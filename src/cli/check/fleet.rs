@@ -13,7 +13,7 @@ use informer_hub_roles::NatsProblem;
 #[cfg(feature = "fleet")]
 const TIMEOUT: &str = "check for a firewall in between, or raise --timeout";
 
-/// Returns the findings about NATS. Changes nothing there.
+/// Returns the findings about NATS. Only reads from the servers.
 #[cfg(feature = "fleet")]
 pub(super) async fn findings(config: &FleetConfig, timeout: Duration) -> Vec<Finding> {
     let params = app::nats_params(config);

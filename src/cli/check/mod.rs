@@ -34,9 +34,9 @@ use informer_hub_types::{ClusterName, ClusterSelector, ShardRule, SinkPartition,
 /// Maximum number of clusters that are checked concurrently.
 const MAX_CONCURRENT: usize = 16;
 
-/// Memory of the process without objects, in bytes (docs/memory.md).
+/// Memory of the process without objects, in bytes (docs/install.md).
 const PROCESS_MEMORY: u64 = 60 << 20;
-/// Memory of each informer without objects, in bytes (docs/memory.md).
+/// Memory that is assumed for each informer without its objects, in bytes.
 const INFORMER_MEMORY: u64 = 66 << 10;
 
 /// Arguments of `check`.
@@ -197,7 +197,7 @@ async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Durati
 }
 
 /// Adds findings for entries of `[resources]` and `[sinks]` that select no cluster, and for entries of `[resources]`
-/// that conflict in one. With cluster sources, neither is known when the configuration is loaded.
+/// that conflict in a cluster. With cluster sources, neither is known when the configuration is loaded.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
     let sinks = config.sinks.iter().filter(|it| it.partition.is_none_or(SinkPartition::is_first));

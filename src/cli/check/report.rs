@@ -14,9 +14,9 @@ use informer_hub_types::Credential;
 pub(in crate::cli) enum Level {
     /// No action needed.
     Fine,
-    /// It works, but not for long or not as well as it could.
+    /// The configuration works, but not for long or not as well as it could.
     Warning,
-    /// Some of what is configured will not work: resources are not watched, or readers see nothing.
+    /// A part of the configuration will not work: resources are not watched, or readers see nothing.
     Error,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct ClusterReport {
     pub(super) source: Option<String>,
     /// Version of the apiserver; unset if the cluster was not reached.
     pub(super) version: Option<String>,
-    /// User as which the cluster knows the hub. Unset if that is unknown or the cluster was not reached.
+    /// User and groups of the hub in the cluster. Unset if they are unknown or the cluster was not reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) identity: Option<Identity>,
     #[serde(rename = "tookMillis", serialize_with = "millis")]

@@ -15,11 +15,11 @@ use informer_hub_reflector::ErrorClass;
 use informer_hub_source as source;
 use informer_hub_types::{ApiResource, Threads};
 
-/// Maximum number of objects that are read from a source.
+/// Maximum number of objects that are listed for one watched resource in one namespace or in all namespaces.
 const MAX_OBJECTS: usize = 20_000;
 
-/// Checks one source, fills its report, and returns its clusters. If the future is dropped, the report has what was found so
-/// far.
+/// Checks one source, fills its report, and returns its clusters. If the future is dropped, the report has what was
+/// found so far.
 pub(super) async fn check(source: &ClusterSourceConfig, file: &Path, report: &mut SourceCheck) -> SourceReport {
     let found = match &source.kind {
         ClusterSourceKind::Folder { path, contexts } => {

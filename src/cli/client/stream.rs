@@ -16,7 +16,7 @@ use informer_hub_types::rng;
 const ENDLESS: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longest time without data within an answer that is not a watch.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Number of times that a request is sent again if the hub asks for it.
+/// Maximum number of times that a request is sent again if the hub asks for it.
 const REPEATS: u32 = 4;
 /// Longest wait before a request is sent again, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

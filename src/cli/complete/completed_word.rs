@@ -12,11 +12,11 @@ pub(super) struct CompletedWord {
     pub(super) word: String,
     /// Beginning of the word that stays as it is, such as `pods,` or `pod/`.
     pub(super) prefix: String,
-    /// Namespace that the words before select.
+    /// Namespace that the preceding words select.
     pub(super) namespace: Option<String>,
-    /// Clusters that the words before select.
+    /// Clusters that the preceding words select.
     pub(super) clusters: String,
-    /// Resource that the words before name.
+    /// Resource that the preceding words name.
     pub(super) resource: Option<String>,
     /// Address and credentials.
     pub(super) hub: HubArgs,

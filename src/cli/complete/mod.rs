@@ -17,7 +17,7 @@ use super::Cli;
 use super::print::out;
 use super::{block_on, runtime};
 
-/// How long the shell waits for candidates.
+/// Deadline for the hub's answer. The shell waits for it.
 const DEADLINE: Duration = Duration::from_millis(800);
 /// Maximum number of candidates.
 const MOST: usize = 200;

@@ -152,7 +152,7 @@ async fn serve(stage: &mut Stage) -> anyhow::Result<()> {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            // At the end of the duration, all outages are over, so none begins.
+            // Elapsed time and duration are equal: all outages are then over, so none begins.
             _ = churn.tick() => stage.fleet.step(SERVE_INTERVAL, SERVE_INTERVAL).await,
         }
     }

@@ -59,7 +59,7 @@ pub(super) struct Scene {
 #[derive(Debug)]
 pub(super) enum Screen {
     Silent,
-    /// One printed line for each state of the demo, for outputs that are not a terminal.
+    /// A progress line at an interval, for outputs that are not a terminal.
     Lines,
     /// A table redrawn in place.
     Live(InPlace),
@@ -86,7 +86,7 @@ impl Screen {
         matches!(self, Self::Live(_))
     }
 
-    /// Prints a text and a blank line.
+    /// Prints a text, followed by a blank line. A silent screen prints nothing.
     pub(super) fn say(&self, text: &str) -> anyhow::Result<()> {
         if self.is_silent() { Ok(()) } else { say(wrapped(text, columns(), "") + "\n") }
     }

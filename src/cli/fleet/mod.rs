@@ -1,7 +1,7 @@
 //! `informer-hub fleet`: shows the collectors and deliverers of a fleet, and steers the collectors.
 //!
 //! The commands connect to NATS with the credentials of the configuration. NATS decides which users may change the
-//! fleet. A hub's HTTP port offers no such requests, because its readers may only read objects.
+//! fleet. The HTTP port of a hub offers no requests that change a fleet.
 
 #[cfg(feature = "fleet")]
 mod report;

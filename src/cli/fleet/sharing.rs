@@ -9,7 +9,7 @@ use crate::cli::fit::Fitted;
 use informer_hub_roles::{Deliverer, LeaseHolder, RosterEntry, RosterItem};
 use informer_hub_types::clock;
 
-/// Deliverers and their sinks at one moment. Both are empty in a fleet without deliverers.
+/// Deliverers and their sinks at one moment. Both lists are empty in a fleet without deliverers.
 #[derive(Debug, Serialize)]
 pub(super) struct Sharing {
     deliverers: Vec<DelivererView>,

@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const RENEWAL: Duration = Duration::from_secs(3);
 /// Time within which a live deliverer renews its roster entry. Deliverers renew about three times as often.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
-/// Time within which a collector claims a cluster without an owner: the former owner's lease expires first, then the
-/// collector delays.
+/// Time within which a collector claims a cluster without an owner: first the former owner's lease expires, then the
+/// collector waits before it claims.
 const CLAIM: Duration = Duration::from_secs(15);
 
 /// Connection to a fleet: reads its state, pins clusters to collectors, and drains collectors.
@@ -112,8 +112,8 @@ impl Fleet {
         }
     }
 
-    /// Waits until a cluster has an owner, at most for `limit`. Only collectors that contend for the same clusters as
-    /// the owner can take over the cluster.
+    /// Waits until a cluster has an owner, at most for `limit`. The owner shows which collectors can take the cluster
+    /// over: those that contend for the same clusters as the owner.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));
@@ -180,7 +180,7 @@ impl Fleet {
     }
 }
 
-/// Time at which a wait ends.
+/// Time at which a wait fails, and the text of its error.
 struct Deadline {
     at: Instant,
     problem: String,

@@ -26,9 +26,9 @@ pub(super) struct CollectorView {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zone: Option<String>,
-    /// Number of clusters that the collector owns.
+    /// Number of clusters and shards that the collector owns.
     pub(super) clusters: usize,
-    /// Sum of the weights of these clusters.
+    /// Sum of the weights of these clusters and shards.
     pub(super) weight: u64,
     /// Whether the collector renews its entry in the roster, the fleet's list of processes in NATS.
     pub(super) live: bool,
@@ -127,8 +127,8 @@ impl FleetOverview {
         found.ok_or_else(|| unknown("cluster", name, &known))
     }
 
-    /// Returns the collector with this name, or the only one whose name begins with it. If several begin with it, returns
-    /// the only live one: the others may be left from before a crash.
+    /// Returns the collector with this name, or the only one whose name begins with it. If several names begin with it,
+    /// returns the only live collector: the other entries may be left from before a crash.
     pub(super) fn collector(&self, name: &str) -> anyhow::Result<&CollectorView> {
         if let Some(found) = self.collectors.iter().find(|collector| collector.name == name) {
             return Ok(found);
@@ -152,8 +152,8 @@ impl FleetOverview {
         }
     }
 
-    /// Verifies that a collector can take over a cluster: it is live, not draining, and contends for the same clusters as
-    /// the owner, if there is one.
+    /// Verifies that a collector can take over a cluster: it is live, not draining, and contends for the same clusters
+    /// as the owner, if there is one.
     pub(super) fn ensure_receives(&self, cluster: &ClusterView, to: &CollectorView) -> anyhow::Result<()> {
         anyhow::ensure!(to.live, "collector {} is not live: it does not renew its entry; choose another one", to.name);
         let undo = format!("informer-hub fleet drain {} --undo", to.name);

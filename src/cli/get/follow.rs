@@ -13,7 +13,7 @@ use informer_hub_apiclient::{Lines, Refusal, WatchEvent};
 
 /// Longest silence of a watch: the hub sends bookmarks at least every minute.
 const SILENCE: Duration = Duration::from_secs(90);
-/// Maximum bytes of an event. An object has at most 16 MiB, and a row of a table contains it too.
+/// Maximum size of a watch event in bytes. An object has at most 16 MiB; a table row has the object besides its cells.
 const LONGEST: usize = 64 << 20;
 
 /// Prints list and changes until the process ends.

@@ -19,12 +19,13 @@ pub(super) struct Items<'a> {
     args: &'a Args,
     path: Option<&'a Template>,
     documents: Documents,
-    /// Template to apply to each object on its own; `None` if the output is not such a template.
+    /// Template to apply to each object on its own; `None` if the output is no template, or one that needs the whole
+    /// list.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
     /// Objects to print at the end, because the output needs all of them.
     kept: Vec<Value>,
-    /// Whether one object is asked for by its name.
+    /// Whether one object is asked for by its name, without `--watch`.
     is_one: bool,
 }
 

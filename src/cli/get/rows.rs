@@ -29,7 +29,7 @@ struct Shape {
     namespace_at: Option<usize>,
     /// Index of the name column among those that the hub sends.
     name_at: Option<usize>,
-    /// Position of the column to sort by, among the shown columns.
+    /// Position of the column to sort by, among the shown columns; `None` to sort by a path or not at all.
     sort_at: Option<usize>,
 }
 

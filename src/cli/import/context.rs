@@ -1,4 +1,4 @@
-//! One context of a kubeconfig: server, user and credentials, with warnings about what will not work.
+//! One context of a kubeconfig: server, user and credentials, with warnings about faults and risks.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) struct ContextSummary {
     /// Kinds of the credentials, in words.
     pub(super) credentials: String,
     pub(super) namespace: Option<String>,
-    /// Faults that prevent the hub from using the context.
+    /// Faults that prevent the hub from using the context, and risks such as a certificate that is not verified.
     pub(super) warnings: Vec<String>,
 }
 

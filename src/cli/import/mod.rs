@@ -122,7 +122,7 @@ fn about(found: &ContextSummary) -> String {
     format!("{server}, {user} ({}){}", found.credentials, namespace.unwrap_or_default())
 }
 
-/// Returns a text as a comment of one line, whatever the kubeconfig contains.
+/// Makes a text of the kubeconfig safe for a comment of one line: replaces line breaks and control characters.
 fn comment(text: &str) -> String {
     printable(text)
 }

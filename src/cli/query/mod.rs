@@ -1,4 +1,4 @@
-//! `informer-hub query`: asks the query language of a running hub.
+//! `informer-hub query`: runs a query on a running hub.
 
 mod cells;
 mod explain;

@@ -71,7 +71,7 @@ fn labels() -> Value {
     json!({ "app.kubernetes.io/name": "informer-hub" })
 }
 
-/// Resources to list and watch in one cluster, and reviews to create.
+/// Rights of the hub in one cluster: resources to list and watch, reviews to create, and the Lease of its replicas.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     everywhere: Rules,

@@ -267,7 +267,7 @@ impl Args {
         whole_groups: &[String],
     ) -> anyhow::Result<Vec<String>> {
         let (kubectl, grantee) = (kubectl(&cluster.access), self.grantee()?);
-        // A pod gets the token of its service account by itself.
+        // Kubernetes mounts the token of its service account into a pod, so no note about tokens is needed.
         let is_in_pod = matches!(cluster.access, ClusterAccess::InCluster | ClusterAccess::Agent);
         let mut notes = match &grantee.account {
             Some(Account { namespace, .. }) => {

@@ -112,7 +112,7 @@ pub(in crate::cli) struct Advice<'a> {
     pub(in crate::cli) target: RightsTarget<'a>,
     /// Address and credentials of the cluster.
     pub(in crate::cli) access: &'a ClusterAccess,
-    /// User as which the cluster knows the hub, if it is known.
+    /// User and groups of the hub in the cluster; `None` if they are unknown.
     pub(in crate::cli) identity: Option<&'a Identity>,
 }
 

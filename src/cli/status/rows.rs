@@ -18,7 +18,7 @@ use informer_hub_types::{first_names, printable};
 /// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Row {
-    /// Name of the cluster, informer, sink or source.
+    /// Name of the cluster, informer, sink, source or part of the hub.
     pub(super) name: String,
     /// State with its reason. If it changes, `--watch` prints a line.
     pub(super) state: String,
@@ -272,7 +272,7 @@ fn resource(cluster: &str, informer: &Value) -> Row {
 fn sink(sink: &Value) -> Row {
     let (name, state) = (text(sink, "name"), sink_state(sink));
     let why = why::of_sink(sink);
-    // A journal may hold more events than the queue in memory.
+    // Both count unacknowledged events, but are updated at different times; the higher one is shown.
     let pending = number(sink, "pendingEvents").max(number(&sink["journal"], "pending"));
     let letters = why::letters(sink);
     let numbers = [pending, number(sink, "delivered"), number(sink, "retries"), letters].map(grouped);

@@ -137,7 +137,7 @@ fn with_cluster(cluster: &str, informer: &Value) -> Value {
     informer
 }
 
-/// Returns a line of kind and name (`cluster/prod-eu`) for each row, in the style of kubectl.
+/// Returns kind and name (`cluster/prod-eu`) of each selected cluster, resource or sink, in the style of kubectl.
 pub(super) fn names(subject: Subject, status: &Value) -> Vec<String> {
     let names = |member, kind| -> Vec<_> {
         list(status, member).iter().map(|one| format!("{kind}/{}", text(one, "name"))).collect()

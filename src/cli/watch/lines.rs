@@ -23,7 +23,8 @@ pub(super) struct ChangeLines {
     is_one_cluster: bool,
     /// Present widths of the column of clusters and of the column of objects.
     widths: [usize; 2],
-    /// Returns the width of the terminal and whether to use colours. Called for each line, because a window may be resized.
+    /// Returns the width of the terminal and whether to use colours. Called for each line, because a window may be
+    /// resized.
     terminal: fn() -> (Option<usize>, bool),
 }
 

@@ -6,8 +6,8 @@
 //!
 //! # Bounds
 //!
-//! Limits apply to the length of a template, its nesting, and the number of values that a path selects, so that no template
-//! exhausts time or memory.
+//! Limits apply to the length of a template, its nesting, and the number of values that a path selects, so that no
+//! template exhausts time or memory.
 
 mod eval;
 mod parse;
@@ -68,7 +68,7 @@ enum Step {
 #[derive(Clone, PartialEq, Debug)]
 struct Filter {
     left: Operand,
-    /// Value with which `left` is compared; `None` tests whether `left` selects anything.
+    /// Comparison, and the operand with which `left` is compared; `None` tests whether `left` selects anything.
     test: Option<(Comparison, Operand)>,
 }
 

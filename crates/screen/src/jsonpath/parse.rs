@@ -27,7 +27,7 @@ pub(super) fn template(text: &str) -> Parsed<Vec<Node>> {
         return cursor.fail("a template has paths in braces, such as {.metadata.name}");
     }
     cursor.text = text.chars().collect();
-    // Ranges without their `{end}` yet: position and path of each, and the nodes before it.
+    // Ranges whose `{end}` has not been read yet: position and path of each, and the nodes before it.
     let mut open: Vec<(usize, Path, Vec<Node>)> = Vec::new();
     let mut nodes = Vec::new();
     while cursor.at < cursor.text.len() {

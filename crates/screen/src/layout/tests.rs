@@ -3,7 +3,7 @@ use std::fmt::Write;
 use super::*;
 use crate::text::width_of;
 
-/// Columns of pods at the fleet's root, with the cells of three of them.
+/// Returns the columns of a table with the pods of several clusters, and three rows.
 fn pods() -> (Vec<Column>, Vec<Vec<String>>) {
     let columns = [
         ("CLUSTER", 0),
