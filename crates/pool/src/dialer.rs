@@ -46,7 +46,7 @@ impl fmt::Debug for Opened {
 pub struct Dialer(Arc<dyn Fn(Offer) -> Opening + Send + Sync>);
 
 impl Dialer {
-    /// Opens each stream with `open`. The pool sets the deadline.
+    /// Creates a dialer that opens each stream with `open`. The pool sets the deadline.
     #[must_use]
     pub fn new<F>(open: impl Fn(Offer) -> F + Send + Sync + 'static) -> Self
     where

@@ -50,7 +50,8 @@ pub enum StreamError {
     /// The server ended the stream with `RST_STREAM`.
     #[error("the server reset the stream: {0}")]
     Reset(h2::Reason),
-    /// The server ended the connection with `GOAWAY`, and did not process this request.
+    /// The server ended the connection with `GOAWAY`. If the reason is `NO_ERROR`, it did not process this request;
+    /// otherwise it may have.
     #[error("the server is closing the connection: {0}")]
     GoingAway(h2::Reason),
     /// The connection failed.

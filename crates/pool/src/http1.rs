@@ -39,7 +39,8 @@ impl Spare {
         *self.0.lock() = Some((link, clock::now()));
     }
 
-    /// Takes the connection, unless the server may have closed it meanwhile.
+    /// Takes the connection. Returns `None` if there is none, or if it is older than [`IDLE`], since the server may
+    /// have closed it.
     fn take(&self) -> Option<Link> {
         let (link, opened) = self.0.lock().take()?;
         (clock::now() < opened + IDLE).then_some(link)

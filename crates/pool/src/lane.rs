@@ -48,7 +48,7 @@ impl Lane {
 pub(crate) enum Route {
     /// A stream of an HTTP/2 connection.
     Http2(Vacancy),
-    /// The server speaks HTTP/1.1.
+    /// An HTTP/1.1 connection: the configuration demands it, or the server chose it.
     Http1,
 }
 
@@ -168,7 +168,7 @@ fn dial(connections: &Arc<Connections>, reason: OpenReason) -> Dialing {
     result.boxed().shared()
 }
 
-/// Closes a connection once it has had no request for [`IDLE`].
+/// Checks a connection at intervals of [`IDLE`], and closes it once a whole interval has passed without a request.
 async fn close_when_idle(connections: Weak<Connections>, id: usize) {
     loop {
         sleep(IDLE).await;

@@ -5,14 +5,14 @@
 //! `SETTINGS_MAX_CONCURRENT_STREAMS` and the lane's own limit allow. If all are full, another one is opened.
 //!
 //! # Flow control
-//! The window of a connection is the sum of the largest windows of its streams. Answers that are not read therefore delay
-//! no other answer, and hold no more memory than their own windows. Windows start with 128 KiB and double while readers
-//! wait for data.
+//! The window of a connection is the sum of the largest windows of its streams. Answers that are not read therefore
+//! delay no other answer, and hold no more memory than their own windows. Windows start with 128 KiB and double while
+//! readers wait for data.
 //!
 //! # Health
 //! A connection that is silent for some seconds is probed with a PING. Without an answer it is closed, and its requests
-//! fail. After a GOAWAY a connection takes no further requests, and the present ones continue. A request that the server
-//! did not process is sent again on another connection.
+//! fail. After a GOAWAY a connection takes no further requests, and the running ones continue. A request that the
+//! server did not process is sent again on another connection.
 
 mod answer;
 mod connection;

@@ -1,4 +1,4 @@
-//! Byte stream of a connection, which is counted and notes when bytes arrive.
+//! Byte stream that is counted as a connection and notes when bytes arrive.
 
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -15,13 +15,13 @@ use super::gauges::{CountedRequest, Gauges};
 use super::http1::Http1;
 use super::lane::{Connections, Lane, Opener, Route};
 
-/// Maximum number of attempts for a request that the server does not process.
+/// Maximum number of attempts for a request.
 const ATTEMPTS: usize = 4;
 
 /// HTTP client for one server. Clones share the connections.
 ///
-/// Connections run on the runtime of the first request. Dropping all clones closes the connections once their requests
-/// have ended.
+/// A connection runs on the runtime of the request that opened it. Dropping all clones closes the connections once
+/// their requests have ended.
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Inner>);
 
@@ -49,8 +49,8 @@ impl Pool {
     /// Sends a request with an absolute address and waits for the status and headers of the answer. The [`Lane`] is an
     /// extension of the request. Only opening a connection has a deadline.
     ///
-    /// A request that the server has not processed is sent again immediately. A GET or HEAD request is also sent again
-    /// if its connection breaks and had been used before.
+    /// A request that the server has not processed is sent again immediately, up to three times. A GET or HEAD request
+    /// is also sent again if its connection breaks and had been used before.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.

@@ -261,7 +261,7 @@ async fn http1_server_is_used_over_the_connection_that_found_it() {
     let held = futures::future::join_all((0..3).map(|_| open(&pool, get("/watch")))).await;
     assert_eq!((held.len(), server.traffic().requests), (3, 3));
     assert_eq!(server.traffic().opened, OpenCounts { http1: 3, ..OpenCounts::default() });
-    // After some time the server is asked again, which costs no connection.
+    // After ten minutes, HTTP/2 is offered again. The request uses the connection on which the server chose HTTP/1.1.
     drop(held);
     sleep(Duration::from_secs(700)).await;
     assert_eq!(server.traffic().closed, CloseCounts { http1: 3, ..CloseCounts::default() });

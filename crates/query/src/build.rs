@@ -56,7 +56,7 @@ impl Expr {
         Self::OwnedBy(owner)
     }
 
-    /// Joins two expressions by `and`, without nesting.
+    /// Joins two expressions by `and`. If `self` is an `and` already, `other` becomes one of its conditions.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match self {
@@ -69,7 +69,7 @@ impl Expr {
         }
     }
 
-    /// Joins two expressions by `or`, without nesting.
+    /// Joins two expressions by `or`. If `self` is an `or` already, `other` becomes one of its conditions.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         match self {
@@ -105,7 +105,7 @@ impl Test {
 }
 
 impl Literal {
-    /// A Kubernetes quantity. Its syntax is checked by [`Matcher::new`](super::Matcher::new).
+    /// Creates a Kubernetes quantity. [`Matcher::new`](super::Matcher::new) checks its syntax.
     #[must_use]
     pub fn quantity(text: impl Into<SmolStr>) -> Self {
         Self::Quantity(text.into())

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// An exact decimal number `±digits × 10^exponent`, with up to 38 digits.
+/// An exact decimal number `±digits × 10^exponent`. The digits are an integer below 2¹²⁸, so 38 digits always fit.
 ///
 /// Normalized: no trailing zero digit and only one zero, so that equal numbers have equal fields.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -29,11 +29,11 @@ impl Decimal {
         Self { negative, digits, exponent }
     }
 
-    /// Parses a Kubernetes quantity: a sign, digits with an optional point, and a suffix (`n u m k M G T P E`,
-    /// `Ki Mi Gi Ti Pi Ei`) or an exponent (`e3`, `E-3`).
+    /// Parses a Kubernetes quantity: an optional sign, digits with an optional point, and an optional suffix
+    /// (`n u m k M G T P E`, `Ki Mi Gi Ti Pi Ei`) or exponent (`e3`, `E-3`).
     ///
-    /// Returns `None` for other texts and for numbers of more than 38 digits. Kubernetes rounds up values below a
-    /// billionth and caps values at 2⁶³; this parser does neither.
+    /// Returns `None` for other texts, and if the digits times a binary suffix reach 2¹²⁸. Kubernetes rounds up values
+    /// below a billionth and caps values at 2⁶³; this parser does neither.
     pub(super) fn quantity(text: &str) -> Option<Self> {
         if text.len() > MAX_TEXT {
             return None;
@@ -52,8 +52,8 @@ impl Decimal {
         Some(Self::normal(negative, digits, exponent - scale))
     }
 
-    /// Converts a JSON number. A fraction becomes the shortest decimal that reads back as the same `f64`, so digits after
-    /// the 17th are lost.
+    /// Converts a JSON number. A fraction becomes the shortest decimal that reads back as the same `f64`, so digits
+    /// after the 17th are lost.
     pub(super) fn number(number: Num) -> Self {
         match number {
             Num::Int(int) => Self::normal(int < 0, int.unsigned_abs(), 0),
@@ -76,8 +76,8 @@ impl Decimal {
     fn cmp_magnitude(&self, other: &Self) -> Ordering {
         let top = |d: &Self| d.exponent + i32::try_from(d.digits.ilog10()).unwrap_or(0);
         top(self).cmp(&top(other)).then_with(|| {
-            // The leading digits have the same place value. Scale the number with the greater exponent; if it overflows,
-            // it is the greater.
+            // The leading digits have the same place value. Scales the number with the greater exponent. If that
+            // overflows, this number is the greater.
             let scaled = |d: &Self, by: i32| 10_u128.checked_pow(by.unsigned_abs())?.checked_mul(d.digits);
             let by = self.exponent - other.exponent;
             match by.cmp(&0) {

@@ -141,7 +141,8 @@ pub(super) const MAX_TERMS: usize = 4_000;
 /// Deepest nesting of an expression.
 pub(super) const MAX_DEPTH: usize = 256;
 
-/// Error for an expression that cannot be evaluated. Only expressions built in Rust can cause it; parsed ones are valid.
+/// Error for an expression that cannot be evaluated. Only expressions built in Rust cause it, since parsed ones are
+/// valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidExpr {

@@ -34,7 +34,8 @@ pub enum Expr {
         /// The test.
         test: Test,
     },
-    /// The object has any of these values in an index, whether the index is declared or computed.
+    /// The object has any of these values in an index: one that the configuration declares, or one that a Rust function
+    /// computes.
     Index {
         /// The index's name.
         index: SmolStr,

@@ -85,7 +85,7 @@ impl Extraction {
         }
     }
 
-    /// Marks paths as having no further values. Returns whether all paths are.
+    /// Marks paths as having no further values. Returns whether all paths are marked.
     fn close(&mut self, paths: &[usize]) -> bool {
         for &path in paths {
             self.open[path] = false;

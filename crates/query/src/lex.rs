@@ -147,8 +147,8 @@ pub(super) fn literal(input: &mut Input<'_>) -> Parsed<Literal> {
     }
 }
 
-/// Parses a value to compare by size. An unquoted value that starts like a number must be a number, a quantity or a date:
-/// `1GB` or `-30d` would otherwise be compared byte by byte.
+/// Parses a value to compare by size. An unquoted value that starts like a number must be a number, a quantity or a
+/// date: `1GB` or `-30d` would otherwise be compared byte by byte.
 pub(super) fn sizable_literal(input: &mut Input<'_>) -> Parsed<Literal> {
     blanks(input)?;
     let at = input.current_token_start();
@@ -197,8 +197,8 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// Returns the error for input that cannot follow the parenthesis opened at `start`: at the end of the input, that the
-/// parenthesis is not closed, else that `expected` is missing.
+/// Returns the error for unexpected input after the parenthesis opened at `start`. At the end of the text, the error is
+/// that the parenthesis is not closed; elsewhere, that `expected` is missing.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);

@@ -1,11 +1,11 @@
 //! The query language: expressions, their text form, and their evaluation on objects.
 //!
-//! A [`Question`] and its [`Expr`] are built in Rust or parsed from text; both forms are equivalent. This crate does not
-//! know how objects are stored: the query engine (`cache::query`) chooses an index, and the objects to decompress.
+//! A [`Question`] and its [`Expr`] are built in Rust or parsed from text; both forms are equivalent. This crate does
+//! not know how objects are stored: the query engine (`cache::query`) chooses an index, and the objects to decompress.
 //!
 //! A [`Matcher`] is an expression prepared for evaluation. It reads an object's [`Head`] first, and the object's bytes
-//! only if the head does not decide. [`Columns`] reads the values to show, count or sort by in the same way; [`SortKey`]
-//! orders them.
+//! only if the head does not decide. [`Columns`] reads the values to show, count or sort by in the same way.
+//! [`SortKey`] orders them.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod arbitrary;

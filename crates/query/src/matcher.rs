@@ -64,7 +64,8 @@ impl Matcher {
         Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Returns whether a [`Expr::Field`] condition may need the JSON of an object. [`Expr::OwnedBy`] does not count.
+    /// Returns whether a [`Expr::Field`] condition tests a field that is not in the head. [`Expr::OwnedBy`] does not
+    /// count.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body

@@ -17,7 +17,8 @@ pub struct Question {
     pub condition: Expr,
     /// Sort columns, most significant first.
     pub order: Vec<(Column, Direction)>,
-    /// Largest number of objects, groups or values in an answer; `None` for the maximum that the hub allows.
+    /// Largest number of objects, groups or values in an answer. If `None`, an answer with more than the hub's maximum
+    /// is an error.
     pub limit: Option<NonZeroUsize>,
     /// Continue token of the previous answer. The new answer continues after the previous one, on the same snapshot.
     pub continue_token: Option<SmolStr>,
@@ -30,7 +31,8 @@ pub struct Question {
 pub enum Column {
     /// The name of the object's cluster.
     Cluster,
-    /// The values at a path. Sorting uses the first value, missing values first. Grouping uses each value.
+    /// The values at a path. Sorting uses the first value; a missing value is less than any other. Grouping uses each
+    /// value.
     Path(FieldPath),
 }
 

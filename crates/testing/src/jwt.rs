@@ -41,7 +41,7 @@ impl Signer {
         self.sign_as(&json!({ "alg": "ES256", "kid": self.name }), claims)
     }
 
-    /// Returns a signed token with this header, which may be invalid.
+    /// Returns a signed token with this header, even if the header is invalid.
     ///
     /// # Panics
     /// If ring cannot sign.

@@ -1,5 +1,5 @@
-//! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; choices by environment
-//! variables; text files that tests check; a test CA with TLS servers; and a signer of tokens.
+//! Helpers of tests: seeds and case counts of randomised tests, so that each failure can be replayed; choices by
+//! environment variables; text files that tests check; a test CA with TLS servers; and a signer of tokens.
 
 #[cfg(feature = "jwt")]
 pub mod jwt;
@@ -172,7 +172,7 @@ mod tests {
         panic!("{result:?}");
     }
 
-    /// Returns the output of a failed property: its variables, and the numbers it drew.
+    /// Returns the output of a failed property: the environment variables it printed, and the numbers it drew.
     fn probe(seed: Option<&str>) -> (BTreeMap<String, String>, Vec<String>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "tests::replay_probe"]).env("REPLAY_PROBE", "1");

@@ -159,8 +159,8 @@ impl PackedView {
 
 /// One body in a chunk: two LEB128 numbers, then the compressed bytes.
 ///
-/// The first number is the length before compression, doubled, plus one if identifiers were encoded. The second is the
-/// length of the compressed bytes.
+/// The first number is twice the length of the plain body (before encoding and compression), plus one if identifiers
+/// were encoded. The second is the length of the compressed bytes.
 pub(super) struct Entry<'c> {
     pub(super) len: usize,
     pub(super) is_encoded: bool,

@@ -13,7 +13,7 @@ pub struct TokenBucket {
     interval: Duration,
     burst: Duration,
     /// When the bucket will be full if no more tokens are taken; `None` before the first `take`. This is the whole
-    /// state: the bucket holds the burst minus the time until `full_at`.
+    /// state: until `full_at`, the bucket gains one token per `interval`, and these are the tokens that it lacks now.
     full_at: Option<Instant>,
 }
 
@@ -26,14 +26,15 @@ impl TokenBucket {
 
     /// Returns how long until `tokens` tokens are available; zero if they are now.
     ///
-    /// If `tokens` exceeds the burst, returns how long until taking them would leave a debt of at most `tokens -
-    /// burst`.
+    /// If `tokens` exceeds the burst, returns how long the debt would last if they were taken now. This is never zero,
+    /// even for a full bucket.
     #[must_use]
     pub fn wait(&self, tokens: u32, now: Instant) -> Duration {
         self.due(self.full_after(tokens, now), now)
     }
 
-    /// Takes `tokens` tokens, even if they are not available yet, and returns how long until they are.
+    /// Takes `tokens` tokens, even if they are not available yet. Returns how long until the resulting debt is paid
+    /// off; zero without a debt.
     pub fn take(&mut self, tokens: u32, now: Instant) -> Duration {
         let full_at = self.full_after(tokens, now);
         self.full_at = Some(full_at);

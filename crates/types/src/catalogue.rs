@@ -99,8 +99,8 @@ impl VersionOffer {
 impl Catalogue {
     /// Resolves a resource name.
     ///
-    /// Without a group, returns the first match in a preferred version, the core group first. With a group but no
-    /// version, searches all versions of the group, the preferred one first.
+    /// Without a group, returns the first match in the preferred version of any group, the core group first. With a
+    /// group but no version, searches all versions of the group, the preferred one first.
     #[must_use]
     pub fn find(&self, written: &ResourceRef) -> ResourceLookup {
         let name = written.resource.as_str();

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// Returns an error with its causes in one line. A cause whose text is in the line already is left out, since some libraries
-/// repeat causes in their own texts.
+/// Returns an error with its causes in one line. A cause whose text is in the line already is left out, since some
+/// libraries repeat causes in their own texts.
 #[must_use]
 pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());

@@ -23,6 +23,8 @@ pub fn now() -> Instant {
 
 /// Returns the time since the machine started. Unlike [`now`], it advances while the machine is suspended or a test has
 /// paused the clock. For leases, which expire on other machines during a suspension too.
+///
+/// On systems other than Linux, this is the time since the first call, and it may stop during a suspension.
 #[must_use]
 pub fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]

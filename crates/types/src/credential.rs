@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Seconds before its expiry at which a credential without rotation is reported.
+/// Maximum seconds before expiry at which a credential that nothing rotates is reported.
 const NOTICE: i64 = 14 * 86_400;
 
 /// Seconds that the replacement of a rotating token may be overdue: kubelet replaces a token after four fifths of its
@@ -28,7 +28,7 @@ pub enum CredentialKind {
     TokenFile,
     /// Exec plugin, which returns credentials with their expiry.
     Exec,
-    /// Auth provider built into kube (OIDC).
+    /// Legacy `auth-provider` of a kubeconfig, such as `oidc`.
     AuthProvider,
     /// User name and password.
     Password,

@@ -15,9 +15,8 @@ pub enum DecodeError {
         #[source]
         source: serde_json::Error,
     },
-    /// The body (the object's JSON or protobuf) is not cached: the memory limit leaves room for heads only
-    /// ([`MemoryStep::Heads`]).
-    /// The operator can raise the limit.
+    /// The body (the object's JSON or protobuf) is not cached, because the memory limit leaves room for heads only
+    /// ([`MemoryStep::Heads`]). The operator can raise the limit.
     ///
     /// [`MemoryStep::Heads`]: super::MemoryStep::Heads
     #[error(

@@ -58,8 +58,8 @@ impl Dictionary {
     /// Minimum bytes of content. A smaller dictionary saves less memory than it takes.
     const MIN_CONTENT: usize = 64;
 
-    /// Trains a dictionary on the first MiB of samples. The dictionary's size is a tenth of the samples', at most
-    /// [`Self::SIZE`]. Equal samples give an equal dictionary.
+    /// Trains a dictionary on the first MiB of samples. The dictionary is at most a tenth as large as the samples (or
+    /// 1 KiB, if that is more), and at most [`Self::SIZE`]. Equal samples give an equal dictionary.
     ///
     /// Costs 5 to 20 ms, and 2 MB while it runs: keep it off the actors' threads.
     ///
@@ -143,8 +143,8 @@ impl Dictionary {
         self.raw.len()
     }
 
-    /// Decompresses the output of a [`Compressor`] with this dictionary into `out`, replacing its content. The result
-    /// is at most `limit` bytes long.
+    /// Decompresses the output of a [`Compressor`] with this dictionary into `out`, replacing its content. Fails if the
+    /// result exceeds the capacity of `out`, which is at least `limit` bytes.
     pub(super) fn decompress(&self, packed: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), CodecError> {
         DECOMPRESS.with_borrow_mut(|(context, frame)| {
             frame.clear();

@@ -23,7 +23,7 @@ pub enum Phase {
     Pending,
     /// The cluster does not serve the resource. The informer waits for it to appear.
     Absent,
-    /// The first list is in progress.
+    /// The first list is in progress, or waits for a retry.
     Listing,
     /// Synced, and the watch is open.
     Watching,
@@ -78,7 +78,7 @@ pub enum Freshness {
     Synced,
     /// Complete up to a point in time. Later changes are not known yet.
     StaleSince {
-        /// When the watch broke.
+        /// When the informer was last known to be up to date, usually when its watch broke.
         since: jiff::Timestamp,
     },
     /// The first list has not completed: objects may be missing.
@@ -123,13 +123,13 @@ pub struct InformerHealth {
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
-    /// Number of changes from protobuf to JSON, by reason.
+    /// Number of fallbacks to JSON, by reason. A change of the reason counts too.
     fallbacks: [AtomicU64; JsonReason::FALLBACKS.len()],
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
     pub objects: AtomicU64,
-    /// Estimated memory of the objects in bytes ([`object_memory`](super::object_memory)); zero if the hub never had a
-    /// memory limit.
+    /// Estimated memory of the objects in bytes ([`object_memory`](super::object_memory)). Updated regularly only while
+    /// the hub has a memory limit; zero before the first update.
     pub bytes: AtomicU64,
     /// Watch events and list items received.
     pub events: AtomicU64,
@@ -480,7 +480,7 @@ impl InformerHealth {
         self.encoding.load_full()
     }
 
-    /// Returns how often the informer changed from protobuf to JSON, for each of [`JsonReason::FALLBACKS`].
+    /// Returns the number of fallbacks to JSON for each of [`JsonReason::FALLBACKS`], including changes of the reason.
     #[must_use]
     pub fn fallbacks(&self) -> [u64; JsonReason::FALLBACKS.len()] {
         self.fallbacks.each_ref().map(|counter| counter.load(Relaxed))

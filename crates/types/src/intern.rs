@@ -6,9 +6,9 @@ use super::{Labels, SharedStr};
 
 /// Table of shared strings and label sets. Entries without other references are dropped.
 ///
-/// Costs one hash look-up per string. Churn does not leak: when the table has doubled, it drops the entries that only
-/// it references. So it holds at most twice the live strings, plus a small floor. [`Self::rest`] drops entries that
-/// died while no new ones were added.
+/// Costs one hash look-up per string. Churn does not leak: when the table has doubled since the last sweep, it drops
+/// the entries that only it references. So it holds at most twice the live entries, or 1,024 if that is more.
+/// [`Self::rest`] drops unused entries if no new ones are added.
 #[derive(Debug)]
 pub struct Interner {
     strings: HashSet<SharedStr>,
@@ -16,7 +16,7 @@ pub struct Interner {
     /// Reused buffer for composing a `key=value` text.
     scratch: String,
     sweep_at: usize,
-    /// Label sets requested since the last sweep: roughly the number of objects added or removed.
+    /// Label sets requested since the last sweep: roughly the number of decoded objects.
     asked: usize,
     /// Calls of `rest` since the last sweep.
     rests: u32,
@@ -41,7 +41,7 @@ impl Interner {
     /// time to time when idle.
     ///
     /// A sweep costs about 20 ns per entry. It runs if the label sets requested since the last sweep amount to an
-    /// eighth of the entries, and at every 16th call.
+    /// eighth of the entries, and at the latest at the 16th call after the last sweep.
     pub fn rest(&mut self) {
         self.rests += 1;
         if self.asked * 8 >= self.len().max(8) || self.rests >= Self::RESTS {

@@ -98,7 +98,7 @@ mod tests {
     proptest! {
         #![proptest_config(informer_hub_testing::properties(256))]
 
-        // TestObjectNames
+        // Like client-go's `TestObjectNames`.
         #[test]
         fn key_parses_unless_it_has_a_second_slash(text in "[a-i/]{10}") {
             let parts: Vec<_> = text.split('/').collect();

@@ -17,9 +17,9 @@ pub fn text_hash(text: &str) -> u64 {
 
 /// Returns the hash that selects filter bits, which is the same in every process.
 ///
-/// A selector is slow if its bits coincide with those of labels that all objects share. With a seed per process, it
-/// would be slow in some processes only. A writer of labels can cause such a coincidence. The worst case is a scan that
-/// reads every object, as without a filter.
+/// A selector is slow if its bits coincide with those of labels that all objects share. With a seed per process, such a
+/// selector would be slow in some processes and fast in others. A fixed seed lets a writer of labels cause such a
+/// coincidence on purpose. The worst case is a scan that reads every object, as without a filter.
 fn fixed_hash(text: &str) -> u64 {
     const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6C61_6265_6C73);
     HASHER.hash_one(text)

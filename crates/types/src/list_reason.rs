@@ -10,7 +10,8 @@ pub enum ListReason {
     Restart,
     /// The server no longer has the resourceVersion from which the watch was to resume (410).
     Expired,
-    /// The apiserver has not reached the requested resourceVersion yet.
+    /// The apiserver's resourceVersion is older than the one that the hub requested or has cached: the apiserver lags
+    /// behind, or its etcd was restored from a backup.
     TooLarge,
     /// The previous watch or list failed: connection, timeout, overload or server error.
     Failed,

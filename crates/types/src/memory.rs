@@ -12,8 +12,8 @@ use super::clock;
 /// Lowest memory limit, in bytes, that a hub accepts. The program, its threads and its connections take about 30 MiB.
 pub const LEAST_MEMORY_LIMIT: u64 = 64 << 20;
 
-/// Bytes per object besides its stored body: key, labels and other decoded fields, index entries, map and
-/// postings, including allocator overhead. Measured with pods (docs/performance.md).
+/// Bytes per object besides its stored body: key, labels and other decoded fields, and entries in the store's maps and
+/// indices, including allocator overhead. Measured with pods (docs/performance.md).
 const BESIDE_BODY: u64 = 560;
 
 /// Allocator overhead of the stored bodies, in per cent.
@@ -39,7 +39,8 @@ pub enum MemoryStep {
     /// All objects: recently changed ones plain, the rest compressed.
     #[default]
     Full,
-    /// All objects, compressed immediately. No snapshots are kept for readers that page through a list.
+    /// All objects, compressed at once: only a few MiB per resource stay plain. Less memory is spent on snapshots for
+    /// readers that page through a list, so continue tokens expire sooner.
     Packed,
     /// Heads only: keys, versions, labels and index values. The objects' bodies are delivered to subscribers but
     /// not kept.

@@ -81,7 +81,7 @@ impl<K: DeserializeOwned> Object<K> {
     /// Decodes the object. Costs a decode at each call (about 45 µs for a 10 KB pod): keep the result.
     ///
     /// # Errors
-    /// [`DecodeError`] if the bytes do not fit the type.
+    /// [`DecodeError`] if the body is not in memory, is damaged, or does not fit the type.
     pub fn decode(&self) -> Result<K, DecodeError> {
         self.stored.typed()
     }
@@ -116,7 +116,7 @@ pub enum Notification<K = Dynamic> {
     Added {
         /// The object.
         object: Object<K>,
-        /// Whether it existed when the listener subscribed, or when the informer made its first list.
+        /// Whether the object existed when the listener subscribed, or when the informer made its first list.
         initial: bool,
     },
     /// The object changed, or a resync that the listener requested repeats it unchanged.
@@ -132,7 +132,7 @@ pub enum Notification<K = Dynamic> {
     Deleted {
         /// Last known state of the deleted object.
         object: Object<K>,
-        /// Whether the deletion itself was not observed, so that the last states before it may be missing.
+        /// Whether the hub did not observe the deletion itself. Then `object` may not be the object's last state.
         tombstone: bool,
     },
     /// All objects of the informer's first list have been delivered. Sent once per informer and listener.

@@ -60,8 +60,8 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
-    /// Whether bodies that another dictionary compressed are always compressed again with this dictionary, even if they
-    /// become larger, so that the other dictionary can be dropped.
+    /// Whether bodies that another dictionary compressed are compressed again with this dictionary even if they become
+    /// larger, though not larger than plain, so that the other dictionary can be dropped.
     replaces: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct PackOutcome {
     pub plain_bytes: usize,
     /// Bytes of the packed bodies after compression.
     pub packed_bytes: usize,
-    /// Bodies left as they were, because compression does not shrink them.
+    /// Bodies left as they were, because packing them would not make them smaller.
     pub left: usize,
 }
 
@@ -93,14 +93,14 @@ impl Packer {
         }
     }
 
-    /// Makes [`Self::add`] always compress bodies of another dictionary again, even if they become larger, so that the
-    /// other dictionary can be dropped.
+    /// Makes [`Self::add`] compress bodies of another dictionary again even if they become larger, though not larger
+    /// than plain, so that the other dictionary can be dropped.
     pub fn replace_dictionaries(&mut self) {
         self.replaces = true;
     }
 
-    /// Packs a plain body. A body that is already packed is packed again if its chunk has much unused space, or if
-    /// compression with this packer's dictionary does not make it larger.
+    /// Packs a plain body. A packed body is packed again if its chunk has much unused space. A body that another
+    /// dictionary compressed is also compressed again, unless this makes it larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
@@ -126,7 +126,7 @@ impl Packer {
         let input = if is_encoded { &self.encoded } else { plain };
         if let Some(packed) = self.compressor.compress(input, &mut frame) {
             if packed.len() > limit || packed.len() >= plain.len() {
-                // Such a body may stay plain for long.
+                // Such a body may stay plain for long, so its converted JSON would occupy memory for long.
                 object.drop_converted();
                 self.outcome.left += 1;
             } else {

@@ -53,8 +53,8 @@ pub fn printable_end(text: &str, limit: usize) -> String {
     std::iter::once('…').chain(whole.chars().skip(missing)).collect()
 }
 
-/// Returns an equivalent JSON document that is printable except for line breaks. Unsafe characters, which can only be
-/// inside strings, are written as `\\uXXXX`.
+/// Returns an equivalent JSON document that is printable except for line breaks. Unsafe characters are written as
+/// `\uXXXX`. They must be inside strings: between values, the document may have only spaces and line feeds.
 #[must_use]
 pub fn printable_json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
@@ -91,7 +91,8 @@ pub fn printable_lines(text: &str, colours: bool) -> String {
     safe
 }
 
-/// Splits a line at its first colour code: `ESC [ digits and ; m`.
+/// Splits a line at its first colour code: `ESC [`, then digits and `;`, then `m`. Returns the text before it, the
+/// code, and the text after it.
 fn split_at_colour(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices("\u{1b}[").find_map(|(start, begin)| {
         let parameters = &line[start + begin.len()..];

@@ -67,7 +67,8 @@ mod tests {
 
     const CONFIG_MAP: TypeMeta<'_> = TypeMeta { api_version: "v1", kind: "ConfigMap" };
 
-    /// Returns the JSON of a ConfigMap as the converter writes it. A text contains the byte that is escaped.
+    /// Returns the JSON of a ConfigMap as the converter writes it. The text `odd` contains the escape byte of the
+    /// identifier encoding.
     fn config_map(number: usize) -> String {
         format!(
             r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"web-{number}","uid":"{}","resourceVersion":"{number}"}},"data":{{"digest":"{:064x}","odd":"{}","owner":"637bcda8-b560-4853-b62b-{number:012x}","text":"{}"}}}}"#,
@@ -129,7 +130,7 @@ mod tests {
         let (objects, totals) = (objects(400), Arc::<PackedTotals>::default());
         let (dictionary, none) = (trained(&objects), Arc::new(Dictionary::none()));
         assert_intact(&objects);
-        // The bodies have been converted.
+        // Now the bodies keep the JSON that they were converted to.
         assert_intact(&objects);
         assert_eq!(pack(&objects, &none, &totals), 400);
         assert!(objects.iter().all(|object| object.plain().is_none()));

@@ -29,7 +29,7 @@ pub struct ShardRule {
     pub name: ShardName,
     /// Names of clusters, in which `*` is any number of characters; empty selects all clusters.
     pub clusters: Vec<String>,
-    /// Resources in the shard. One without a version matches every version, one without a group every group.
+    /// Resources in the shard. A reference without a version matches every version, one without a group every group.
     pub resources: Vec<ResourceRef>,
     /// Namespaces whose informers are in the shard; empty selects all informers of the resources.
     pub namespaces: Vec<String>,

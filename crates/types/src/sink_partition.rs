@@ -6,8 +6,9 @@ use std::num::NonZeroU16;
 use crate::fingerprint::Fingerprint;
 use crate::{ClusterName, Notification};
 
-/// One partition of a sink: a fixed part of the objects, by a hash of cluster, resource, namespace and name. So the
-/// events of objects with the same name stay in order. The hash is the same in every process and release of the hub.
+/// One partition of a sink: a fixed part of the objects, by a hash of cluster, resource, namespace and name. So all
+/// events of an object, even if it is deleted and created again, are in one partition and stay in order. The hash is
+/// the same in every process and release of the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkPartition {
     /// Number of the partition within its sink, from 0.

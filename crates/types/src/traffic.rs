@@ -23,7 +23,7 @@ pub struct ClusterTraffic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenCounts {
-    /// Opened because no connection for this kind of request, such as watches, existed.
+    /// Opened because no usable connection for this kind of request (watches or lists) existed.
     pub first: u64,
     /// Opened because the other connections had as many streams as their limits allow.
     pub stream_limit: u64,
@@ -35,13 +35,13 @@ pub struct OpenCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CloseCounts {
-    /// Closed after some seconds without a request.
+    /// Closed by the hub, usually after some seconds without a request.
     pub idle: u64,
     /// Closed because the server sent a GOAWAY.
     pub goaway: u64,
     /// Closed because the server did not answer a PING.
     pub ping_timeout: u64,
-    /// Closed because the server refused a stream although its limit was not reached.
+    /// Closed because the server refused a stream although no other stream was open.
     pub stream_limit: u64,
     /// Closed because the connection broke, or a side violated the protocol.
     pub failed: u64,

@@ -5,12 +5,12 @@ use std::num::NonZeroU64;
 
 use super::SharedStr;
 
-/// `metadata.uid` in 16 bytes. A UID that is not a UUID is kept as a shared text.
+/// `metadata.uid` in 16 bytes. A UID that is not a UUID in lowercase is kept as a shared text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(UidRepr);
 
-/// Representation of a UID. The second half of a UUID is never zero, which leaves room for the other variant in the
-/// same 16 bytes.
+/// Representation of a UID. A UUID whose second half is zero is kept as a text. So this half is never zero in `Uuid`,
+/// which leaves room for the other variant in the same 16 bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum UidRepr {
     Uuid(u64, NonZeroU64),
@@ -24,7 +24,7 @@ impl Uid {
         Self(parse_uuid(text).unwrap_or_else(|| UidRepr::Text(text.into())))
     }
 
-    /// Returns the bytes of the UUID; `None` if the UID is not a UUID.
+    /// Returns the bytes of the UUID; `None` if the UID is kept as a text.
     #[must_use]
     pub fn bytes(&self) -> Option<[u8; 16]> {
         let UidRepr::Uuid(first, second) = &self.0 else { return None };
@@ -49,7 +49,8 @@ impl Uid {
     }
 }
 
-/// Parses a lowercase, hyphenated UUID. Returns `None` for text that would not print identically.
+/// Parses a lowercase, hyphenated UUID. Returns `None` for text that would not print identically, and for a UUID whose
+/// second half is zero.
 fn parse_uuid(text: &str) -> Option<UidRepr> {
     let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
     // Two halves of sixteen digits.

@@ -24,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 
 /// Work queue; see the [module](super) for its contract. Clones share the same queue.
 ///
-/// All methods except [`WorkQueue::get`] and [`WorkQueue::shut_down_with_drain`] return immediately and can be called
-/// from anywhere, also outside a runtime. `get` needs a runtime with timers if keys are delayed.
+/// All methods that are not `async` return immediately and can be called from anywhere, also outside a runtime.
+/// [`WorkQueue::get`] needs a runtime with timers if keys are delayed.
 pub struct WorkQueue<T> {
     pub(super) shared: Arc<Shared<T>>,
 }
@@ -35,7 +35,8 @@ pub(super) struct Shared<T> {
     limiter: Mutex<Box<dyn RateLimiter<T>>>,
     /// Wakes a waiting worker if a key can be taken, or if no worker sleeps until the next delayed key is due.
     pub(super) ready: Notify,
-    /// Wakes the timekeeper, the worker that sleeps until the next delayed key is due, if one is due earlier.
+    /// Wakes the timekeeper (the worker that sleeps until the next delayed key is due) if a key with an earlier due
+    /// time is added.
     pub(super) earlier: Notify,
     /// Wakes the callers of [`WorkQueue::shut_down_with_drain`].
     drained: Notify,
@@ -43,7 +44,8 @@ pub(super) struct Shared<T> {
 
 pub(super) struct State<T> {
     pub(super) queue: Queue<T>,
-    /// When the timekeeper wakes, the worker that sleeps until the next delayed key is due; `None` if there is none.
+    /// When the timekeeper (the worker that sleeps until the next delayed key is due) wakes; `None` without a
+    /// timekeeper.
     pub(super) timekeeper: Option<Instant>,
 }
 
@@ -143,7 +145,7 @@ impl<T: Key> WorkQueue<T> {
 
     /// Queues `item` after the limiter's delay.
     pub fn add_rate_limited(&self, item: T) {
-        // The limiter has its own lock, since it may be the caller's, and slow.
+        // The limiter has its own lock, since the caller may have supplied a slow one.
         let delay = self.shared.limiter.lock().when(&item, clock::now());
         self.add_after(item, delay);
     }

@@ -10,8 +10,8 @@
 //!   that ends, so no change is missed.
 //! - *Earliest delay wins.* A delayed key is queued once, at the earliest requested time.
 //! - *Defined order.* Workers receive keys in the order of addition ([`Fifo`]), or lanes take turns ([`Lanes`],
-//!   [`WorkQueue::per_cluster_at_most`]). Then a cluster with a thousand queued keys delays another cluster's key by
-//!   one key. The limit per lane keeps workers free when one cluster hangs.
+//!   [`WorkQueue::per_cluster_at_most`]). With lanes, a cluster with a thousand queued keys delays another cluster's
+//!   key by one key. The limit per lane keeps workers free when one cluster hangs.
 //! - *No lost keys.* If a worker panics, is aborted or times out, its [`Work`] is dropped, which returns the key and
 //!   retries it after the backoff. [`WorkQueue::run_workers`] keeps the worker running as well.
 //! - *Shutdown drains.* No keys are added any more and delayed keys are dropped. Queued keys are still handed out, then
@@ -22,8 +22,8 @@
 //!
 //! # Differences from client-go
 //!
-//! - There is no timer task: a waiting worker wakes for the delays of all. So nothing outlives the queue, and a queue
-//!   can be created and filled outside a runtime.
+//! - There is no timer task: one of the waiting workers sleeps until the next delayed key is due. So nothing outlives
+//!   the queue, and a queue can be created and filled outside a runtime.
 //! - Keys due at the same time are queued in the order of their requests.
 //! - [`WorkQueue::done`] for a key that is not processed is ignored.
 //! - [`WorkQueue::shut_down_with_drain`] also waits for queued keys. Workers keep running until no key can be queued

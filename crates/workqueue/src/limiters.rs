@@ -16,10 +16,10 @@ use informer_hub_types::{clock::Instant, exponential_backoff, rng};
 /// Number of lanes below which idle limiters are not removed.
 const FEW_LANES: usize = 16;
 
-/// Returns client-go's default for controllers, which returns the longer of two delays.
+/// Returns client-go's default limiter for controllers, which gives the longer of two delays.
 ///
-/// The first is 5 ms per key, doubling up to 1,000 s. The second is that of a bucket for all keys, with 10 tokens per
-/// second and bursts of 100.
+/// The first is 5 ms for each key, doubling with each retry up to 1,000 s. The second is that of one token bucket for
+/// all keys, with 10 tokens per second and bursts of 100.
 #[must_use]
 pub fn default_controller_rate_limiter<T>() -> impl RateLimiter<T> + 'static
 where
@@ -188,7 +188,8 @@ pub struct WithJitterRateLimiter<R> {
 }
 
 impl<R> WithJitterRateLimiter<R> {
-    /// Adds up to `share` of the delay of `limiter` (0.5: half as long again). A negative share adds nothing.
+    /// Adds up to `share` of the delay of `limiter` (0.5: half as long again). A share above 1,000 counts as 1,000; a
+    /// negative, infinite or NaN share adds nothing.
     #[must_use]
     pub fn new(limiter: R, share: f64) -> Self {
         Self::with_random(limiter, share, rng::rng())
@@ -224,8 +225,9 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithJitterRateLimiter<R> {
 
 /// One limiter per lane, so that failures in one lane do not use up the tokens of another.
 ///
-/// A lane's limiter is created when a key of it fails, and dropped some time after it became
-/// [idle](RateLimiter::is_idle). There are at most 16 limiters or twice as many as busy ones, whichever is more.
+/// A lane's limiter is created when it is first asked for a delay, and dropped some time after it became
+/// [idle](RateLimiter::is_idle). There are at most 16 limiters, or twice as many as were busy at the last removal,
+/// whichever is more.
 pub struct PerLaneRateLimiter<T, L, F> {
     lane: F,
     make: Box<dyn Fn() -> Box<dyn RateLimiter<T>> + Send>,

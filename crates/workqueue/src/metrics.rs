@@ -11,7 +11,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Upper bounds (inclusive) of the buckets, those of Kubernetes' own controllers: powers of ten from 10 ns to 1,000 s.
+    /// Upper bounds (inclusive) of the buckets: powers of ten from 10 ns to 1,000 s, as in Kubernetes' own controllers.
     pub const BOUNDS: [Duration; 12] = [
         Duration::from_nanos(10),
         Duration::from_nanos(100),
@@ -68,7 +68,7 @@ pub struct Metrics {
     pub adds: u64,
     /// Keys added with a delay, from the limiter or otherwise.
     pub retries: u64,
-    /// Time between a key's addition or due time and its processing.
+    /// Time from a key's addition, or from its due time if it was delayed, to the start of its processing.
     pub queue_latency: Histogram,
     /// Processing time of keys.
     pub work_duration: Histogram,

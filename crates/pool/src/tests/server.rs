@@ -1,4 +1,4 @@
-//! A server on pipes that does what the test says.
+//! Test server on in-memory pipes, controlled by the test.
 
 use std::io;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use informer_hub_types::HttpVersions;
 pub(super) struct ServerConfig {
     pub(super) kind: Kind,
     pub(super) max_streams: u32,
-    /// Refuses streams above this number of open ones, although its settings allow them.
+    /// Number of streams after which a connection refuses all further ones, although its settings allow them.
     pub(super) refuses_above: Option<usize>,
 }
 
@@ -106,7 +106,7 @@ impl Server {
     pub(super) fn send_to_watches(&self, text: impl Into<Bytes>) {
         let text = text.into();
         for connection in &mut *self.state.connections.lock() {
-            // A stream that the client has ended fails.
+            // Sending fails on a stream that the client has ended.
             connection.watches.retain_mut(|watch| watch.send_data(text.clone(), false).is_ok());
         }
     }
@@ -115,7 +115,7 @@ impl Server {
         self.command(connection, Command::GoAway);
     }
 
-    /// Stops reading and writing without a close.
+    /// Stops reading and writing, without closing the connection.
     pub(super) fn fall_silent(&self, connection: usize) {
         self.command(connection, Command::FallSilent);
     }
@@ -188,7 +188,7 @@ impl State {
             "/watch" => self.connections.lock()[at].watches.push(stream),
             "/flood" => drop(tokio::spawn(flood(Arc::clone(self), stream))),
             "/reset" => drop(tokio::spawn(async move {
-                // The head is sent first.
+                // Waits until the head of the answer has been sent.
                 tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 stream.send_reset(Reason::INTERNAL_ERROR);
             })),

@@ -29,8 +29,8 @@ fn only_open_parentheses_count_as_depth() {
     assert!(text.parse::<Question>().is_ok());
 }
 
-/// The texts repeat patterns that could make a parser backtrack. The slowest takes 0.2 s unoptimized on a busy machine; the
-/// bound of 10 s fails only if the time grows with the square of the length.
+/// The texts repeat patterns that could make a parser backtrack. The slowest takes 0.2 s unoptimized on a busy machine.
+/// The bound of 10 s fails only if the time grows with the square of the length.
 #[test]
 fn longest_texts_parse_in_linear_time() {
     let parts = [

@@ -8,16 +8,16 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Maximum bytes of all samples, sixteen times the largest dictionary. With twice as many, dictionaries are no better.
+    /// Maximum bytes of all samples: 16 times the largest dictionary. With twice as many, dictionaries are no better.
     pub(super) const BYTES: usize = 1024 * 1024;
 
     /// Collects samples up to [`Self::BYTES`] in total. The last sample may be cut off.
     pub(super) fn collect<S: AsRef<[u8]>>(samples: impl IntoIterator<Item = S>) -> Self {
-        // Growing would leave a third of the capacity unused.
+        // A buffer that grows on demand would leave a third of its capacity unused.
         let (mut bytes, mut ends) = (Vec::with_capacity(Self::BYTES), Vec::new());
         for sample in samples {
             let sample = sample.as_ref();
-            // An empty sample has no offset of its own.
+            // An empty sample would have the same offset as the next one.
             if sample.is_empty() {
                 continue;
             }

@@ -1,7 +1,7 @@
 //! Entropy tables of a dictionary, in zstd's format (RFC 8878, sections 4.1.1 and 4.2.1).
 //!
-//! With them, a small frame needs no tables of its own. Every symbol has a place in each table, because zstd's fast levels
-//! use only tables that can encode everything.
+//! With them, a small frame needs no tables of its own. Every symbol has a place in each table, because zstd's fast
+//! levels use only tables that can encode everything.
 
 use zstd::bulk::compress;
 
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn fse_table_is_that_of_the_format() {
-        // Four symbols with eight of 32 states each: `log - 5` in 4 bits, then 8 + 1 in 5, 5, 4 and 4 bits. The last is
-        // larger than half of what remains, so it is written with an offset of 6.
+        // Four symbols with eight of 32 states each: `log - 5` in 4 bits, then 8 + 1 in 5, 5, 4 and 4 bits. The last
+        // number is above the threshold of 8, so it is written with an offset of 6.
         let mut out = Vec::new();
         write_fse(&[1; 4], 5, &mut out);
         let bits: u32 = 9 << 4 | 9 << 9 | 9 << 14 | 15 << 18;

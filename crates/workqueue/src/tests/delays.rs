@@ -6,7 +6,7 @@ use super::{Bench, ms};
 
 #[test]
 fn delayed_key_is_added_once_when_due() {
-    // TestSimpleQueue
+    // Like client-go's `TestSimpleQueue`.
     let mut bench = Bench::new();
     bench.add_after("foo", ms(50));
     assert_eq!(bench.queue.len(), 0);
@@ -21,7 +21,7 @@ fn delayed_key_is_added_once_when_due() {
 
 #[test]
 fn earliest_delay_of_a_key_wins() {
-    // TestDeduping
+    // Like client-go's `TestDeduping`.
     for (first, second) in [(50, 70), (70, 50), (50, 50)] {
         let mut bench = Bench::new();
         bench.add_after("foo", ms(first));
@@ -38,7 +38,7 @@ fn earliest_delay_of_a_key_wins() {
 
 #[test]
 fn overdue_keys_are_queued_in_order_of_due_time() {
-    // TestAddTwoFireEarly, TestCopyShifting
+    // Like client-go's `TestAddTwoFireEarly` and `TestCopyShifting`.
     let mut bench = Bench::new();
     bench.add_after("foo", ms(1000));
     bench.add_after("bar", ms(50));

@@ -55,7 +55,7 @@ proptest! {
         let mut lanes = Lanes::new(lane).at_most(NonZeroUsize::new(limit).unwrap());
         let mut waiting: BTreeMap<u8, VecDeque<u64>> = BTreeMap::new();
         let mut working: Vec<Item> = Vec::new();
-        // For each lane that can have a turn, the number of turns of other lanes since it could.
+        // For each lane that can have a turn: how many turns other lanes have had while it waited.
         let mut passed_over: BTreeMap<u8, usize> = BTreeMap::new();
         for (number, (step, which)) in (0..).zip(steps) {
             match step {
@@ -89,7 +89,7 @@ proptest! {
                     lanes.done(&item);
                 }
             }
-            // A lane without a turn starts counting when it can have one.
+            // A lane that cannot have a turn is removed, so that its count starts at zero when it can.
             passed_over.retain(|lane, _| {
                 waiting.get(lane).is_some_and(|line| !line.is_empty())
                     && working.iter().filter(|item| item.0 == *lane).count() < limit

@@ -50,7 +50,8 @@ async fn end<T>(task: JoinHandle<T>) -> T {
     timeout(DEADLINE, task).await.expect("the task ends").expect("the task does not panic")
 }
 
-/// Runs many producers and workers, and ends with a shutdown of either kind.
+/// Runs many producers and workers, then shuts the queue down: with a drain if `drain`. Returns how often each key was
+/// processed. If `readd`, workers add their key again until it was processed three times.
 async fn crowd(drain: bool, readd: bool) -> BTreeMap<u32, u32> {
     let queue = plain();
     let worked = Arc::new(Mutex::new((BTreeMap::new(), BTreeSet::new())));
@@ -110,7 +111,7 @@ async fn crowd(drain: bool, readd: bool) -> BTreeMap<u32, u32> {
 
 #[tokio::test(start_paused = true)]
 async fn all_keys_are_processed_before_the_shutdown_completes() {
-    // TestBasic
+    // Like client-go's `TestBasic`.
     for drain in [false, true] {
         let worked = crowd(drain, false).await;
         assert_eq!(worked.len(), 50, "keys added after the shutdown are ignored");
@@ -120,7 +121,7 @@ async fn all_keys_are_processed_before_the_shutdown_completes() {
 
 #[tokio::test(start_paused = true)]
 async fn key_readded_by_its_worker_is_processed_again() {
-    // TestAddWhileProcessing
+    // Like client-go's `TestAddWhileProcessing`.
     for drain in [false, true] {
         let worked = crowd(drain, true).await;
         assert_eq!(worked.len(), 50);
@@ -130,7 +131,7 @@ async fn key_readded_by_its_worker_is_processed_again() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_worker_gets_a_key_once_added_or_returned() {
-    // TestCollapseWhileProcessing
+    // Like client-go's `TestCollapseWhileProcessing`.
     let queue = plain();
     let waiting = tokio::spawn({
         let queue = queue.clone();
@@ -173,7 +174,7 @@ async fn wake_up_propagates_to_all_needed_workers() {
 
 #[tokio::test(start_paused = true)]
 async fn drain_waits_for_keys_in_process() {
-    // TestQueueDrainageUsingShutDownWithDrain
+    // Like client-go's `TestQueueDrainageUsingShutDownWithDrain`.
     let queue = plain();
     queue.add("foo");
     queue.add("bar");
@@ -193,7 +194,7 @@ async fn drain_waits_for_keys_in_process() {
 
 #[tokio::test(start_paused = true)]
 async fn drain_waits_for_queued_and_requeued_keys() {
-    // TestQueueDrainageUsingShutDownWithDrainWithDirtyItem
+    // Like client-go's `TestQueueDrainageUsingShutDownWithDrainWithDirtyItem`.
     let queue = plain();
     queue.add("foo");
     queue.add("bar");
@@ -240,7 +241,7 @@ async fn drain_ends_after_a_dispatcher_stops_at_none() {
 
 #[tokio::test(start_paused = true)]
 async fn plain_shutdown_does_not_wait_and_ends_a_drain() {
-    // TestNoQueueDrainageUsingShutDown, TestForceQueueShutdownUsingShutDown
+    // Like client-go's `TestNoQueueDrainageUsingShutDown` and `TestForceQueueShutdownUsingShutDown`.
     let queue = plain();
     queue.add("foo");
     let work = get(&queue).await;
@@ -373,7 +374,7 @@ async fn busy_worker_yields_to_other_tasks() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_retried_after_the_limiters_delay() {
-    // TestRateLimitingQueue
+    // Like client-go's `TestRateLimitingQueue`.
     let queue = plain();
     let start = clock::now();
     queue.add("one");

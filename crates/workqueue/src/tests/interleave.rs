@@ -26,7 +26,8 @@ pub(crate) fn point() {
     }
 }
 
-/// Runs `test` under many interleavings: random ones, and those that find bugs which need few specific preemptions.
+/// Runs `test` under many interleavings: random ones, and those of a scheduler that finds bugs which need only a few
+/// preemptions (PCT).
 fn explore(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(move || {
         // Not while panicking, when the exploration is already over.
@@ -55,7 +56,7 @@ fn finished(work: Work<u8>) -> u8 {
     key
 }
 
-/// Number of changes per key, and number of those that a worker has read.
+/// Per key: the number of changes, the number that a worker has read, and whether a worker is processing the key.
 #[derive(Default)]
 struct World {
     changes: BTreeMap<u8, u32>,
@@ -118,7 +119,7 @@ fn each_key_wakes_a_waiting_worker() {
     explore(|| {
         block_on(async {
             let queue = queue();
-            // No worker calls again, so each key needs its own wake-up.
+            // Each worker calls `get` only once, so each key needs its own wake-up.
             let workers: Vec<_> = (0..3)
                 .map(|_| {
                     let queue = queue.clone();
@@ -159,7 +160,8 @@ fn cancelled_get_loses_no_key_and_no_wake_up() {
             });
             fickle.abort();
             adder.await.unwrap();
-            // The key is queued again if the cancelled worker was stopped just after getting it.
+            // If the worker finished before it was aborted, it has processed the key, so the key is added again. If it
+            // was aborted, the key is still queued or was returned.
             if fickle.await.is_ok() {
                 queue.add(1);
             }
@@ -183,7 +185,7 @@ fn plain_shutdown_ends_a_drain_and_all_workers() {
                 let queue = queue.clone();
                 async move { queue.get().await.is_none() }
             });
-            // The drain may begin after this; the second call then ends it.
+            // If the drain begins only after this call, it ends when the held key is done.
             queue.shut_down();
             assert!(idle.await.unwrap());
             held.map(finished);

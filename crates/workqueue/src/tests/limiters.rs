@@ -24,7 +24,7 @@ fn ask<T>(limiter: &mut impl RateLimiter<T>, item: &T, times: usize) -> Vec<Dura
 
 #[test]
 fn failures_double_the_delay_of_their_key_only() {
-    // TestItemExponentialFailureRateLimiter
+    // Like client-go's `TestItemExponentialFailureRateLimiter`.
     let mut limiter = ItemExponentialFailureRateLimiter::new(ms(1), SECOND);
     assert_eq!(ask(&mut limiter, &"one", 5), [1, 2, 4, 8, 16].map(ms));
     assert_eq!(limiter.num_requeues(&"one"), 5);
@@ -38,7 +38,7 @@ fn failures_double_the_delay_of_their_key_only() {
 
 #[test]
 fn backoff_does_not_overflow() {
-    // TestItemExponentialFailureRateLimiterOverFlow
+    // Like client-go's `TestItemExponentialFailureRateLimiterOverFlow`.
     let mut limiter = ItemExponentialFailureRateLimiter::new(ms(1), 1000 * SECOND);
     assert_eq!(ask(&mut limiter, &"one", 6).last(), Some(&ms(32)));
     assert_eq!(ask(&mut limiter, &"overflow", 1001).last(), Some(&(1000 * SECOND)));
@@ -54,7 +54,7 @@ fn backoff_does_not_overflow() {
 
 #[test]
 fn fast_slow_limiter_slows_down_after_the_fast_attempts() {
-    // TestItemFastSlowRateLimiter
+    // Like client-go's `TestItemFastSlowRateLimiter`.
     let mut limiter = ItemFastSlowRateLimiter::new(ms(5), 10 * SECOND, 3);
     assert_eq!(ask(&mut limiter, &"one", 5), [ms(5), ms(5), ms(5), 10 * SECOND, 10 * SECOND]);
     assert_eq!(limiter.num_requeues(&"one"), 5);
@@ -67,7 +67,7 @@ fn fast_slow_limiter_slows_down_after_the_fast_attempts() {
 
 #[test]
 fn max_of_limiter_returns_the_longest_delay() {
-    // TestMaxOfRateLimiter
+    // Like client-go's `TestMaxOfRateLimiter`.
     let mut limiter = MaxOfRateLimiter::new(vec![
         Box::new(ItemFastSlowRateLimiter::new(ms(5), 3 * SECOND, 3)),
         Box::new(ItemExponentialFailureRateLimiter::new(ms(1), SECOND)),
@@ -101,7 +101,7 @@ impl RateLimiter<u32> for Step {
 
 #[test]
 fn max_wait_limiter_caps_the_delay() {
-    // TestWithMaxWaitRateLimiter
+    // Like client-go's `TestWithMaxWaitRateLimiter`.
     let mut limiter = WithMaxWaitRateLimiter::new(Step { asked: 0 }, 500 * SECOND);
     let now = clock::now();
     for key in 0..100 {
@@ -162,7 +162,7 @@ fn lane_limiter_is_dropped_only_when_idle() {
     for lane in 0..1000 {
         let now = start + lane * SECOND;
         limiter.when(&(lane, 0), now);
-        // Every hundredth keeps failing.
+        // Every hundredth lane keeps a counted failure, so its limiter stays busy.
         if lane % 100 != 0 {
             limiter.forget(&(lane, 0));
         }

@@ -11,7 +11,7 @@ const fn us(micros: u64) -> Duration {
 
 #[test]
 fn metrics_count_and_time_keys() {
-    // TestMetrics
+    // Like client-go's `TestMetrics`.
     let mut bench = Bench::new();
     let metrics = |bench: &Bench<&'static str>| bench.queue.metrics(bench.now);
     bench.add("foo");
@@ -56,7 +56,7 @@ fn unfinished_work_is_a_sum_and_longest_running_a_maximum() {
 
 #[test]
 fn after_shutdown_only_keys_in_process_are_counted() {
-    // TestMetricShutdown
+    // Like client-go's `TestMetricShutdown`.
     let mut bench = Bench::new();
     bench.add("a");
     bench.queue.shut_down();

@@ -44,11 +44,11 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Naive {
     now: u64,
-    /// In the order of addition.
+    /// Queued keys, in the order of addition.
     line: Vec<u8>,
     in_work: Vec<u8>,
     again: BTreeSet<u8>,
-    /// Due times, in the order of the requests.
+    /// Delayed keys with their due times, in the order of the requests.
     later: Vec<(u64, u8)>,
     failures: BTreeMap<u8, u32>,
     over: bool,

@@ -16,7 +16,7 @@ fn workers(number: usize) -> NonZeroUsize {
 
 #[tokio::test(start_paused = true)]
 async fn every_piece_runs_once_within_the_worker_limit() {
-    // TestParallelizeUntil
+    // Like client-go's `TestParallelizeUntil`.
     for (pieces, number) in [(0, 3), (1, 10), (999, 10), (1000, 1), (7, 7)] {
         let seen = RefCell::new(vec![0; pieces]);
         let busy = RefCell::new((0, 0));

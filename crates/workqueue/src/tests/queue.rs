@@ -8,7 +8,7 @@ use informer_hub_types::clock;
 
 #[test]
 fn queued_key_is_not_added_again() {
-    // TestLen, TestCollapse
+    // Like client-go's `TestLen` and `TestCollapse`.
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.queue.len(), 1);
@@ -24,7 +24,7 @@ fn queued_key_is_not_added_again() {
 
 #[test]
 fn key_added_in_process_is_queued_once_when_done() {
-    // TestReinsert, TestCollapseWhileProcessing
+    // Like client-go's `TestReinsert` and `TestCollapseWhileProcessing`.
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
@@ -61,7 +61,7 @@ fn requeued_key_goes_to_the_end() {
 
 #[test]
 fn shutdown_hands_out_queued_keys_and_accepts_no_more() {
-    // TestBasic
+    // Like client-go's `TestBasic`.
     let mut bench = Bench::new();
     bench.add("before");
     bench.queue.shut_down();
@@ -77,7 +77,7 @@ fn shutdown_hands_out_queued_keys_and_accepts_no_more() {
 
 #[test]
 fn key_added_in_process_before_shutdown_is_handed_out() {
-    // TestQueueDrainageUsingShutDownWithDrainWithDirtyItem
+    // Like client-go's `TestQueueDrainageUsingShutDownWithDrainWithDirtyItem`.
     let mut bench = Bench::new();
     bench.add("foo");
     assert_eq!(bench.take(), Some("foo"));
@@ -168,7 +168,7 @@ impl Order<&'static str> for Traced {
 
 #[test]
 fn touch_is_called_for_queued_keys_but_not_for_those_in_process() {
-    // TestCollapse, TestCollapseWhileProcessing
+    // Like client-go's `TestCollapse` and `TestCollapseWhileProcessing`.
     let traced = Traced::default();
     let touched = Arc::clone(&traced.1);
     let now = clock::now();
@@ -184,7 +184,7 @@ fn touch_is_called_for_queued_keys_but_not_for_those_in_process() {
 
 #[test]
 fn queue_keeps_nothing_of_a_done_key() {
-    // TestGarbageCollection
+    // Like client-go's `TestGarbageCollection`.
     let big = Arc::new(vec![0_u8; 1024]);
     let mut bench = Bench::new();
     bench.add(Arc::clone(&big));
