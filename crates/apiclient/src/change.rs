@@ -16,7 +16,7 @@ pub struct StreamEvent {
     /// Type of the CloudEvent.
     #[serde(rename = "type")]
     kind: String,
-    /// Time at which the hub saw the change, in RFC 3339; empty if the line has none.
+    /// Time at which the hub saw the change or wrote the notice, in RFC 3339; empty if the line has none.
     #[serde(default)]
     pub time: String,
     /// Position in the stream after this event; a later request can continue there. `None` if the line has none.
@@ -39,13 +39,15 @@ pub struct ChangeData {
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
-    /// Whether the object existed before the stream began.
+    /// Whether the object is new only to the stream: it existed when the stream began, or came into view later, such as
+    /// with its cluster.
     pub initial: bool,
-    /// Whether the deletion was detected later, because the watch did not see it.
+    /// Whether the hub did not receive the last state of the deleted object, or the object only left the view, such as
+    /// with its cluster.
     pub tombstone: bool,
     /// The object; for a deletion, its last known state.
     pub object: Value,
-    /// Paths whose values changed, possibly not all.
+    /// Changed paths; if there are too many, only some of them.
     pub changed: Vec<ChangedPath>,
     /// Number of changed paths that are not in `changed`.
     pub changed_more: usize,

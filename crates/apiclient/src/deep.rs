@@ -13,7 +13,7 @@ pub const DEEP_STACK: usize = 256 << 20;
 /// Reads JSON with up to 10,000 levels. The thread must have a stack of [`DEEP_STACK`] bytes.
 ///
 /// # Errors
-/// The text is not the JSON of a `T`, or has more levels.
+/// The text is not the JSON of a `T`, or has more than 10,000 levels.
 pub fn parse_deep<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, Error> {
     if depth(json) > MAX_DEPTH {
         return Err(serde::de::Error::custom(format!("the object has more than {MAX_DEPTH} levels")));

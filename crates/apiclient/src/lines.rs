@@ -7,7 +7,7 @@ pub struct Lines {
     limit: usize,
 }
 
-/// Error for a line that is longer than the limit, which it holds.
+/// Error for a line that is longer than the limit. Holds the limit in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a line of the answer has more than {0} bytes")]
 pub struct LineTooLong(usize);
@@ -22,7 +22,7 @@ impl Lines {
     /// Adds bytes and returns the lines that they complete, without their line breaks (`\n` or `\r\n`).
     ///
     /// # Errors
-    /// [`LineTooLong`] if a line exceeds the limit.
+    /// [`LineTooLong`] if a line, with a `\r` at its end, exceeds the limit. Lines completed by the same call are lost.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
         let mut complete = Vec::new();
         let mut rest = bytes;

@@ -13,7 +13,7 @@ pub struct QueryAnswer<'a> {
     pub items: Option<Vec<&'a RawValue>>,
     /// Values of the selected columns, one row for each object; `None` if the query asks for something else.
     pub rows: Option<Vec<Vec<Value>>>,
-    /// Groups of objects with equal values, each with its number of objects; `None` if the query asks for something
+    /// Distinct values of a `count by` query, each with its number of objects; `None` if the query asks for something
     /// else.
     pub groups: Option<Vec<Group>>,
     /// Distinct values; `None` if the query asks for something else.
@@ -35,7 +35,7 @@ pub struct QueryAnswer<'a> {
     /// Paths in the query that none of the examined objects has.
     #[serde(default)]
     pub paths_without_values: Vec<String>,
-    /// Whether the answer is incomplete because of its limit.
+    /// Whether the limit of the answer left out results.
     #[serde(default)]
     pub more: bool,
     /// Continue token for the rest of the answer; `None` if there is none.
@@ -52,7 +52,7 @@ pub struct Group {
     pub count: u64,
 }
 
-/// Clusters of an answer, with those outdated or missing.
+/// Clusters that an answer covers, and those whose objects may be outdated or missing.
 #[derive(Debug, Default, Deserialize)]
 pub struct Coverage {
     /// Number of clusters.
@@ -61,7 +61,7 @@ pub struct Coverage {
     /// Clusters whose objects may be outdated.
     #[serde(default)]
     pub stale: Vec<Value>,
-    /// Clusters whose objects the hub has not read yet.
+    /// Clusters whose first list has not completed, so that objects may be missing.
     #[serde(default)]
     pub missing: Vec<Value>,
 }

@@ -26,7 +26,7 @@ pub struct Resources {
     all: Vec<Resource>,
 }
 
-/// Error for a name that neither a resource nor a category has.
+/// Error for a name that is neither of a resource nor of a category. Holds the message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UnknownResource(String);

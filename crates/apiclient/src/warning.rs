@@ -1,6 +1,6 @@
 //! `Warning` headers (RFC 7234) of answers.
 
-/// Prefix of a hub's warnings, which is not shown.
+/// Prefix of the hub's own warnings, which is removed.
 const OWN: &str = "informer-hub: ";
 
 /// Returns the text of a header such as `299 - "informer-hub: stale: prod-us"`, without the prefix; `None` if it is

@@ -1,8 +1,7 @@
 //! Decoder of objects and watch events: one pass over borrowed bytes.
 //!
 //! The body of a decoded object is syntactically valid JSON with `apiVersion` and `kind`, or protobuf that can be
-//! converted to it. A JSON value that is not a valid
-//! object becomes [`Skipped`]. Bytes that are not JSON become
+//! converted to such JSON. A JSON value that is not a valid object becomes [`Skipped`]. Bytes that are not JSON become
 //! [`ErrorClass::Malformed`](super::ErrorClass::Malformed). No message quotes object data.
 
 use std::borrow::Cow;
@@ -39,7 +38,7 @@ pub struct Decoder {
     output: Vec<u8>,
     /// `apiVersion` and `kind` with a trailing comma, for list items that lack them.
     default_members: [String; 2],
-    /// Version of the resource as in `apiVersion`.
+    /// `apiVersion` of the resource's objects, such as `apps/v1`.
     pub(super) api_version: SharedStr,
     pub(super) transform: Option<Transform>,
     pub(super) protobuf: Protobuf,
@@ -50,7 +49,8 @@ pub struct Decoder {
 pub enum Decoded {
     /// A valid object.
     Object(Arc<StoredObject>),
-    /// JSON, but not a valid object.
+    /// An object that cannot be stored: it is not a valid object of the resource, not UTF-8 or too large, or its
+    /// transform failed.
     Skipped(Skipped),
 }
 
@@ -72,9 +72,10 @@ pub(super) struct WalkResult<'de> {
 
 /// Bytes of an object.
 pub(super) enum Bytes<'b> {
-    /// The object in JSON, at a range of these bytes.
+    /// Bytes that contain the object's JSON, and its range in them.
     Json(&'b [u8], Range<usize>),
-    /// The object's protobuf message.
+    /// The object's protobuf message, with its `apiVersion` and `kind`, and the excerpt that writes the stored
+    /// envelope.
     Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
 }
 
@@ -120,7 +121,7 @@ impl Decoder {
         self.interner.trim();
     }
 
-    /// Frees the scratch buffers, which an idle watch would keep.
+    /// Frees the scratch buffers, which would otherwise stay allocated while the watch is idle.
     fn rest(&mut self) {
         self.interner.rest();
         (self.cuts, self.kept, self.output) = (Vec::new(), Vec::new(), Vec::new());
@@ -148,7 +149,7 @@ impl Decoder {
     /// Decodes the object at the start of `bytes`. Other bytes may follow it, or it may be incomplete.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if no further bytes can make it JSON.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON, whatever follows them.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk_object(bytes);
         let used = match result {
@@ -167,7 +168,8 @@ impl Decoder {
     /// Decodes one line of a watch.
     ///
     /// # Errors
-    /// The error of an ERROR event, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the line is not an event.
+    /// The error of an ERROR event, or [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the line is not an
+    /// event.
     pub fn decode_event(&mut self, line: &[u8]) -> Result<WatchItem, SourceError> {
         let (mut envelope, input) = (Envelope::default(), line);
         let (found, result) = self.walk(line, false, |walk| match envelope.read(input, walk)? {
@@ -188,7 +190,8 @@ impl Decoder {
     /// Returns the event of type `kind` for an object. The type is not `ERROR`.
     pub(super) fn event(&mut self, kind: &str, found: WalkResult<'_>, bytes: Bytes<'_>) -> WatchItem {
         if kind == "BOOKMARK" {
-            // A bookmark comes about once a minute, and at the end of a list.
+            // Free the buffers now and then: apiservers send a bookmark about once a minute, and at the end of a
+            // streaming list.
             self.rest();
             let version = ResourceVersion::new(found.head.version.as_deref().unwrap_or_default());
             return WatchItem::Bookmark { version, initial_events_end: found.head.initial_events_end };
@@ -218,7 +221,8 @@ impl Decoder {
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// Describes a watch event with an oversized object. `head` is the JSON of the object's metadata.
+    /// Describes a watch event with an oversized object. `head` is JSON of the form `{"metadata":{…}}`; `{}` if
+    /// unknown.
     pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
         let (found, result) = self.walk_object(head);
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
@@ -239,7 +243,8 @@ impl Decoder {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over the JSON that was just converted from protobuf. Members that are not needed are skipped without a scan.
+    /// Walks over the JSON that was just converted from protobuf. Jumps over unneeded members whose position the
+    /// converter has recorded.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
@@ -273,8 +278,8 @@ impl Decoder {
     /// Builds the stored object from its bytes and the result of a walk over them.
     pub(super) fn build(&mut self, found: WalkResult<'_>, bytes: Bytes<'_>) -> Decoded {
         let WalkResult { head, labels, index_values } = found;
-        // The walk does not check UTF-8. The end of the object is certain, so only this object is lost. An error would
-        // keep the informer from completing a list.
+        // The walk does not check UTF-8. The end of the object is known, so skipping this object is enough. An error
+        // would fail the whole list, again at each retry.
         if let Bytes::Json(input, span) = &bytes
             && simdutf8::basic::from_utf8(&input[span.clone()]).is_err()
         {
@@ -379,7 +384,7 @@ impl Decoder {
     }
 
     /// Returns the JSON after the projection: only the spans that it keeps, or all but the spans that it drops. A
-    /// missing `apiVersion` or `kind` is added in front.
+    /// missing `apiVersion` or `kind` is inserted at the start.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
@@ -412,7 +417,8 @@ impl Decoder {
         copy_scratch(out)
     }
 
-    /// Describes a skipped object. Its key is set only if it is certain: a truncated object may lack the namespace.
+    /// Describes a skipped object. `whole` is false if only its first bytes were read. Its key is set only if it is
+    /// certain: in a truncated object, the namespace may be missing.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -422,7 +428,8 @@ impl Decoder {
     }
 }
 
-/// Returns the event for an object that cannot be decoded: its deletion if the key is known, otherwise a skipped event.
+/// Returns the event for an object that cannot be decoded: a deletion if `kind` is `DELETED` and the key is known,
+/// otherwise a skipped event.
 fn skipped_event(kind: &str, uid: Option<&str>, skipped: Skipped) -> WatchItem {
     match skipped.key {
         Some(key) if kind == "DELETED" => {

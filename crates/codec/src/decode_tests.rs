@@ -123,7 +123,7 @@ fn keep_projection_has_requested_paths_and_head() {
     assert_eq!(kept["kind"], "Pod");
 }
 
-/// Returns the members besides metadata that a keep-projection leaves, byte by byte.
+/// Returns the bytes that a keep-projection leaves of `members`, which follow `metadata` in the object.
 fn kept(paths: &[&str], members: &str) -> String {
     let json = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}}{members}}}"#);
     let object = object(&mut keeping(paths), &json);
@@ -256,7 +256,8 @@ fn invalid_object_is_skipped_with_a_reason() {
     }
 }
 
-// client-go: TestGetExpectedGVKFromObject (E7). Its typed informers drop such a watch event, but do not check list items.
+// client-go: TestGetExpectedGVKFromObject (E7). Its typed informers drop such a watch event, but do not check list
+// items.
 #[test]
 fn object_of_another_kind_is_skipped_but_partial_metadata_is_not() {
     let deployments =
@@ -412,7 +413,7 @@ fn error_event_is_classified_by_status() {
     assert_eq!(event(r#"{"type":"ERROR","object":null}"#).unwrap_err().class, ErrorClass::Transient);
 }
 
-// client-go: TestBackoffOnTooManyRequests, TestRetryInternalError; their errors arrive as events.
+// client-go: TestBackoffOnTooManyRequests, TestRetryInternalError. Here the errors arrive as `ERROR` events.
 #[test]
 fn error_event_carries_retry_after() {
     let class = |status: &str| event(&format!(r#"{{"type":"ERROR","object":{status}}}"#)).unwrap_err().class;

@@ -17,7 +17,8 @@ pub struct SourceError {
 /// Class of a failure, by the reaction that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// 429, or 503 with Retry-After: repeat the request, not before this duration has passed.
+    /// 429, or a 5xx that says when to retry (`Retry-After`, or `retryAfterSeconds` in the `Status`): repeat the
+    /// request, not before this duration has passed. `None` if the server names no duration.
     Throttled(Option<Duration>),
     /// The apiserver refuses connections (ECONNREFUSED): repeat the request after a backoff.
     Refused,
@@ -34,7 +35,8 @@ pub enum ErrorClass {
     /// The server does not support streaming lists (400, 403, 422 that mention `sendInitialEvents` or
     /// `resourceVersionMatch`), or violates their protocol.
     StreamingUnsupported,
-    /// Protocol violation: wrong content type, invalid JSON, a line that is too long.
+    /// Protocol violation (wrong content type, invalid JSON, a line that is too long), or an object that the apiserver
+    /// cannot read from etcd (`StoreReadError`).
     Malformed,
     /// No data before a deadline.
     Stalled,

@@ -71,7 +71,8 @@ impl FrameSplitter {
         }
     }
 
-    /// Buffers bytes until a frame, or the start of an oversized one, is complete. Returns the other bytes.
+    /// Buffers bytes until a frame, or the start of an oversized one, is complete. Returns the bytes of `chunk` after
+    /// it.
     fn buffered<'c, F>(&mut self, chunk: &'c [u8], each: &mut F) -> Result<&'c [u8], SourceError>
     where
         F: FnMut(Frame<'_>) -> Result<(), SourceError>,

@@ -1,15 +1,15 @@
 //! From an apiserver's bytes to stored objects.
 //!
-//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, however the bytes are split.
-//! [`Decoder`] turns an item into a stored object and a line into a watch event, in one pass. It applies the
-//! [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed answer
-//! into a [`SourceError`].
+//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, however the body is cut
+//! into chunks. [`Decoder`] turns an item into a stored object and a line into a watch event, in one pass. It applies
+//! the [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed
+//! answer into a [`SourceError`].
 //!
-//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The object stays protobuf,
-//! and is converted to the JSON that the apiserver would have sent when it is read. So nothing behind the decoder knows the
-//! difference.
+//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The stored object
+//! keeps its protobuf bytes. When it is read, they are converted to the JSON that the apiserver would have sent, so
+//! readers need not distinguish the two encodings.
 //!
-//! The crate is synchronous, its memory is bounded, and no input makes it panic. Packing of stored objects is in
+//! The crate is synchronous, its memory is bounded, and no input makes it panic. Compression of stored objects is in
 //! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
 mod decode;
@@ -42,10 +42,10 @@ pub use protobuf_list::ProtobufListSplitter;
 pub use status::{bounded, classify_status};
 pub use transform::Transform;
 
-/// Size limit of an object or a watch line: 16 MiB. A larger one is skipped and counted.
+/// Default size limit of an object, a watch line or a watch frame: 16 MiB. A larger one is skipped and counted.
 ///
-/// etcd refuses requests above 1.5 MiB by default, and few clusters raise that beyond 8 MiB. JSON is at most about twice
-/// as large as etcd's encoding.
+/// etcd refuses requests above 1.5 MiB by default, and few clusters raise that beyond 8 MiB. JSON is usually at most
+/// twice as large as the protobuf that etcd stores.
 pub const MAX_OBJECT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Capacity in bytes that a scratch buffer keeps for the next object or line; a larger one is freed.

@@ -37,7 +37,7 @@ impl LineSplitter {
         Self { buffer: Vec::new(), limit, skipping: None }
     }
 
-    /// Accepts bytes and calls `each` with every line that they complete. Empty lines are skipped.
+    /// Accepts bytes and calls `each` with every line that they complete. Blank lines are skipped.
     ///
     /// # Errors
     /// The first error of `each`, or [`super::ErrorClass::Malformed`] if a line is longer than four times the limit.

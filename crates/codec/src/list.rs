@@ -251,8 +251,8 @@ impl ListSplitter {
     /// Refuses a `Table` or `Status` before its items are read.
     ///
     /// A custom resource may name its list `Table` or `Status`. Such a list is accepted if its API group is the
-    /// resource's, and not the core group. If `apiVersion` has not been read yet, the list is accepted until its items
-    /// begin or it ends (`last`).
+    /// resource's, and not the core group. If `apiVersion` has not been read yet, the check passes for now. It is
+    /// repeated with `last` when the items begin or the list ends.
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",

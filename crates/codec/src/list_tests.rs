@@ -197,7 +197,7 @@ fn oversized_item_uses_bounded_memory() {
     assert_eq!(skipped, 1);
 }
 
-/// Returns the steps that these bytes lead to, without the end of the body.
+/// Returns the steps of the list while its body arrives, without calling `finish`.
 fn steps(pieces: &[&[u8]], limit: usize) -> Result<Vec<ListStep>, SourceError> {
     let (mut decoder, mut splitter, mut steps) = (decoder(), ListSplitter::new(limit), Vec::new());
     for piece in pieces {
@@ -296,7 +296,7 @@ fn incomplete_item_is_skipped_one_byte_past_the_limit() {
     }
 }
 
-// Pieces of equal size that never end with an item: decoded bytes are freed all the same.
+// No piece ends exactly at the end of an item. Decoded bytes must be freed nevertheless.
 #[test]
 fn buffer_holds_undecoded_bytes_only() {
     let (mut decoder, mut splitter) = (decoder(), ListSplitter::new(1024));

@@ -1,4 +1,5 @@
-//! The paths that a decoder needs, shared by the decoders of a resource: one for each cluster and scope.
+//! The paths that a decoder needs. They are shared by the decoders of a resource, of which there is one per watched
+//! cluster and scope (all namespaces, or one).
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -15,8 +16,8 @@ pub(super) struct Paths {
     pub(super) trie: Trie,
     /// Members of protobuf objects that need not be converted.
     pub(super) omit: Omit,
-    /// Whether objects can be stored as protobuf: the projection drops nothing else, and no index reads a member that
-    /// the messages lack.
+    /// Whether objects can be stored as protobuf: `omit` covers all that the projection drops, and no index reads
+    /// `kind` or `apiVersion`, which protobuf messages lack.
     pub(super) keeps_protobuf: bool,
     /// Paths of indexes.
     pub(super) indexes: Vec<FieldPath>,
@@ -30,8 +31,8 @@ struct InUse {
 }
 
 thread_local! {
-    /// Paths of decoders that this thread created. A hub creates its decoders on a few threads, and hubs on different
-    /// threads share nothing.
+    /// Paths of the decoders that this thread created. Decoders share paths only within a thread: a hub creates its
+    /// decoders on a few threads, and several hubs in one process stay independent.
     static IN_USE: RefCell<Vec<InUse>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -71,7 +72,7 @@ pub(super) const READ: [&[&str]; 5] = [
 const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
 
 /// Returns the members that need not be converted from protobuf to JSON: those that the projection drops, except
-/// members that the decoder or an index reads. Also returns whether these are all that the projection drops.
+/// members that the decoder or an index reads. Also returns whether they cover all that the projection drops.
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
     let Projection::Drop(paths) = projection else { return (omit, false) };

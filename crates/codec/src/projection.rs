@@ -16,7 +16,11 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Returns whether stored objects have the complete, original value at `path`.
+    /// Returns whether the projection keeps the value at `path`. A path in its list stands for itself and all paths
+    /// below it.
+    ///
+    /// Listed paths below `path` are not considered, so with [`Self::Drop`] the stored value may lack parts. The fields
+    /// that are always stored are not considered either.
     #[must_use]
     pub fn keeps(&self, path: &FieldPath) -> bool {
         let leads_on = |outer: &FieldPath| path.segments().starts_with(outer.segments());

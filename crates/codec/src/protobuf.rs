@@ -1,7 +1,8 @@
 //! Decoder of objects and watch events in Kubernetes protobuf.
 //!
-//! An object of a built-in type stays protobuf: it is checked, and the same pass finds what the decoder needs. If that is
-//! not possible (a transform, some projections, large or rare objects), the object is converted to JSON.
+//! An object of a built-in type stays protobuf: it is checked, and the same pass finds the identity, labels and index
+//! values. Otherwise the object is converted to JSON at arrival: if a transform is set, if the projection or an index
+//! needs JSON, or if the object is large or has a rare form.
 
 use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};
@@ -13,7 +14,7 @@ use super::walk::Head;
 use informer_hub_protobuf::{ConvertError, Envelope, Excerpt, Found, MessageId, Schema, TypeMeta, WatchEvent};
 use informer_hub_types::{EncodingInUse, IndexEntry, JsonReason};
 
-/// Kind of objects that have only metadata.
+/// Kind of the objects in an answer to a metadata-only request.
 const PARTIAL: &str = "PartialObjectMetadata";
 
 impl Decoder {
@@ -35,8 +36,8 @@ impl Decoder {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Returns `error`. If it means that an answer was not protobuf, counts it; after three in a row, JSON is requested
-    /// for ten minutes.
+    /// Returns `error`. If it means that an answer was not protobuf, counts it. After three in a row, JSON is requested
+    /// for ten minutes; after one, if protobuf has not worked since JSON was last requested.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -94,8 +95,8 @@ impl Decoder {
         }
     }
 
-    /// Reads an object that is stored as protobuf, and gives the result to `build`. `None` if the object must be converted
-    /// at once.
+    /// Checks an object that is to be stored as protobuf, and passes the result to `build`. Returns `None` if the
+    /// object must be converted to JSON instead.
     fn excerpt<T>(
         &mut self,
         message: MessageId,
@@ -114,7 +115,8 @@ impl Decoder {
         object
     }
 
-    /// Reads what the decoder needs of an object; `None` if it must be converted.
+    /// Reads the identity, labels and index values of an object. Returns `None` if it must be converted to JSON
+    /// instead.
     fn read_excerpt<'b>(
         &mut self,
         excerpt: &Excerpt,
@@ -149,7 +151,7 @@ impl Decoder {
         Some(WalkResult { head, labels: self.interner.labels(labels), index_values })
     }
 
-    /// Notes that a whole list was read, which ends a series of failures.
+    /// Records that a whole list was read. Resets the count of failures.
     pub(super) fn list_worked(&mut self) {
         self.protobuf.worked();
     }
@@ -220,7 +222,8 @@ impl Decoder {
     /// Describes an oversized event by its first bytes.
     #[must_use]
     pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
-        // The lengths in the first bytes exceed what is there, so each level is read as far as it is there.
+        // The frame is cut off, so the lengths of its outer messages exceed the available bytes. Each message is read
+        // up to the cut.
         let skipped = WatchItem::Skipped(Skipped { key: None, version: None, reason: reason.clone() });
         let Some((kind, object)) = truncated_event(head) else { return skipped };
         let Some(message) = Schema::builtin().kind(object.api_version, object.kind) else { return skipped };
@@ -235,7 +238,8 @@ impl Decoder {
     /// Returns the error for an object that cannot be converted in full. The reflector then repeats the request and
     /// asks for JSON.
     ///
-    /// A malformed object is not skipped, because its length may be wrong too, and with it the start of the next one.
+    /// A malformed object is not skipped: if its length is wrong, the next object does not start where the decoder
+    /// would look for it.
     fn needs_json(&mut self, error: &ConvertError) -> SourceError {
         let version = Schema::builtin().version();
         let (reason, message) = if error.needs_json() {

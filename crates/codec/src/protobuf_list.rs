@@ -9,7 +9,8 @@ use super::protobuf_state::Items;
 use informer_hub_protobuf::{ConvertError, Envelope, MAGIC, Reader, Value, varint};
 use informer_hub_types::ResourceVersion;
 
-/// Size limit in bytes of the list's kind and metadata, and of the first bytes kept of an oversized item.
+/// Size limit of the list's kind and of its metadata, in bytes. Also the number of bytes of an oversized item that are
+/// read to describe it.
 const MAX_MEMBER: usize = 64 * 1024;
 
 /// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
@@ -239,7 +240,7 @@ impl ProtobufListSplitter {
         }
     }
 
-    /// Returns the content of a small field; `None` if more bytes are needed.
+    /// Returns the content of a field of at most [`MAX_MEMBER`] bytes; `None` if more bytes are needed.
     fn member(&self, start: &Start) -> Result<Option<&[u8]>, SourceError> {
         match usize::try_from(start.length) {
             Ok(length) if length <= MAX_MEMBER => Ok(self.input.rest()[start.used..].get(..length)),

@@ -115,7 +115,7 @@ fn metadata_of_any_resource_is_read() {
     assert!(object.json().unwrap().starts_with(start), "{}", String::from_utf8_lossy(&object.json().unwrap()));
 }
 
-/// A list that is complete has all its objects. Those that it lacks would be deleted.
+/// A list that ends without an error must contain all its objects, because the reflector deletes those that it lacks.
 #[test]
 fn list_with_a_lying_length_is_never_complete() {
     let items = [pod("a", "1"), pod("b", "2"), pod("c", "3")];

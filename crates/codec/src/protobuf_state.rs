@@ -9,17 +9,17 @@ use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId,
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason, Segment};
 
-/// Limit of an object's JSON divided by that of the protobuf that is stored without a conversion. An empty message of
-/// two bytes has tens of bytes of JSON.
+/// Assumed maximum of an object's JSON size divided by its protobuf size. Protobuf larger than the JSON limit divided
+/// by this is converted at arrival. An empty message of two bytes can have tens of bytes of JSON.
 const MAX_GROWTH: usize = 256;
 
 /// Number of answers in a row that are not protobuf, after which JSON is requested.
 const MAX_FAILURES: u32 = 3;
 
-/// Returns how long JSON is requested, until protobuf is tried again.
+/// Returns for how long JSON is requested before protobuf is tried again.
 fn retry_after(reason: JsonReason) -> Duration {
     Duration::from_secs(match reason {
-        // Trying again costs nothing: if the server still answers in JSON, that is used.
+        // Trying again costs nothing: if the server still answers in JSON, the answer is used.
         JsonReason::Refused => 3_600,
         // Trying again may fail in the middle of a list, which is then read twice.
         JsonReason::Schema => 6 * 3_600,
@@ -42,20 +42,20 @@ pub(super) struct Protobuf {
     /// Number of answers in a row that were not protobuf.
     failures: u32,
     paths: Arc<Paths>,
-    /// Created with the first object after a bookmark, since bookmarks free it.
+    /// Created when an object needs it, and freed at each bookmark.
     converter: Option<Box<Converter>>,
-    /// Created with the first object after a bookmark, like the converter.
+    /// Also created when needed, and freed at each bookmark.
     excerpt: Prepared,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
 }
 
-/// The excerpt of the resource's objects.
+/// Cached excerpt, which checks and reads the resource's objects in protobuf.
 #[derive(Debug)]
 enum Prepared {
     /// Not prepared yet.
     No,
-    /// The indexes or the projection need the JSON. Also while an excerpt is in use.
+    /// The indexes or the projection need the JSON. Also set while the excerpt is in use.
     Impossible,
     Excerpt(Box<Excerpt>),
 }
@@ -64,7 +64,7 @@ enum Prepared {
 #[derive(Debug)]
 struct Refusal {
     in_use: EncodingInUse,
-    /// When protobuf is requested again.
+    /// Time from which protobuf is requested again.
     retry_at: Instant,
 }
 
@@ -81,7 +81,7 @@ impl Protobuf {
         Self { is_builtin, refusal: None, failures: 0, paths, converter: None, excerpt: Prepared::No, json: Vec::new() }
     }
 
-    /// Counts an answer that is not protobuf. After three in a row, JSON is requested for a while.
+    /// Counts an answer that is not protobuf. After [`MAX_FAILURES`] in a row, requests JSON for ten minutes.
     pub(super) fn failed(&mut self, message: String) {
         self.failures += 1;
         if self.failures >= MAX_FAILURES {
@@ -89,7 +89,7 @@ impl Protobuf {
         }
     }
 
-    /// Ends a series of failures, after an event or a whole list was read.
+    /// Resets the count of failures. Called after an event or a whole list was read.
     #[inline]
     pub(super) fn worked(&mut self) {
         self.failures = 0;
@@ -100,7 +100,7 @@ impl Protobuf {
         let mut in_use = EncodingInUse::json(reason);
         (in_use.message, in_use.until) = (Some(message), Some(clock::wall() + after));
         self.refusal = Some(Refusal { in_use, retry_at: clock::now() + after });
-        // After the retry, a single failure switches to JSON again.
+        // When protobuf is tried again, a single failure switches back to JSON.
         self.failures = MAX_FAILURES - 1;
     }
 
@@ -120,7 +120,7 @@ impl Protobuf {
         self.refusal().map_or_else(EncodingInUse::protobuf, |refusal| refusal.in_use.clone())
     }
 
-    /// Converts an object into the scratch buffer.
+    /// Converts an object to JSON in the scratch buffer `json`.
     pub(super) fn object(
         &mut self,
         message: MessageId,
@@ -133,11 +133,11 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Returns how to read an object that is stored as protobuf; `None` if it must be converted at once. Give it back to
-    /// [`Self::keep_excerpt`].
+    /// Takes the excerpt that reads an object stored as protobuf. The caller returns it with [`Self::keep_excerpt`].
+    /// `None` if the object must be converted to JSON at arrival.
     ///
-    /// An object is converted at once if the projection or the indexes need it, and if it is large, since an object's
-    /// JSON may be many times larger.
+    /// That is the case if the projection or the indexes need the JSON, or if the object is so large that its JSON
+    /// could exceed `limit`.
     pub(super) fn excerpt(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Option<Box<Excerpt>> {
         if !self.paths.keeps_protobuf || bytes.len() > limit / MAX_GROWTH {
             return None;
@@ -167,7 +167,7 @@ impl Protobuf {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }
 
-    /// Returns the metadata of an object as JSON.
+    /// Returns the metadata of an object as [`Converter::head`] does. `bytes` may be only the start of the object.
     pub(super) fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         self.converter.get_or_insert_default().head(message, bytes, limit)
     }

@@ -6,7 +6,7 @@ use super::*;
 use informer_hub_protobuf::{ObjectWriter, Omit};
 use informer_hub_types::{ApiResource, Gvr, StoredObject};
 
-/// A field with a length.
+/// Encodes a length-delimited field.
 pub(crate) fn bytes(number: usize, content: &[u8]) -> Vec<u8> {
     [varint(number << 3 | 2), varint(content.len()), content.to_vec()].concat()
 }
@@ -21,13 +21,13 @@ pub(crate) fn varint(mut number: usize) -> Vec<u8> {
     out
 }
 
-/// `runtime.Unknown`.
+/// Encodes the envelope of an object, `runtime.Unknown`.
 pub(crate) fn unknown(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     let type_meta = [bytes(1, api_version.as_bytes()), bytes(2, kind.as_bytes())].concat();
     [b"k8s\0".to_vec(), bytes(1, &type_meta), bytes(2, raw), bytes(3, b""), bytes(4, b"")].concat()
 }
 
-/// A pod with a label and a node.
+/// Encodes a pod with a label and a node.
 pub(crate) fn pod(name: &str, version: &str) -> Vec<u8> {
     let label = bytes(11, &[bytes(1, b"app"), bytes(2, b"web")].concat());
     let managed = bytes(17, &bytes(1, b"kubelet"));
@@ -127,7 +127,7 @@ fn index_values_are_those_of_the_json() {
 #[test]
 fn bookmark_frees_the_scratch_buffers() {
     let mut decoder = decoder();
-    // An object that is converted at once, since its JSON may exceed the limit.
+    // The low limit forces a conversion at arrival, since the JSON might exceed it.
     decoder.decode_frame(&event("ADDED", &unknown("v1", "Pod", &pod("a", "7"))), 4_000).unwrap();
     assert!(decoder.protobuf.json.capacity() > 0);
     let bookmark = event("BOOKMARK", &unknown("v1", "Pod", &bytes(1, &bytes(6, b"8"))));

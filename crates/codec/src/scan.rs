@@ -4,8 +4,8 @@
 //! must check that.
 //!
 //! Every function takes the input and a start offset, and returns the end offset. An error is the offset of the first
-//! invalid byte, or the input length if more bytes could complete it. Strings are scanned eight bytes at a time, since
-//! they are most of an object: 5.6 µs for a 9 KB pod, for which `serde_json` takes 6.3 µs to ignore.
+//! invalid byte, or the input length if more bytes could complete the value. Strings are scanned eight bytes at a time,
+//! since they are most of an object: a 9 KB pod takes 5.6 µs, and 6.3 µs with `serde_json` and `IgnoredAny`.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub fn token(input: &[u8], mut at: usize) -> Scanned<(u8, usize)> {
     }
 }
 
-/// Returns whether only white space follows.
+/// Returns whether only white space follows `at`.
 #[must_use]
 pub fn is_over(input: &[u8], at: usize) -> bool {
     token(input, at).is_err()
@@ -43,7 +43,7 @@ pub struct Key {
     pub span: Range<usize>,
     /// Whether the key contains no escapes.
     pub is_plain: bool,
-    /// Start offset of the value, which may lie beyond the input.
+    /// Offset behind the colon. White space may precede the value, and the input may end here.
     pub value: usize,
 }
 
@@ -63,7 +63,7 @@ impl Key {
 /// Returns the content of a JSON string; `None` for other values and for invalid UTF-8.
 pub fn text_of(json: &[u8]) -> Option<Cow<'_, str>> {
     let inner = json.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    // Most are too short for a vectorized search to pay off.
+    // Most strings are too short for a vectorized search to pay off.
     if !inner.contains(&b'\\') {
         return std::str::from_utf8(inner).ok().map(Cow::Borrowed);
     }
@@ -141,16 +141,16 @@ pub fn key(input: &[u8], at: usize) -> Scanned<Key> {
     }
 }
 
-/// Scans behind an opening bracket whose closing one is `close`. Returns `true` with the start of the first member or
-/// element, or `false` with the end if it is empty.
+/// Scans behind an opening bracket; `close` is the closing one. Returns `true` with the offset of the first member or
+/// element. If there is none, returns `false` with the offset behind `close`.
 #[inline]
 pub fn first(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
     let (byte, inside) = token(input, at)?;
     Ok(if byte == close { (false, inside + 1) } else { (true, inside) })
 }
 
-/// Scans behind a member or element. Returns `true` with the start of the next one, or `false` with the end behind
-/// `close`.
+/// Scans behind a member or element. Returns `true` with the offset behind the comma, or `false` with the offset behind
+/// the closing bracket `close`.
 #[inline]
 pub fn next(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
     match token(input, at)? {

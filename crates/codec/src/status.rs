@@ -66,7 +66,8 @@ impl Status {
         match code {
             _ if self.has_reason("Expired") || self.has_reason("Gone") => ErrorClass::Expired,
             _ if self.is_too_large() => ErrorClass::TooLarge,
-            // The apiserver cannot read one of its stored objects. Only a new list shows the remaining state.
+            // The apiserver cannot read one of its stored objects, so the watch cannot continue. A new list shows the
+            // remaining objects.
             _ if self.has_reason("StoreReadError") => ErrorClass::Malformed,
             410 => ErrorClass::Expired,
             429 => ErrorClass::Throttled(retry_after),
@@ -82,8 +83,8 @@ impl Status {
 
 /// Classifies a failed HTTP answer, or the object of an ERROR event.
 ///
-/// A code in the body overrides `http_status`. `retry_after`, from the header, overrides the body's. The message is
-/// bounded, has no control characters, and never quotes a body that is not a `Status`.
+/// A code of at least 400 in the body overrides `http_status`. `retry_after` is the value of the header, and overrides
+/// that of the body. The message is bounded, has no control characters, and never quotes a body that is not a `Status`.
 #[must_use]
 pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Duration>) -> SourceError {
     let converted = body.starts_with(MAGIC).then(|| status_json(body).unwrap_or_default());

@@ -59,7 +59,7 @@ fn transform_runs_once_per_received_object() {
     let counted = Arc::clone(&calls);
     let mut decoder = changing(move |object| {
         counted.fetch_add(1, SeqCst);
-        // The input is not the previous output.
+        // The input is the object as received, not the previous output.
         assert_eq!(object["seen"], Value::Null);
         object["seen"] = json!(true);
     });

@@ -1,5 +1,5 @@
 //! One walk over an object's bytes: reads the head and index values, finds the spans to cut or keep, and validates the
-//! rest.
+//! JSON that it scans.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -37,13 +37,13 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) cuts: &'w mut Vec<Range<usize>>,
     /// JSON that the projection has kept so far; empty unless it is `Projection::Keep`.
     pub(super) kept: &'w mut Vec<u8>,
-    /// `false` inside a value that is cut or kept as a whole; then only the head and the indices are read.
+    /// `false` inside a value that is cut or kept as a whole; there only the head, labels and index values are read.
     pub(super) projecting: bool,
 }
 
 impl<'de> Walk<'_, 'de> {
-    /// Walks over the value at `at` and returns its end. The tree's `node` says which parts are needed. A value whose
-    /// bytes and members are both needed is scanned twice.
+    /// Walks over the value at `at` and returns its end. `node` is the value's node in the prefix tree, which says
+    /// which parts are needed. A value whose bytes and members are both needed is scanned twice.
     pub(super) fn value(&mut self, node: usize, at: usize) -> Scanned {
         let (_, start) = scan::token(self.input, at)?;
         self.value_from(node, start, start)
@@ -60,7 +60,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(end)
     }
 
-    /// Reads a value whose bytes are needed.
+    /// Processes a value whose bytes are needed: for the head, an index or the projection.
     fn read(&mut self, node: usize, from: usize, span: Range<usize>) -> Scanned<()> {
         let needs = self.trie.get(node);
         let text = &self.input[span.clone()];
@@ -188,7 +188,7 @@ impl<'de> Walk<'_, 'de> {
         Ok(end)
     }
 
-    /// Walks over `metadata.labels`. All labels are read; some may have an index too.
+    /// Walks over `metadata.labels`. All labels are read, and those with an index also yield index values.
     fn labels(&mut self, node: usize, at: usize) -> Scanned {
         let (trie, input) = (self.trie, self.input);
         let mut pairs = Vec::new();

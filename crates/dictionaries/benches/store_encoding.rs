@@ -1,8 +1,9 @@
 //! Compares JSON with Kubernetes protobuf as the encoding of stored objects: bytes, and CPU time when an object arrives
 //! and when it is read.
 //!
-//! `cargo bench -p informer-hub-dictionaries`. The generator makes the objects; dictionaries have 32 KiB and are
-//! trained on other generated objects. Both encodings are compressed as in the store, with identifiers as bytes.
+//! `cargo bench -p informer-hub-dictionaries`. The objects are generated. The dictionaries of the comparison have 32
+//! KiB and are trained on other generated objects. Both encodings are compressed as in the store, which first writes
+//! UUIDs and other hexadecimal texts as bytes.
 //!
 //! The read API writes protobuf from JSON if it must edit an object. The bench compares this with serde_json, which
 //! reads the same JSON and writes it again.
@@ -22,7 +23,7 @@ use invented::{
     Invent, as_protobuf, deployment, endpoint_slice, event, node, objects, pod, replica_set, service, with_body,
 };
 
-/// Number of objects that are measured, and of those that a dictionary is trained on.
+/// Number of objects that are measured, and number of objects that the dictionaries of [`store`] are trained on.
 const COUNT: u32 = 400;
 const SIZE: usize = 32 * 1024;
 const MAX: usize = 16 << 20;
@@ -69,7 +70,8 @@ fn encoded(message: MessageId, object: &StoredObject) -> Vec<u8> {
     raw
 }
 
-/// Compares writing protobuf with serde_json, which reads the JSON and writes it again. Returns the times for one object.
+/// Measures the encoding of JSON as protobuf, and serde_json, which reads the same JSON and writes it again. Returns
+/// the times per object in µs: serde_json, then protobuf.
 fn measure_writing(message: MessageId, objects: &[Arc<StoredObject>]) -> (f64, f64) {
     let texts: Vec<_> = objects.iter().map(|object| object.json().expect("a new object is readable")).collect();
     let again = time(|at| {
@@ -85,7 +87,7 @@ fn measure_writing(message: MessageId, objects: &[Arc<StoredObject>]) -> (f64, f
     (again, protobuf)
 }
 
-/// Returns a new object with the same body.
+/// Returns a new object with the same body, not compressed.
 fn plain(object: &StoredObject) -> Arc<StoredObject> {
     with_body(object, object.plain().expect("a new object is not packed"))
 }
@@ -119,7 +121,7 @@ fn store(objects: &[Arc<StoredObject>], training: &[Arc<StoredObject>]) -> Store
     Stored { objects, outcome, compress, read }
 }
 
-/// Compares the built-in dictionary with one that is trained on a cluster's own objects.
+/// Compares the built-in dictionary with one that is trained on 800 other generated objects, as if on a cluster's own.
 fn measure_training(kind: &Kind, measured: &[Arc<StoredObject>]) {
     let own = objects(kind.invent, 13, 800);
     let began = clock::now();

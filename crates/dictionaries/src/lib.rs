@@ -26,7 +26,7 @@ pub struct Kind {
     /// Size of a dictionary in bytes.
     pub size: usize,
     bytes: [&'static [u8]; 2],
-    /// Dictionaries that have been used.
+    /// Dictionaries by [`Encoding`], each loaded at its first use.
     loaded: [OnceLock<Arc<Dictionary>>; 2],
 }
 
@@ -65,14 +65,14 @@ impl Kind {
         KINDS.iter().find(|kind| *kind.group == *gvr.group && *kind.resource == *gvr.resource)
     }
 
-    /// Returns the dictionary of an encoding. The first call loads it, and all later calls share it.
+    /// Returns the dictionary for an encoding. The first call loads it; later calls return the same one.
     #[must_use]
     pub fn dictionary(&self, encoding: Encoding) -> Arc<Dictionary> {
         let restore = || Arc::new(Dictionary::restore(self.bytes(encoding).to_vec()).unwrap_or_else(Dictionary::none));
         Arc::clone(self.loaded[encoding as usize].get_or_init(restore))
     }
 
-    /// Returns the bytes of the dictionary of an encoding, as they are in the repository.
+    /// Returns the bytes of the dictionary for an encoding, as in the repository.
     #[must_use]
     pub fn bytes(&self, encoding: Encoding) -> &'static [u8] {
         self.bytes[encoding as usize]

@@ -25,7 +25,7 @@ pub enum Media {
     Protobuf,
 }
 
-/// Forms that an endpoint can also send as protobuf. Tables are never sent as protobuf.
+/// Forms that an endpoint can send as protobuf, besides JSON and YAML. Tables are never sent as protobuf.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protobuf {
     /// No form, as for discovery documents.
@@ -56,7 +56,7 @@ pub enum Form {
 pub struct Accepted {
     /// Encoding of the answer.
     pub media: Media,
-    /// Whether objects, a table or metadata are sent.
+    /// Form in which the objects are sent, such as a table.
     pub form: Form,
     /// Whether the client asks for indented JSON (`pretty=1` in the media type).
     pub pretty: bool,
@@ -65,9 +65,9 @@ pub struct Accepted {
 /// Chooses encoding and form of an answer. A missing or empty `Accept` header and `*/*` mean JSON. `offered` are the
 /// forms of the endpoint besides [`Form::Object`].
 ///
-/// As in kube-apiserver, the clauses are tried by their q-values, those with wildcards last, and `q=0` does not exclude a
-/// media type. A clause for a form that is not offered is skipped. Aggregated discovery, if offered, is chosen wherever
-/// its clause stands. A stream (watch) cannot be YAML.
+/// As in kube-apiserver, clauses are tried in the order of their q-values, with wildcards last, and `q=0` does not
+/// exclude a media type. A clause for a form that is not offered is skipped. Aggregated discovery, if offered, is
+/// chosen before all other clauses. A stream (watch) cannot be YAML.
 ///
 /// # Errors
 /// [`Status`] of code 406, which lists the offered media types.
@@ -217,7 +217,7 @@ impl<'h> Clause<'h> {
         Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
     }
 
-    /// Returns the form that the clause asks for; `None` if the hub does not know it.
+    /// Returns the form that the clause asks for; `None` for an unknown form.
     fn form(&self) -> Option<Form> {
         let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
         if !is_converted {

@@ -13,7 +13,7 @@ use crate::{Options, ResourcePath, Root, Status};
 
 /// Format version of the tokens. A token of another version is refused.
 const VERSION: &str = "informer-hub.io/v1";
-/// Longest token that is decoded, in characters. Tokens that the hub creates are shorter.
+/// Maximum length of a token, in characters. Longer ones are refused; the hub creates none.
 const MAX_TOKEN: usize = 4096;
 
 /// Position of the next page of a list.
@@ -30,7 +30,7 @@ pub struct Continuation {
     pub key: ObjectKey,
 }
 
-/// Format version of a token, decoded before the members that depend on it.
+/// Format version of a token. It is decoded first, since the other members depend on it.
 #[derive(Deserialize)]
 struct Versioned {
     v: String,
@@ -49,8 +49,8 @@ struct Token {
 }
 
 impl Continuation {
-    /// Returns the fingerprint of a list. It omits the page limit, which may differ between pages, and is the same in every
-    /// process.
+    /// Returns the fingerprint of a list. It does not include the page limit, which may differ between pages. Every
+    /// process computes the same value.
     #[must_use]
     pub fn fingerprint(root: &Root, path: &ResourcePath, options: &Options) -> u64 {
         let (kind, clusters) = match root {
@@ -81,7 +81,7 @@ impl Continuation {
     /// Decodes a token.
     ///
     /// # Errors
-    /// [`Status`] of code 400 for a text that is not a token, and for a token of another format version.
+    /// [`Status`] of code 400 for a text that is not a token, a damaged token, and a token of another format version.
     pub fn parse(token: &str) -> Result<Self, Status> {
         if token.len() > MAX_TOKEN {
             return Err(invalid(&format!("it has {} characters: at most {MAX_TOKEN} are allowed", token.len())));

@@ -47,9 +47,9 @@ pub struct ServedVersion {
 /// Returns the JSON of a discovery document: [`Document::CoreVersions`], [`Document::Groups`], [`Document::Group`] or
 /// [`Document::Resources`]. `None` if the group or version has no served resource, and for other documents.
 ///
-/// Groups are in kube-apiserver's order: the built-in groups, then the others by name. Of two resources with the same
-/// name, kubectl finds that of the first group. Versions are in Kubernetes' order of priority, the preferred first.
-/// Resources are sorted by name.
+/// Groups are in kube-apiserver's order: the built-in groups, then the others by name. The order matters: if two groups
+/// have a resource of the same name, kubectl takes that of the first group. Versions are in Kubernetes' order of
+/// priority, the preferred first. Resources are sorted by name.
 #[must_use]
 pub fn discovery_document(document: &Document, form: Form, served: &[Served]) -> Option<Vec<u8>> {
     let groups = order::groups(served);
@@ -103,8 +103,8 @@ pub fn version_document(version: &ServedVersion) -> Vec<u8> {
 }
 
 impl Served {
-    /// Returns a resource with its names and categories. Those of a built-in resource are Kubernetes' own. Any other has
-    /// its lowercase kind as singular name, no short names and no categories.
+    /// Returns a resource with its names and categories. Those of a built-in resource are Kubernetes' own. Any other
+    /// has its lowercase kind as singular name, no short names and no categories.
     #[must_use]
     pub fn of(resource: &ApiResource) -> Self {
         let (group, plural) = (resource.gvr.group.as_str(), resource.gvr.resource.as_str());

@@ -124,8 +124,9 @@ impl Status {
         Self::expired(CONTINUE_EXPIRED)
     }
 
-    /// Returns 410 for a watch from a resourceVersion outside the retained changes, as the object of an `ERROR` event.
-    /// `oldest` is the oldest resourceVersion that a watch can start from.
+    /// Returns 410 for a resourceVersion from which a watch cannot start or continue. A watch sends it as the object of
+    /// an `ERROR` event. `oldest` is shown in parentheses: usually the oldest resourceVersion that a watch can start
+    /// from, 0 if unknown.
     #[must_use]
     pub fn watch_expired(requested: u64, oldest: u64) -> Self {
         Self::expired(format!("too old resource version: {requested} ({oldest})"))
@@ -158,7 +159,7 @@ impl Status {
         Self { causes, ..Self::new(422, Reason::Invalid, message).about(group, kind, name) }
     }
 
-    /// Returns 429 for a client that exceeds a limit. It may try again after `retry_after` seconds.
+    /// Returns 429 for a client that exceeds a limit. The client may try again after `retry_after` seconds.
     #[must_use]
     pub fn too_many_requests(message: impl Into<String>, retry_after: u32) -> Self {
         Self { retry_after: Some(retry_after), ..Self::new(429, Reason::TooManyRequests, message) }
@@ -178,7 +179,8 @@ impl Status {
         Self { causes: vec![Cause { reason: "", message: problem, field: String::new() }], ..status }
     }
 
-    /// Returns 504 with the seconds after which to try again: `Timeout: <message>`.
+    /// Returns 504 with the message `Timeout: <message>`. `retry_after` is the number of seconds after which to try
+    /// again.
     #[must_use]
     pub fn timeout(message: impl fmt::Display, retry_after: u32) -> Self {
         let status = Self::new(504, Reason::Timeout, format!("Timeout: {message}"));

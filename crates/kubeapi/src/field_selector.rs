@@ -1,4 +1,5 @@
-//! Parser of `fieldSelector`: conditions on fields, in apimachinery's grammar. `api/kubernetes/selection` evaluates them.
+//! Parser of `fieldSelector`: conditions on fields, in apimachinery's grammar. `api/kubernetes/selection` evaluates
+//! them.
 
 use std::fmt;
 
@@ -27,7 +28,7 @@ impl FieldSelector {
     /// Parses a selector.
     ///
     /// # Errors
-    /// The message of kube-apiserver, which names the part that cannot be parsed.
+    /// kube-apiserver's error message. It names the part that cannot be parsed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut parts = split_terms(text);
         // Sorted, so that the error names the same wrong part as kube-apiserver's.
@@ -71,7 +72,8 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Returns kube-apiserver's error message, which quotes the selector and the wrong part. A long selector is not quoted.
+/// Returns kube-apiserver's error message, which quotes the selector and the wrong part. A selector longer than
+/// [`MAX_QUOTED`] is not quoted.
 fn not_understood(text: &str, part: &str) -> String {
     let whole = if text.len() > MAX_QUOTED { String::new() } else { format!("'{text}'; ") };
     format!("invalid selector: {whole}can't understand '{}'", shortened(part, MAX_QUOTED))
@@ -112,7 +114,8 @@ fn split_term(term: &str) -> Option<(&str, bool, &str)> {
     })
 }
 
-/// Removes the backslashes before `\`, `,` and `=`. Only these characters may be escaped; a bare `,` or `=` is an error.
+/// Removes the backslashes before `\`, `,` and `=`. Only these characters may be escaped; a bare `,` or `=` is an
+/// error.
 fn unescape(value: &str) -> Result<SmolStr, String> {
     let mut text = String::with_capacity(value.len());
     let mut chars = value.chars();

@@ -1,6 +1,6 @@
 //! The Kubernetes API as a reader sees it: paths, options, versions, encodings, tables and errors. Pure.
 //!
-//! The behaviour is kube-apiserver's (1.36) unless a module says otherwise.
+//! The behaviour is that of kube-apiserver 1.37, unless a module says otherwise.
 
 mod accept;
 mod continuation;

@@ -1,19 +1,19 @@
 //! Text of floats as Go writes it, so that answers equal kube-apiserver's.
 
-/// Returns a float in the shortest form of Go's `%g`: in exponent notation if its decimal exponent is below -4 or above 5,
-/// otherwise in plain decimals.
+/// Returns a float in the shortest form of Go's `%g`: in exponent notation if its decimal exponent is below -4 or above
+/// 5, otherwise in plain decimals.
 pub(crate) fn go_float(number: f64) -> String {
     exponential(number, -4, 6, 2)
 }
 
-/// Returns a float as Go's JSON encoder writes it: in exponent notation if its decimal exponent is below -6 or above 20,
-/// otherwise in plain decimals.
+/// Returns a float as Go's JSON encoder writes it: in exponent notation if its decimal exponent is below -6 or above
+/// 20, otherwise in plain decimals.
 pub(crate) fn json_float(number: f64) -> String {
     exponential(number, -6, 21, 1)
 }
 
-/// Returns a float in its shortest form. If the decimal exponent is outside `least..end`, uses exponent notation, with at
-/// least `width` digits in the exponent.
+/// Returns a float in its shortest form. If the decimal exponent is outside `least..end`, uses exponent notation, with
+/// at least `width` digits in the exponent.
 fn exponential(number: f64, least: i32, end: i32, width: usize) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -50,8 +50,8 @@ pub struct Options {
     pub watch: bool,
     /// `allowWatchBookmarks`: whether a watch may send bookmarks.
     pub bookmarks: bool,
-    /// `sendInitialEvents`: whether a watch starts with the present objects. As in kube-apiserver, the default for a watch
-    /// from no version or `0` is `true`, except for `watch/` paths and if `resourceVersionMatch` is set.
+    /// `sendInitialEvents`: whether a watch starts with the present objects. As in kube-apiserver, the default for a
+    /// watch from no version or `0` is `true`, except for `watch/` paths and if `resourceVersionMatch` is set.
     pub initial_events: Option<bool>,
     /// `pretty`: whether JSON is indented; `None` if unset.
     pub pretty: Option<bool>,
@@ -62,9 +62,9 @@ pub struct Options {
 impl Options {
     /// Parses the query of a request for a resource or one of its objects.
     ///
-    /// Differs from [`Options::parse`] if the path names an object. A get has only `resourceVersion` and `pretty`; a
-    /// watch (`/api/v1/watch/...`) selects the object by a condition on `metadata.name`. A `watch/` path is always a
-    /// watch, whatever the query says.
+    /// Differs from [`Options::parse`] if the path names an object. A get reads only `resourceVersion`, `pretty` and
+    /// `includeObject`. A watch (`/api/v1/watch/...`) selects the object by a condition on `metadata.name`. A `watch/`
+    /// path is always a watch, whatever the query says.
     ///
     /// # Errors
     /// As [`Options::parse`], and code 400 for a watch whose field selector does not require the path's name.
@@ -123,7 +123,8 @@ impl Options {
         })
     }
 
-    /// Parses the options of a list or watch in kube-apiserver's order, which decides the error if several are invalid.
+    /// Parses the options of a list or watch in kube-apiserver's order, which decides which error is returned if
+    /// several options are invalid.
     fn list(parameters: &Parameters) -> Result<Self, Status> {
         let timeout = parameters.integer("timeoutSeconds")?.filter(|seconds| *seconds != 0).map(seconds);
         let limit = parameters.integer("limit")?.and_then(|limit| u64::try_from(limit).ok()).unwrap_or_default();
@@ -268,8 +269,8 @@ impl Parameters {
             .map_err(|_| Status::bad_request(format!("the value of parameter {name} is not UTF-8")))
     }
 
-    /// Returns a boolean by apimachinery's rule: all values but `0` and `false` are true, even the empty text. `None` if
-    /// unset.
+    /// Returns a boolean by apimachinery's rule: all values but `0` and `false` are true, even the empty text. `None`
+    /// if unset.
     fn flag(&self, name: &str) -> Option<bool> {
         self.first(name).map(|value| !(value == b"0" || value.eq_ignore_ascii_case(b"false")))
     }

@@ -1,4 +1,4 @@
-//! Paths of requests: which clusters, which resource, which document.
+//! Parser of request paths: clusters, and the resource or document below them.
 
 use informer_hub_types::{ClusterName, LabelSelector};
 use smol_str::SmolStr;
@@ -7,7 +7,7 @@ use crate::Status;
 use crate::percent::decode_segment;
 use crate::quote::Quoted;
 
-/// Longest path, in bytes.
+/// Maximum length of a request path below `/clusters` or `/unique`, in bytes.
 const MAX_PATH: usize = 16 << 10;
 /// Longest name of a namespace or an object, in bytes.
 const MAX_NAME: usize = 253;
@@ -49,7 +49,7 @@ pub enum Document {
     },
     /// `/openapi/v2`.
     OpenApiV2,
-    /// `/openapi/v3` and paths below it. Holds the rest of the path, such as `api/v1`; empty for the index.
+    /// `/openapi/v3` and paths below it. Holds the path below it, such as `api/v1`; empty for the index.
     OpenApiV3(SmolStr),
 }
 
@@ -211,7 +211,8 @@ fn parse_resource(group: &str, version: &str, below: &[&str], root: &Root) -> Re
     })
 }
 
-/// Checks the name of a group, version, resource or subresource. An invalid name gets the error of an unknown path (404).
+/// Checks the name of a group, version, resource or subresource. An invalid name gets the error of an unknown path
+/// (404).
 fn word(text: &str) -> Result<SmolStr, Status> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     let is_word = text.len() <= MAX_WORD && text != "." && text != ".." && text.bytes().all(legal);

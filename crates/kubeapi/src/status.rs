@@ -69,7 +69,7 @@ pub struct Status {
     pub message: String,
     /// Resource or object that the failure is about; `None` if unknown.
     pub about: Option<Box<Subject>>,
-    /// Causes, one for each invalid field.
+    /// Details of the failure, such as one for each invalid field; often empty.
     pub causes: Vec<Cause>,
     /// Seconds after which a client may try again; `None` if the answer names no time.
     pub retry_after: Option<u32>,

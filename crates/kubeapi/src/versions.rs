@@ -21,8 +21,8 @@ pub enum ListAt {
 /// Where a watch begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WatchFrom {
-    /// First the present state as `ADDED` events, then the changes. If `not_older_than` is set, waits until the state
-    /// has reached it.
+    /// First the present state as `ADDED` events, then the changes. If `not_older_than` is set, the watch first waits
+    /// until the cache has reached it.
     Present {
         /// Minimum version of the state; `None` accepts any.
         not_older_than: Option<u64>,

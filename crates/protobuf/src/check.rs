@@ -1,4 +1,4 @@
-//! Check of an object's message: whether it can be converted to JSON. Finds the wanted values in the same pass.
+//! Checks whether an object's message can be converted to JSON, and finds the wanted values in the same pass.
 //!
 //! The check is stricter than the conversion: it refuses a few forms that are rare or costly to check. All that it
 //! accepts can be converted.
@@ -20,11 +20,11 @@ const RARE: ConvertError = ConvertError::Malformed("a form that is not checked")
 
 type Done = Result<(), ConvertError>;
 
-/// Returns whether the message can be converted to JSON without the omitted members, and calls `found` for each wanted
-/// value.
+/// Checks that the message can be converted to JSON without the omitted members. Calls `found` for each wanted value,
+/// with the number of its path.
 ///
 /// # Errors
-/// A reason why it cannot, or a rare form.
+/// The message cannot be converted, or has a rare form that is not checked.
 pub(super) fn check<'b>(
     schema: &Schema,
     message: MessageId,
@@ -37,7 +37,7 @@ pub(super) fn check<'b>(
 
 struct Check<'s, 'f, 'b> {
     schema: &'s Schema,
-    /// JSON of values whose only check is to write them.
+    /// Scratch buffer for values that are checked by writing their JSON.
     scratch: Vec<u8>,
     found: &'f mut dyn FnMut(usize, Found<'b>),
 }
@@ -64,7 +64,7 @@ impl<'b> Check<'_, '_, 'b> {
         level.selection.map_or(Ok(()), |selection| self.absent(&level, selection))
     }
 
-    /// Checks a field of bytes.
+    /// Checks a length-delimited field: a text, bytes, a message or packed numbers.
     #[inline]
     fn bytes(&mut self, level: &mut Level<'_, '_, 'b>, number: u32, content: &'b [u8]) -> Done {
         let Some(field) = level.message.outline(number) else {
@@ -89,7 +89,7 @@ impl<'b> Check<'_, '_, 'b> {
         selected.map_or(Ok(()), |selected| self.found(level, selected, Value::Bytes(content)))
     }
 
-    /// Checks a field of a number.
+    /// Checks a field with a varint or a fixed-size number.
     fn number(&mut self, level: &mut Level<'_, '_, 'b>, field_number: u32, value: Value<'b>) -> Done {
         let Some(field) = level.message.outline(field_number) else {
             return unknown(level.message, field_number, value.is_empty());
@@ -120,7 +120,7 @@ impl<'b> Check<'_, '_, 'b> {
             Shape::Quantity | Shape::IntOrString | Shape::Duration => {
                 self.written(bytes, |out, bytes| form::scalar(out, shape, Value::Bytes(bytes)))
             }
-            // The JSON is not converted, so it may have bytes that are not UTF-8.
+            // Embedded JSON is written byte by byte, so it may have bytes that are not UTF-8.
             Shape::RawJson => {
                 self.written(bytes, form::raw)?;
                 std::str::from_utf8(&self.scratch).map(drop).map_err(|_| RARE)
@@ -151,14 +151,14 @@ impl<'b> Check<'_, '_, 'b> {
     }
 }
 
-/// A message that is being checked.
+/// State of the check of one message.
 struct Level<'s, 'n, 'b> {
     message: &'s Message,
-    /// Places of the fields that occurred.
+    /// Places (indexes in the message) of the fields that occurred.
     seen: Places,
     selection: Option<&'n Selection>,
     depth: usize,
-    /// Place of the wanted map whose entry came last, and the entry's key.
+    /// Place of the wanted map field whose entry was read last, and the key of that entry.
     last_key: Option<(u8, &'b [u8])>,
 }
 
@@ -205,7 +205,8 @@ fn is_one_text(message: &[u8]) -> bool {
     matches!(message, [0x0a, length @ ..0x80, text @ ..] if text.len() == usize::from(*length))
 }
 
-/// Returns whether a message has exactly the fields 1 and 2, each with short bytes. Most entries of maps are written so.
+/// Returns whether a message has exactly the fields 1 and 2, each with short bytes. Most entries of maps are written
+/// so.
 fn is_pair_of_texts(message: &[u8]) -> bool {
     let [0x0a, length @ ..0x80, rest @ ..] = message else { return false };
     let Some(rest) = rest.get(usize::from(*length)..) else { return false };

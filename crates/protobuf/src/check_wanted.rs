@@ -1,4 +1,4 @@
-//! Values that are wanted of an object, in the form of its JSON.
+//! Reports the wanted values of an object as text, in the form that they have in its JSON.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::selection::{Found, SelectedField, Selection};
 use crate::wire::Value;
 
 impl<'b> Check<'_, '_, 'b> {
-    /// Reports what is wanted of a field's value, element or entry, which was checked.
+    /// Reports the wanted values in a field's value, list element or map entry, after its check.
     pub(super) fn found(&mut self, level: &mut Level<'_, '_, 'b>, wanted: &SelectedField, value: Value<'b>) -> Done {
         let field = &level.message.fields[usize::from(wanted.place)];
         match (field.label, value) {
@@ -32,7 +32,8 @@ impl<'b> Check<'_, '_, 'b> {
     ) -> Done {
         let [key, value] = form::fields(entry, "a map's entry")?;
         let key = utf8(if let Some(Value::Bytes(key)) = key { key } else { &[] })?;
-        // Of entries with the same key, only the last counts. Servers sort entries, so others are not compared.
+        // If several entries have the same key, only the last counts. Servers sort entries by key, so it is enough to
+        // compare neighbours. Unsorted entries are a rare form, which is refused.
         let is_next = match level.last_key {
             Some((place, last)) if place == wanted.place => last < key.as_bytes(),
             _ => !level.seen.has(wanted.place),
@@ -67,7 +68,7 @@ impl<'b> Check<'_, '_, 'b> {
                 Shape::Message if field.label == Label::One || field.rule == Rule::Inline => {
                     self.message(field.message, &[], Some(&wanted.below), level.depth + 1)?;
                 }
-                // Go writes `null` for other absent values.
+                // Go writes `null` for absent bytes, pointers, lists and maps. `null` is not reported.
                 Shape::Bytes => {}
                 _ if field.label != Label::One || wanted.paths.is_empty() => {}
                 shape => self.scalar(field, wanted, form::zero(shape))?,

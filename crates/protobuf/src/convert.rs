@@ -12,11 +12,11 @@ mod picked;
 #[path = "convert_special.rs"]
 mod special;
 
-/// Deepest nesting of messages that is converted. Go's structs reach 15, but schemas in custom resource definitions nest
-/// freely.
+/// Deepest nesting of messages that is converted. Go's structs reach 15, but schemas in custom resource definitions
+/// nest freely.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// Depth of the members whose positions are noted: the object's members and their members.
+/// Number of levels whose members are recorded in [`Extent`]s: the object's members and their members.
 const EXTENTS_DEPTH: usize = 2;
 
 pub(super) const WRONG_TYPE: ConvertError = ConvertError::Malformed("a field with an unexpected wire type");
@@ -47,11 +47,12 @@ pub struct Extent {
     pub end: usize,
 }
 
-/// Position of a field's value or values in a message. All fields are found first, since the JSON has another order.
+/// Position of a field's value or values in a message. All fields of a message are located before any is written, since
+/// JSON has another order.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     count: u32,
-    /// Offset of the value's bytes if the field occurs once, else of the tag of its first value.
+    /// Offset of the value's bytes; for a list or map, offset of the tag of its first element.
     start: usize,
     end: usize,
     /// The value, if it is a number.
@@ -76,7 +77,8 @@ impl Default for Converter {
 }
 
 impl Converter {
-    /// Appends the JSON of an object to `out`, without the members in `omit`. The JSON starts with `type_meta`, if given.
+    /// Appends the JSON of an object to `out`, without the members in `omit`. The JSON starts with `type_meta`, if
+    /// given.
     ///
     /// # Errors
     /// The bytes cannot be converted, or the JSON exceeds `limit` bytes. `out` then has a part of the JSON.
@@ -119,7 +121,8 @@ impl Converter {
         &self.extents
     }
 
-    /// Returns an object's metadata as `{"metadata":{…}}`, read from its first bytes; `{}` if they do not contain it.
+    /// Returns an object's metadata as `{"metadata":{…}}`, read from its first bytes; `{}` if they do not contain all
+    /// of it, or it cannot be converted.
     #[must_use]
     pub fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         let mut reader = Reader::new(bytes);
@@ -179,8 +182,8 @@ impl Run<'_> {
         }
     }
 
-    /// Starts to note the position of a member near the root. Returns the index of its extent; `None` if no position is
-    /// needed.
+    /// Starts to record the position of a member near the root. Returns the index of its extent; `None` if its position
+    /// is not recorded.
     #[inline]
     fn begin_extent(&mut self, field: &FieldInfo, depth: usize) -> Option<usize> {
         if depth >= EXTENTS_DEPTH || field.rule == Rule::Inline {
@@ -212,7 +215,7 @@ impl Run<'_> {
         self.out.extend_from_slice(self.schema.key(field).as_bytes());
     }
 
-    /// Writes a member whose field occurs once.
+    /// Writes a member that is not a list or map and whose field is present, unless Go omits its value.
     fn one(&mut self, field: &FieldInfo, slot: Slot, bytes: &[u8], below: Option<&Omit>, depth: usize) -> Done {
         let value = match field.shape {
             Shape::Bool | Shape::Int32 | Shape::Int64 => Value::Varint(slot.number),
@@ -379,14 +382,15 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     }
 }
 
-/// Ignores an unknown field without content, as new fields must have `omitempty` by the API's rules.
+/// Returns an error for an unknown field, but ignores an empty one: by the API's rules, new fields have `omitempty`, so
+/// JSON omits it.
 #[cold]
 pub(super) fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
     if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message: message.name, number }) }
 }
 
 impl Slot {
-    /// Notes a field, whose value ends at `end`.
+    /// Records the position of a field, whose value ends at `end`.
     fn add(&mut self, field: FieldOutline, found: Field<'_>, end: usize) -> Done {
         match found.value {
             Value::Bytes(content) => return self.add_bytes(field, content, (found.start, end)),
@@ -406,7 +410,7 @@ impl Slot {
         }
     }
 
-    /// Notes a field of bytes at the given range.
+    /// Records a length-delimited field. The range includes its tag.
     #[inline]
     fn add_bytes(&mut self, field: FieldOutline, content: &[u8], (start, end): (usize, usize)) -> Done {
         if matches!(field.label, Label::Repeated | Label::Map) {
@@ -421,7 +425,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Notes another element of a list or map.
+    /// Records another element of a list or map.
     #[inline]
     fn extend(&mut self, start: usize, end: usize) {
         if self.count == 0 {
@@ -430,7 +434,7 @@ impl Slot {
         (self.count, self.end) = (self.count + 1, end);
     }
 
-    /// Notes the only occurrence of a field.
+    /// Records the only allowed occurrence of a field.
     #[inline]
     fn begin(&mut self) -> Done {
         if self.count > 0 {

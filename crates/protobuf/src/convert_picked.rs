@@ -7,8 +7,8 @@ use crate::schema::{Label, Message, MessageId, Rule};
 use crate::wire::{Reader, Value};
 
 impl Converter {
-    /// Appends the JSON of the picked members to `out`, in any order, after those of `type_meta`. Does not check other
-    /// members.
+    /// Appends the JSON of the picked members to `out`, in any order, after those of `type_meta`. Does not check the
+    /// content of other members.
     ///
     /// # Errors
     /// A picked member cannot be converted.

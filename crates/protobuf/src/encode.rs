@@ -1,7 +1,8 @@
 //! Encoding of objects: from an apiserver's JSON to the bytes that apimachinery would write in protobuf.
 //!
 //! Go's encoder writes the fields of a message in the order of their numbers, and writes zero values unless they are
-//! pointers. So members are encoded in the order of the JSON, then sorted, and the absent ones are added.
+//! pointers. So members are first encoded in the order of the JSON. Then their fields are sorted, and zero values are
+//! added for absent fields.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ mod value;
 /// Deepest nesting of messages that is encoded, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Longest path of field numbers to a member: the inline messages around it, and the member itself.
+/// Maximum number of field numbers that lead to a member: those of the inline messages around it, and its own.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;

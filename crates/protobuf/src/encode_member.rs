@@ -35,8 +35,8 @@ impl Members {
         })
     }
 
-    /// Finds a member of a message by name. Also returns its place in the order of members. `place`, the expected place
-    /// if the JSON has the usual order, is tried first.
+    /// Finds a member of a message by name. Also returns its index among the members of the message. The search starts
+    /// at `place`, where the member is if the JSON has the usual order.
     #[inline]
     pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
         let members = &self.0[id.number()];

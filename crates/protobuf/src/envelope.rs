@@ -3,10 +3,10 @@
 use super::error::ConvertError;
 use super::wire::{Reader, Value};
 
-/// First bytes of every answer in Kubernetes protobuf.
+/// First bytes of every object or list in Kubernetes protobuf, also of the object in a watch event.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// `runtime.Unknown`: the message of an object with its kind and version.
+/// `runtime.Unknown`: an object's message with its `kind` and `apiVersion`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Envelope<'i> {
     /// `apiVersion`; empty if it has none.
@@ -18,7 +18,7 @@ pub struct Envelope<'i> {
 }
 
 impl<'i> Envelope<'i> {
-    /// Reads the envelope of an object, which begins with [`MAGIC`].
+    /// Reads an envelope, which must begin with [`MAGIC`].
     ///
     /// # Errors
     /// The bytes are not an envelope, or the object is not in protobuf.
@@ -66,7 +66,7 @@ pub struct WatchEvent<'i> {
 }
 
 impl<'i> WatchEvent<'i> {
-    /// Reads a frame of a watch, without its length.
+    /// Reads a frame of a watch, given without its length prefix.
     ///
     /// # Errors
     /// If the frame is not a watch event.

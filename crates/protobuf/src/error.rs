@@ -3,7 +3,7 @@
 /// Reason why an object cannot be converted to JSON. Its text never quotes object data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// The bytes are not a valid message of this type. The object cannot be read.
+    /// The bytes are not a valid message of the expected type.
     #[error("invalid protobuf: {0}")]
     Malformed(&'static str),
     /// The schema lacks a field, because the object is from another Kubernetes version. Conversion would lose the

@@ -1,7 +1,7 @@
-//! Excerpt of an object: what is needed when it arrives, without converting it to JSON.
+//! Excerpt of an object: the values that are needed when it arrives, read without a conversion to JSON.
 //!
-//! An object that is stored as protobuf is converted only when it is read. At arrival it is checked in full, so that the
-//! conversion cannot fail later ([`check`](super::check)). The same pass over its bytes finds the wanted values.
+//! An object that is stored as protobuf is converted only when it is read. At arrival it is checked in full, so that
+//! the conversion cannot fail later ([`check`](super::check)). The same pass over its bytes finds the wanted values.
 
 use super::check;
 use super::convert::TypeMeta;
@@ -20,11 +20,11 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Prepares an excerpt with the scalars at `paths`. A path that the schema lacks adds nothing. The stored message
-    /// lacks the members in `omit`.
+    /// Prepares an excerpt with the scalars and the maps of strings at `paths`. A path that the schema lacks finds
+    /// nothing. [`Self::write`] omits the members in `omit`.
     ///
-    /// Returns `None` if a path leads into a value that is not a message, such as embedded JSON, or if a message without
-    /// the omitted members would have another JSON than an object whose members are omitted during conversion.
+    /// Returns `None` if a path leads into a value that is not a message, such as embedded JSON, or if removing the
+    /// omitted members from the message would give other JSON than omitting them during the conversion.
     #[must_use]
     pub fn new<'p, P: AsRef<[Step<'p>]>>(
         message: MessageId,
@@ -40,12 +40,13 @@ impl Excerpt {
     /// Checks an object, and calls `found` for each value at a wanted path, with the path's position in the list given
     /// to [`Self::new`]. If it succeeds, the whole object can be converted.
     ///
-    /// Values of different paths come in any order, those of one path in the order of the JSON. They are those that the
-    /// object has in JSON: fields that Go omits there are missing, and absent ones that it writes are not.
+    /// Values of different paths come in any order, those of one path in the order of the JSON. The values equal those
+    /// in the object's JSON: a field that Go omits from the JSON is not found, and an absent field whose zero value Go
+    /// writes is found.
     ///
     /// # Errors
-    /// The object is malformed, or has a rare form that this does not check. [`Converter::object`](super::Converter::object)
-    /// shows which.
+    /// The object is malformed, or has a rare form that this method does not check. To distinguish them, convert the
+    /// object with [`Converter::object`](super::Converter::object).
     pub fn read<'b>(&self, bytes: &'b [u8], found: &mut dyn FnMut(usize, Found<'b>)) -> Result<(), ConvertError> {
         check::check(Schema::builtin(), self.message, bytes, &self.selection, found)
     }

@@ -34,7 +34,7 @@ pub(super) fn scalar(out: &mut Vec<u8>, shape: Shape, value: Value<'_>) -> Resul
     Ok(())
 }
 
-/// Returns the value that an absent field has.
+/// Returns the wire value that an absent field of this shape stands for.
 pub(super) fn zero(shape: Shape) -> Value<'static> {
     match shape {
         Shape::Double => Value::Fixed64(0),
@@ -66,7 +66,7 @@ fn int_or_string(out: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ConvertError> {
     Ok(())
 }
 
-/// Returns seconds and microseconds of a `Time` or `MicroTime`; `None` if it is unset.
+/// Returns the seconds since 1970 and the microseconds of a `Time` or `MicroTime`; `None` if it is unset.
 pub(super) fn time(bytes: &[u8]) -> Result<Option<(i64, i64)>, ConvertError> {
     if bytes.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Reader of JSON for the encoder. It validates the JSON that it passes.
+//! Reader of JSON for the encoder. It validates the JSON that it consumes.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::error::EncodeError;
 
 pub(super) const MALFORMED: EncodeError = EncodeError::Malformed("invalid JSON");
 
-/// Position of the reader in the JSON.
+/// The JSON and the position of the next byte to read.
 #[derive(Debug, Clone)]
 pub(super) struct Json<'j> {
     text: &'j [u8],

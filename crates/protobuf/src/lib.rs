@@ -1,10 +1,10 @@
 //! Kubernetes protobuf: from the bytes of an apiserver to the JSON that it would have sent, and back.
 //!
 //! [`Schema`] has the messages of all built-in types. It is generated from the Go types of one Kubernetes version
-//! (`make protobuf-schema`). [`Converter`] turns an object into the JSON that Go's encoder would write, byte by byte: in the
-//! order of the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read the messages around an
-//! object. [`Encoder`] is the inverse: from an apiserver's JSON to protobuf. [`ObjectWriter`] puts its messages into
-//! objects, lists and events of watches.
+//! (`make protobuf-schema`). [`Converter`] turns an object into the JSON that Go's encoder would write, byte by byte:
+//! in the order of the Go struct, with its rules for empty members. [`Envelope`] and [`WatchEvent`] read the messages
+//! around an object. [`Encoder`] is the inverse: from an apiserver's JSON to protobuf. [`ObjectWriter`] writes the
+//! encoded messages as single objects, as list items or as watch events.
 //!
 //! The crate is synchronous. No input makes it panic, and its memory is bounded by the limit on the JSON.
 //!

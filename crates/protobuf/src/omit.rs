@@ -1,4 +1,4 @@
-//! Members that are left out while an object is converted.
+//! Members that are omitted when an object is converted or stored.
 
 use std::collections::BTreeMap;
 
@@ -26,17 +26,17 @@ impl Omit {
         }
     }
 
-    /// Returns the node with the paths to omit below a member; `None` if there are none.
+    /// Returns the paths to omit below a member; empty if the whole member is omitted, `None` if no part of it is.
     pub(super) fn below(&self, name: &str) -> Option<&Self> {
         self.0.get(name)
     }
 
-    /// Returns the members with paths to omit below them, and those that are omitted as a whole.
+    /// Returns the members that are omitted in whole or in part, each with the paths to omit below it.
     pub(super) fn members(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.0.iter().map(|(name, below)| (&**name, below))
     }
 
-    /// Returns whether the whole member at this node of the paths is omitted.
+    /// Returns whether the member that these paths belong to is omitted as a whole.
     pub(super) fn is_all(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Members of an object that are converted to JSON without the rest.
+//! Selection of the members of an object to convert to JSON; all others are skipped.
 
 use super::schema::{FieldInfo, Label, MessageId, Rule, Schema, Shape};
 
@@ -17,7 +17,7 @@ pub(super) struct PickedField {
 
 impl Picked {
     /// Prepares the members at `paths`. A path is a list of names; it continues within each element of a list. A path
-    /// that the schema lacks adds nothing.
+    /// that the schema lacks selects nothing.
     #[must_use]
     pub fn new<'p>(message: MessageId, paths: impl IntoIterator<Item = impl IntoIterator<Item = &'p str>>) -> Self {
         let mut picked = Self::default();
@@ -43,7 +43,8 @@ impl Picked {
         }
     }
 
-    /// Returns the members to convert of a field, and adds the field if necessary; `None` if the whole field is converted.
+    /// Returns the members to convert of a field, and adds the field if necessary; `None` if the whole field is
+    /// converted.
     fn field(&mut self, place: usize, is_partial: bool) -> Option<&mut Self> {
         let known = self.0.iter().position(|picked| picked.place == place);
         let at = known.unwrap_or(self.0.len());

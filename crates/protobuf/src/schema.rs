@@ -1,5 +1,5 @@
-//! The messages of Kubernetes' built-in types, parsed from a generated text. `tests/testbed/protobuf/schema.go` generates
-//! the text and explains its format.
+//! The messages of Kubernetes' built-in types, parsed from a generated text. `tests/testbed/protobuf/schema.go`
+//! generates the text and explains its format.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub struct Schema {
     version: &'static str,
     messages: Vec<Message>,
     kinds: HashMap<(&'static str, &'static str), MessageId>,
-    /// Names of all members, one after the other, each quoted and followed by a colon.
+    /// Concatenated names of all members, each quoted and followed by a colon.
     keys: String,
 }
 
@@ -34,7 +34,8 @@ pub(super) struct Message {
     by_number: Vec<FieldOutline>,
 }
 
-/// The part of a field's description that a check of its wire form needs, in few bytes.
+/// Copy of the parts of [`FieldInfo`] that a check of the wire form needs. It is small, so that checks read little
+/// memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FieldOutline {
     /// Index of the field in its message.

@@ -17,7 +17,7 @@ pub enum Step<'p> {
 /// Value at a wanted path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'b> {
-    /// A string without escapes, or a number or boolean as in JSON.
+    /// The content of a string, or a number or boolean as JSON writes it.
     Scalar(Cow<'b, str>),
     /// An entry of a map of strings, if the path leads to the whole map.
     Entry(&'b str, &'b str),
@@ -31,7 +31,7 @@ pub(super) struct Selection {
     places: Places,
 }
 
-/// A set of places of fields in a message, which has at most 255.
+/// Set of places, which are indexes of fields in a message. A message has at most 255 fields.
 #[derive(Debug, Default)]
 pub(super) struct Places([u64; 4]);
 
@@ -47,7 +47,8 @@ impl Places {
     }
 }
 
-/// A field that is wanted or omitted. Of a list, each element is wanted; of a map, some entries are.
+/// A field that is wanted or omitted. If it is a list, all elements are wanted; if it is a map, all entries or those in
+/// `keys`.
 #[derive(Debug)]
 pub(super) struct SelectedField {
     /// Index of the field in its message.
@@ -56,17 +57,17 @@ pub(super) struct SelectedField {
     pub(super) is_omitted: bool,
     /// Whether something in the field's message is omitted.
     pub(super) omits_below: bool,
-    /// Numbers of the paths to the value.
+    /// Numbers of the wanted paths that end at the field (see [`Selection::new`]).
     pub(super) paths: Vec<usize>,
-    /// Keys of a map's wanted values, with the numbers of their paths.
+    /// For a map: the wanted keys, each with the number of its path.
     pub(super) keys: Vec<(Box<str>, usize)>,
     /// The wanted and the omitted fields of the field's messages.
     pub(super) below: Selection,
 }
 
 impl Selection {
-    /// Prepares wanted paths, which are numbered in their order, and members to omit. Returns `None` if a path leads into
-    /// a value that only its JSON shows.
+    /// Prepares wanted paths, numbered by their position in `paths`, and members to omit. Returns `None` if a path
+    /// leads into a value whose structure is not in the schema, such as embedded JSON.
     pub(super) fn new<'p, P: AsRef<[Step<'p>]>>(
         schema: &Schema,
         message: MessageId,
@@ -109,7 +110,7 @@ impl Selection {
             (Label::Map, [Step::Member(_), ..]) if !is_scalar(field) => return None,
             (Label::Map, []) if field.shape == Shape::Text => rest,
             (Label::Repeated, [Step::Each, rest @ ..]) | (Label::One | Label::Pointer, rest) => rest,
-            // Lists and maps are not scalars, and lists have no members.
+            // A whole list or map is not a scalar, and a list has no named members.
             (Label::Map | Label::Repeated, _) => return Some(()),
         };
         match (field.shape, rest) {

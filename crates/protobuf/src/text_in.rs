@@ -1,4 +1,4 @@
-//! Readers of the texts of times and durations.
+//! Parsers of times and durations.
 
 /// Parses a time (RFC 3339). Returns seconds since 1970 and nanoseconds; `None` if it is invalid.
 pub(super) fn time(text: &str) -> Option<(i64, u32)> {

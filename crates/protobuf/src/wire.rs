@@ -7,7 +7,7 @@ use super::error::ConvertError;
 pub enum Value<'i> {
     /// An integer or a boolean.
     Varint(u64),
-    /// Eight bytes.
+    /// Eight bytes, such as a double.
     Fixed64(u64),
     /// Text, bytes, a message, or packed numbers.
     Bytes(&'i [u8]),
@@ -37,7 +37,7 @@ pub struct Field<'i> {
 /// Reads a varint at `at`. Returns the value and the offset behind it, or `None` if the input ends inside.
 ///
 /// # Errors
-/// If the varint has more than 64 bits.
+/// If the varint has more than 64 bits or ten bytes.
 pub fn varint(input: &[u8], at: usize) -> Result<Option<(u64, usize)>, ConvertError> {
     let mut value = 0;
     for (count, byte) in input.iter().skip(at).take(10).enumerate() {
@@ -76,10 +76,11 @@ impl<'i> Reader<'i> {
         self.at
     }
 
-    /// Returns number and content of the next field if it is of the usual form: less than 128 bytes, and a number below
-    /// 16. If this is `None`, call [`Self::field`].
+    /// Returns number and content of the next field if it has the usual form: length-delimited, less than 128 bytes,
+    /// and a number below 16. If this returns `None`, call [`Self::field`].
     ///
-    /// A caller that handles these fields apart from others is quicker, as the content then stays in registers.
+    /// A caller that handles these fields in a branch of their own is faster, because the content then stays in
+    /// registers.
     #[inline]
     pub(super) fn short(&mut self) -> Option<(u32, &'i [u8])> {
         let [tag, length, rest @ ..] = self.input.get(self.at..)? else { return None };

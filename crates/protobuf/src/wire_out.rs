@@ -78,7 +78,8 @@ fn item_length(item: usize) -> usize {
     1 + varint_length(item) + item
 }
 
-/// Writes a frame of a watch: a length of four bytes, then the event. `object` must be in its envelope.
+/// Writes a frame of a watch: the length in four bytes, big-endian, then the event of type `kind`. `object` must be in
+/// its envelope.
 pub fn write_frame(out: &mut Vec<u8>, kind: &str, object: &[u8]) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

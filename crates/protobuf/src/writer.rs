@@ -6,7 +6,7 @@ use super::error::EncodeError;
 use super::schema::{MessageId, Schema};
 use super::wire_out::{END_OF_ENVELOPE, begin_envelope, write_frame, write_item};
 
-/// Encodes JSON objects of one kind. Keeps its scratch memory for the next object; a clone starts without it.
+/// Encodes JSON objects of one kind. Keeps its scratch memory for the next object; a clone has its own.
 #[derive(Debug)]
 pub struct ObjectWriter {
     encoder: Encoder,
@@ -40,7 +40,7 @@ impl ObjectWriter {
         Self { encoder: Encoder::default(), message, api_version, kind, limit, raw: Vec::new(), object: Vec::new() }
     }
 
-    /// Returns the kind of the objects.
+    /// Returns `apiVersion` and `kind` of the objects.
     #[must_use]
     pub fn type_meta(&self) -> TypeMeta<'_> {
         TypeMeta { api_version: &self.api_version, kind: &self.kind }
@@ -77,7 +77,7 @@ impl ObjectWriter {
         Ok(())
     }
 
-    /// Appends an event of a watch.
+    /// Appends a watch event of type `event`, such as `ADDED`.
     ///
     /// # Errors
     /// As [`Self::message`].
@@ -94,8 +94,8 @@ pub fn write_envelope(out: &mut Vec<u8>, kind: TypeMeta<'_>, raw: &[u8]) {
     out.extend_from_slice(END_OF_ENVELOPE);
 }
 
-/// Writes the start of a list. Items of `items` bytes in total must follow, then [`END_OF_ENVELOPE`]. `head` is the list
-/// as JSON without its items; its encoding has at most `limit` bytes.
+/// Writes the start of a list. Items of `items` bytes in total must follow, then [`END_OF_ENVELOPE`]. `head` is the
+/// list as JSON without its items; its encoding has at most `limit` bytes.
 ///
 /// # Errors
 /// The kind is not that of a list, or the head cannot be encoded.
@@ -149,7 +149,7 @@ mod tests {
         let (mut frame, mut items, mut list) = (Vec::new(), Vec::new(), Vec::new());
         writer.event("ADDED", &json("first"), &mut frame).unwrap();
         assert_eq!(WatchEvent::read(&frame[4..]), Ok(WatchEvent { kind: "ADDED", object: &object }));
-        // A clone writes the same.
+        // A clone and its original write items of the same list.
         for (writer, name) in [(&mut writer.clone(), "one"), (&mut writer, "two")] {
             writer.item(&json(name), &mut items).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Excerpts and stripped messages beside the full conversion of the same objects.
+//! Compares excerpts and stripped messages with the full conversion of the same objects.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,7 +103,7 @@ fn excerpt_finds_the_scalars_of_the_json() {
         for path in whole.keys() {
             match excerpt_of(message, &[path], &Omit::default()) {
                 None => drop(unsupported.insert(path.iter().flatten().cloned().collect::<Vec<_>>().join("."))),
-                // It is not UTF-8, or has an escape.
+                // The value is not UTF-8, or has an escape in JSON.
                 Some(excerpt) if excerpt.read(raw, &mut |_, _| ()).is_err() => refused += 1,
                 Some(_) => readable.push(path),
             }
@@ -139,7 +139,8 @@ fn scalars_of(message: MessageId, raw: &[u8]) -> BTreeMap<Path, Vec<String>> {
     found
 }
 
-/// Returns an object, an empty one, and copies that lack one field, or have an empty field, at the first two levels.
+/// Returns variants of an object: unchanged, empty, without one field of the first two levels, and with one field of
+/// the first level emptied.
 fn lacking(raw: &[u8]) -> Vec<Vec<u8>> {
     let mut objects = vec![raw.to_vec(), Vec::new()];
     let mut reader = Reader::new(raw);
@@ -251,7 +252,7 @@ fn entries_of_maps_are_found_if_they_are_sorted() {
     };
     assert_eq!(found(&[("a", "1"), ("b", "2")]).unwrap(), ["0: a=1", "0: b=2", "1: 2"]);
     assert_eq!(found(&[]).unwrap(), [""; 0]);
-    // Of equal keys, only the last would count.
+    // If keys are equal, only the last entry would count. Such maps are refused, and unsorted ones.
     assert_eq!(found(&[("b", "1"), ("b", "2")]), None);
     assert_eq!(found(&[("b", "1"), ("a", "2")]), None);
 }
@@ -287,7 +288,7 @@ fn stored_object_is_converted_like_the_received_one() {
 fn object_with_an_excerpt_can_be_converted_in_full() {
     let (mut accepted, mut refused) = (0, 0);
     for (number, (wire, _)) in objects().into_iter().enumerate() {
-        // Each object at other places, so that the test takes a second.
+        // Tests every 17th offset, at a different start per object, so that the test takes only a second.
         for at in (number % 17..wire.len()).step_by(17) {
             for change in [0x00, 0x01, 0x02, 0x08, 0x80, 0xff] {
                 let mut broken = wire[..if change == 0 { at } else { wire.len() }].to_vec();
@@ -326,6 +327,6 @@ fn members_that_leave_a_trace_are_not_stripped() {
     // Paths through lists and maps.
     assert!(!excerpt(pod, &["spec", "volumes", "name"]));
     assert!(!excerpt(pod, &["metadata", "annotations", "a"]));
-    // Members of an inlined message.
+    // Members of an inlined message (the volume source).
     assert!(!excerpt(("v1", "PersistentVolume"), &["spec", "nfs"]));
 }

@@ -88,7 +88,7 @@ fn omitted_members_are_missing_and_nothing_else() {
 #[test]
 fn any_prefix_or_changed_byte_is_converted_or_refused() {
     for (number, (wire, _)) in objects().into_iter().enumerate() {
-        // Each object at other places, so that the test takes a second.
+        // Tests every 17th offset, at a different start per object, so that the test takes only a second.
         for at in (number % 17..wire.len()).step_by(17) {
             let _ = convert(&wire[..at], &Omit::default(), 1 << 20);
             for change in [0x01, 0x08, 0x80, 0xff] {
@@ -108,7 +108,7 @@ fn json_is_bounded() {
         assert_eq!(convert(wire, &Omit::default(), json.len()).unwrap().len(), json.len());
         assert_eq!(convert(wire, &Omit::default(), json.len() - 1), Err(ConvertError::TooLarge));
     }
-    // 8 M containers of two bytes each have 34 bytes of JSON each.
+    // 8 Mi containers of two bytes, each of which has 34 bytes of JSON.
     let containers = [0x12, 0].repeat(8 << 20);
     let pod = Schema::builtin().kind("v1", "Pod").unwrap();
     let spec = [&[0x12, 0x80, 0x80, 0x80, 0x08], containers.as_slice()].concat();
@@ -156,8 +156,8 @@ fn encode(json: &[u8], api_version: &str, kind: &str, limit: usize) -> Result<Ve
     Ok(wire)
 }
 
-/// Returns whether JSON lost nothing of an object's protobuf: bytes that are not UTF-8, and spaces and escapes of JSON that
-/// is embedded.
+/// Returns whether an object's JSON shows that nothing of its protobuf was lost. A conversion to JSON loses bytes that
+/// are not UTF-8, and the white space and escapes of embedded JSON.
 fn keeps_all(json: &[u8]) -> bool {
     const LOST: [&str; 5] =
         ["\\ufffd", r#""a":[1,2.50,null]"#, r"f:a\u003cb", r"x\u003cy \u0026 z", r#"{"u":"\u2028"}"#];
@@ -172,7 +172,7 @@ fn encoded_objects_equal_those_of_apimachinery() {
         let Envelope { api_version, kind, .. } = Envelope::read(wire).unwrap();
         let encoded = encode(json, api_version, kind, usize::MAX).unwrap_or_else(|error| panic!("{kind}: {error}"));
         let converted = convert(&encoded, &Omit::default(), usize::MAX).unwrap();
-        // Bytes that are not UTF-8 are U+FFFD in the protobuf, which JSON need not escape.
+        // Bytes that are not UTF-8 become U+FFFD in the encoded message. Converted back, this character is not escaped.
         let expected = String::from_utf8(json.to_vec()).unwrap().replace("\\ufffd", "\u{fffd}");
         assert_eq!(String::from_utf8_lossy(&converted), expected);
         if keeps_all(json) {
@@ -203,7 +203,8 @@ fn members_in_any_order_are_encoded_alike() {
     let mut compared = 0;
     for (wire, json) in objects() {
         let text = std::str::from_utf8(json).unwrap();
-        // The keys of this test are escaped by Rust's rules, and embedded JSON keeps its order.
+        // Skip objects that this test cannot shuffle: it escapes keys by Rust's rules, and the encoder keeps the order
+        // of embedded JSON.
         if !keeps_all(json) || text.contains('\\') || text.contains("f:metadata") {
             continue;
         }
@@ -226,7 +227,7 @@ fn any_prefix_or_changed_byte_of_json_is_encoded_or_refused() {
                 let mut broken = json.to_vec();
                 broken[at] ^= change;
                 if let Ok(wire) = encode(&broken, api_version, kind, 1 << 20) {
-                    // Only the names of the object's kind are not in the message.
+                    // Each message that the encoder writes must be convertible.
                     convert(&wire, &Omit::default(), 1 << 24)
                         .unwrap_or_else(|error| panic!("{number} at {at}: {error}"));
                     encoded += 1;
@@ -270,7 +271,7 @@ fn protobuf_is_bounded() {
             assert_eq!(encode(json, api_version, kind, raw.len() - 1), Err(EncodeError::TooLarge), "{kind}");
         }
     }
-    // 4 M containers of three bytes each have 30 bytes of protobuf each.
+    // 4 Mi containers of three bytes, each of which has 30 bytes of protobuf.
     let containers = format!(r#"{{"spec":{{"containers":[{}{{}}]}}}}"#, "{},".repeat(4 << 20));
     let (pod, mut out) = (Schema::builtin().kind("v1", "Pod").unwrap(), Vec::new());
     let result = Encoder::default().object(pod, containers.as_bytes(), 1 << 20, &mut out);

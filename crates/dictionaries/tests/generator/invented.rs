@@ -1,4 +1,4 @@
-//! Invented objects as the store has them.
+//! Generators of invented objects, in the form in which the store keeps them.
 
 #[path = "names.rs"]
 mod names;
@@ -29,7 +29,7 @@ pub(crate) use workloads::{deployment, replica_set};
 /// Function that generates an object of one kind and returns its JSON and identity.
 pub(crate) type Invent = fn(&mut Random, &App) -> (String, Written);
 
-/// Returns `count` objects.
+/// Generates `count` objects. The same seed gives the same objects.
 pub(crate) fn objects(invent: Invent, seed: u64, count: usize) -> Vec<Arc<StoredObject>> {
     let mut random = Random::seeded(seed);
     let object = |random: &mut Random| {

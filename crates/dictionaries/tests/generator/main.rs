@@ -1,7 +1,7 @@
 //! Trains the dictionaries in `data` on invented objects, and checks that the committed files equal the result.
 //!
-//! `UPDATE_DICTIONARIES=1` writes the files. They are made by zstd's trainer: at these sizes, objects become 3 %
-//! smaller than with [`Dictionary::train_to`], and its time and memory do not matter here. The result depends on the
+//! `UPDATE_DICTIONARIES=1` writes the files. They are made by zstd's trainer. At these sizes, it makes objects 3 %
+//! smaller than [`Dictionary::train_to`] does, and its time and memory do not matter here. The result depends on the
 //! version of zstd in `Cargo.lock`.
 
 mod invented;

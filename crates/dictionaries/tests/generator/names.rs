@@ -57,7 +57,7 @@ pub(crate) struct App {
     pub(crate) name: String,
     pub(crate) namespace: &'static str,
     pub(crate) image: String,
-    /// JSON members with the labels of its pods, without the labels that controllers add.
+    /// Labels of the workload's pods, as JSON members, without those that controllers add.
     pub(crate) labels: String,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Metadata<'t> {
 }
 
 impl Metadata<'_> {
-    /// Returns the metadata as JSON without managed fields, the UID and the resource version.
+    /// Returns three texts: the member `metadata` as JSON, without managed fields; the UID; the resource version.
     pub(crate) fn write(&self, random: &mut Random) -> (String, String, String) {
         let (uid, version) = (random.uid(), (100_000 + random.below(900_000_000)).to_string());
         let generate = self.generate_name.as_ref().map(|name| format!(r#""generateName":"{name}","#));
@@ -125,7 +125,7 @@ impl Metadata<'_> {
     }
 }
 
-/// Joins members that are not empty.
+/// Joins the non-empty members with commas.
 pub(crate) fn joined(members: &[String]) -> String {
     members.iter().filter(|member| !member.is_empty()).map(String::as_str).collect::<Vec<_>>().join(",")
 }

@@ -65,7 +65,7 @@ pub(crate) fn pod(random: &mut Random, app: &App) -> (String, Written) {
     (json, Written { namespace: Some(app.namespace.to_owned()), name, uid, version })
 }
 
-/// Identity of a written object.
+/// Identity of a generated object.
 pub(crate) struct Written {
     pub(crate) namespace: Option<String>,
     pub(crate) name: String,

@@ -1,6 +1,6 @@
-//! Seeded randomness and the texts that Kubernetes makes up: hashes, suffixes, UIDs, addresses, times.
+//! Seeded random numbers, and texts that Kubernetes generates: hashes, suffixes, UIDs, addresses, times.
 
-/// SplitMix64.
+/// Seeded random number generator (SplitMix64).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -47,7 +47,7 @@ impl Random {
         self.text(b"0123456789abcdef", count)
     }
 
-    /// Returns a random suffix, as Kubernetes makes them.
+    /// Returns a suffix of the alphabet that Kubernetes uses for generated names.
     pub(crate) fn suffix(&mut self, count: usize) -> String {
         self.text(b"bcdfghjklmnpqrstvwxz2456789", count)
     }

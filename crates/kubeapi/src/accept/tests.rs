@@ -8,7 +8,7 @@ const LIST: &[Form] = &[Form::Table, Form::MetadataList];
 const GET: &[Form] = &[Form::Table, Form::Metadata];
 const ROOT: &[Form] = &[Form::AggregatedDiscovery];
 
-/// Negotiates an answer that is no watch; `None` if nothing is acceptable.
+/// Negotiates an answer that is not a watch, without protobuf. `None` if no clause is acceptable.
 fn chosen(header: &str, offered: &[Form]) -> Option<(Media, Form)> {
     negotiate(Some(header), offered, Protobuf::Never, false).ok().map(|accepted| (accepted.media, accepted.form))
 }

@@ -1,4 +1,4 @@
-//! Tests of discovery documents, whose texts are those that a kube-apiserver with the same resources answers.
+//! Tests of discovery documents. The expected texts are those of a kube-apiserver with the same resources.
 
 use informer_hub_types::Gvr;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Changes to the metadata of an object, in one pass over its bytes.
 //!
-//! Members are copied one by one until all changes are made; the rest is copied in one piece. Of duplicate members,
+//! Members are copied one by one until all changes are made; the rest is copied in one piece. If a member occurs twice,
 //! which valid objects do not have, only the first is changed.
 
 use informer_hub_types::ClusterName;
@@ -134,7 +134,7 @@ impl Edit<'_> {
     }
 }
 
-/// Returns the metadata of an object; `None` if it has none.
+/// Returns the metadata of an object; `None` if it is missing or not an object.
 fn metadata_of(json: &[u8]) -> Option<&[u8]> {
     let mut members = Members::of_object(json)?;
     loop {
@@ -163,7 +163,8 @@ fn write_name(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends labels or annotations, with the cluster's name added. A value that is not an object is replaced by an object.
+/// Appends labels or annotations, with the cluster's name added. A value that is not an object is replaced by an
+/// object.
 fn edit_map(json: &[u8], cluster: &ClusterName, out: &mut Vec<u8>) -> Result<(), Malformed> {
     let mut members = Members::of_object(json).unwrap_or_else(Members::none);
     let mut object = ObjectWriter::new(out);

@@ -15,7 +15,7 @@ fn tree(json: &[u8]) -> Value {
     serde_json::from_slice(json).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(json)))
 }
 
-/// Returns the object that `edit` makes of `object`.
+/// Returns the result that `edit` must have for `object`.
 fn expected(mut object: Value, edit: &Edit<'_>) -> Value {
     if edit.without_type {
         let members = object.as_object_mut().unwrap();

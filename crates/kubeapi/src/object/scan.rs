@@ -81,7 +81,7 @@ impl<'j> Members<'j> {
         Ok(Some(&self.json[start..self.at]))
     }
 
-    /// Returns the offset of the next member or element, after a comma; `None` at the closing bracket.
+    /// Skips a comma and returns the offset of the next member or element; `None` at the closing bracket.
     fn start(&mut self, close: u8) -> Result<Option<usize>, Malformed> {
         let at = skip_space(self.json, self.at);
         match self.json.get(at) {

@@ -8,7 +8,7 @@ pub(crate) fn json() -> impl Strategy<Value = Value> {
     let text = prop_oneof!["[a-z0-9:/.\\- ]{0,12}", "[\\[\\]{}\",:\\\\é\u{1}\n\t' #&]{0,10}", Just("true".to_owned())];
     let lines =
         prop_oneof!["([a-z:#]{1,9} {1,2}){12,20}[a-z]", "([a-zé\"]{1,9} ){12,20}\t", "( ?[a-z]{0,3}\n){1,4}[a-z]?"];
-    // In YAML, whole floats look like integers.
+    // No whole floats: written as YAML, they would be read back as integers.
     let float = any::<f64>().prop_map(|number| if number.fract() == 0.0 && number < 1e6 { 0.5 } else { number });
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -27,7 +27,8 @@ pub(crate) fn json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A Kubernetes object. `kind` and `apiVersion` may be missing, and all of the metadata, or any of its members.
+/// A random Kubernetes object. `kind` and `apiVersion` may both be missing, and so may the metadata or any of its
+/// members.
 pub(crate) fn object() -> impl Strategy<Value = Value> {
     let map = || {
         prop::collection::btree_map(prop_oneof!["[a-z]{1,3}", Just(super::CLUSTER_KEY.to_owned())], "[a-z]{0,3}", 0..3)

@@ -24,7 +24,7 @@ fn selector(text: &str) -> LabelSelector {
     text.parse().unwrap()
 }
 
-/// Writes a resource path as `group/version/resource` and then its other parts by their names.
+/// Returns a resource path as text: `group/version/resource`, followed by its other parts with their names.
 fn shown(path: &str) -> String {
     let Target::Resource(found) = below(path).unwrap_or_else(|status| panic!("{path}: {status}")) else {
         panic!("{path} is a document");
@@ -58,7 +58,7 @@ fn slash_of_a_label_key_may_be_encoded_or_not() {
         let parsed = parse_path(&format!("/clusters/{path}/api/v1/namespaces/a/pods/b")).unwrap().unwrap();
         assert_eq!(parsed.0, Root::Fleet(selector(text)), "{path}");
     }
-    // The name of a cluster has no slash.
+    // Without an operator of selectors, the first segment is a cluster name, so `x` is an unknown path.
     assert_eq!(parse_path("/clusters/prod/x/api/v1/pods").unwrap_err().code, 404);
     assert_eq!(root("/clusters/prod"), Root::Cluster(ClusterName::new("prod").unwrap()));
 }

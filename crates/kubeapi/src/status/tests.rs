@@ -68,7 +68,7 @@ fn failures_have_the_json_of_kube_apiserver() {
     }
 }
 
-/// client-go decides by reason and code (`apierrors.IsNotFound` and so on).
+/// client-go classifies errors by their reason and code (`apierrors.IsNotFound` and others).
 #[test]
 fn failures_have_the_codes_and_reasons_that_client_go_recognizes() {
     for (status, code, reason, message) in [

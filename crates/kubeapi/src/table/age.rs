@@ -58,8 +58,8 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Parses a timestamp of RFC 3339. The start of year 1, Go's zero time, is unset. A fraction of a second is dropped.
-/// `None` if invalid.
+/// Parses a timestamp of RFC 3339. The start of year 1, Go's zero time, gives an unset [`Time`]. A fraction of a second
+/// is dropped. `None` if invalid.
 pub(super) fn parse_timestamp(text: &str) -> Option<Time> {
     let (date, rest) = text.split_at_checked(10)?;
     let (clock, mut rest) = rest.strip_prefix('T')?.split_at_checked(8)?;
@@ -104,8 +104,8 @@ fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> 
     parts.next().is_none().then_some(numbers)
 }
 
-/// Returns a duration with one or two units, as kubectl shows ages: `5s`, `3m20s`, `5h`, `3d4h`, `2y34d`. Durations below
-/// -1 s are `<invalid>`.
+/// Returns a duration with one or two units, as kubectl shows ages: `5s`, `3m20s`, `5h`, `3d4h`, `2y34d`. Durations
+/// below -1 s are `<invalid>`.
 pub(super) fn human_duration(seconds: i64) -> String {
     let seconds = seconds.min(LONGEST);
     let units = |number: i64, unit, rest: i64, small| {

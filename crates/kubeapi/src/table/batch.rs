@@ -95,7 +95,7 @@ impl Job<'_> {
     fn duration(&self, now: i64) -> String {
         let Some(Time(start)) = self.status.start_time else { return String::new() };
         let end = self.status.completion_time.map_or(Some(now), |Time(end)| end);
-        // An unset time is Go's zero time, so long ago that differences saturate, as in Go.
+        // An unset time is Go's zero time. It is so long ago that the difference to any other time saturates, as in Go.
         human_duration(end.unwrap_or(i64::MIN).saturating_sub(start.unwrap_or(i64::MIN)))
     }
 }

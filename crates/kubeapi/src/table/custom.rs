@@ -76,7 +76,8 @@ impl Declared<'_> {
 
 impl Custom {
     /// Returns the columns for an API version of the resource, and the printer of its objects. `None` if the definition
-    /// declares no columns for this version. A column with an invalid path is left out with all columns after it.
+    /// declares no columns for this version. If a column has an invalid path, it is left out, and so are all columns
+    /// after it.
     pub(super) fn new(definition: &[u8], version: &str) -> Option<(Vec<Column>, Self)> {
         let definition: Definition<'_> = decode(definition).ok()?;
         let version = definition.spec.versions.iter().find(|found| *found.name == *version)?;

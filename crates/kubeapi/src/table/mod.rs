@@ -1,7 +1,7 @@
 //! `Table`: the columns that kubectl prints.
 //!
-//! Names, types and cells are those of kube-apiserver's printers; the descriptions are the hub's own. Of an object, only
-//! the fields that the cells need are decoded.
+//! Names, types and cells are those of kube-apiserver's printers; the descriptions are the hub's own. Of an object,
+//! only the fields that the cells need are decoded.
 
 mod access;
 mod age;
@@ -39,7 +39,7 @@ pub struct Column {
     pub format: String,
     /// Description of the column, for clients that show it.
     pub description: String,
-    /// 0 for a column that is always shown, 1 for one that only `-o wide` shows.
+    /// 0 for a column that is always shown, greater for one that only `-o wide` shows.
     pub priority: i32,
 }
 
@@ -48,7 +48,7 @@ pub struct Column {
 pub struct Row {
     /// Values, one per column.
     pub cells: Vec<Value>,
-    /// `conditions`: completed pods have one, other objects none.
+    /// `conditions` of the row: one for a pod that has succeeded or failed, none for other objects.
     pub conditions: Vec<Value>,
 }
 

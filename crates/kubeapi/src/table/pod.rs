@@ -220,7 +220,7 @@ impl InitContainer<'_> {
 }
 
 impl Pod<'_> {
-    /// Returns whether the init container with this name is a sidecar. Of several with the name, the last decides.
+    /// Returns whether the init container with this name is a sidecar. If several have the name, the last one decides.
     fn is_sidecar(&self, name: &str) -> bool {
         let mut named = self.spec.init_containers.iter().rev().filter(|container| *container.name == *name);
         named.next().is_some_and(InitContainer::is_sidecar)
@@ -241,8 +241,8 @@ impl Pod<'_> {
         summary
     }
 
-    /// Adds the init containers to the summary, up to the first that has not finished. Returns whether there is such a
-    /// container, and the restarts of the sidecars.
+    /// Adds the init containers to the summary, up to the first that has neither succeeded nor is a started sidecar.
+    /// Returns whether there is such a container, and the restarts of the sidecars up to it.
     fn init_containers(&self, summary: &mut Summary) -> (bool, Restarts) {
         let mut sidecar_restarts = Restarts::default();
         for (index, container) in self.status.init_container_statuses.iter().enumerate() {

@@ -28,7 +28,7 @@ fn waiting(reason: &str) -> Value {
     json!({"name": "x", "state": {"waiting": {"reason": reason}}})
 }
 
-/// Returns a pod of a phase with containers of these statuses.
+/// Returns a pod in the given phase, with a container for each status in `containers`.
 fn pod(phase: &str, containers: Value) -> Value {
     let count = containers.as_array().unwrap().len();
     json!({"spec": {"containers": vec![json!({}); count]}, "status": {"phase": phase, "containerStatuses": containers}})

@@ -103,7 +103,7 @@ impl AnnotatedMeta<'_> {
         self.annotations.get("volume.beta.kubernetes.io/storage-class").map_or(field, |class| class)
     }
 
-    /// Returns the phase; `Terminating` while the object is being deleted.
+    /// Returns the phase: `Terminating` while the object is being deleted, `Pending` if `phase` is empty.
     fn phase<'a>(&self, phase: &'a Text<'_>) -> &'a str {
         if self.deletion_timestamp.is_some() { "Terminating" } else { phase.or("Pending") }
     }
@@ -150,7 +150,7 @@ struct VolumeSpec<'j> {
     volume_attributes_class_name: Option<Text<'j>>,
     #[serde(borrow)]
     volume_mode: Text<'j>,
-    /// Name of the volume that is bound to the claim.
+    /// Never shown: a volume has no such field, but its claim has ([`ClaimSpec`]).
     #[serde(borrow)]
     volume_name: Text<'j>,
 }
@@ -225,6 +225,7 @@ struct PersistentVolumeClaim<'j> {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct ClaimSpec<'j> {
+    /// Name of the volume that is bound to the claim; empty if there is none.
     #[serde(borrow)]
     volume_name: Text<'j>,
     #[serde(borrow)]

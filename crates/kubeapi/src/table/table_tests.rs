@@ -670,7 +670,7 @@ fn object_that_does_not_fit_its_kind_has_its_name() {
     assert_eq!(printer("apps", "deployments").row(b"{", NOW).cells[0], "");
 }
 
-/// All resources that have a printer, with one of their groups.
+/// Returns all pairs of group and resource that have a printer of their own, from the texts in `registry.rs`.
 fn resources() -> Vec<(String, String)> {
     let names: Vec<_> = include_str!("registry.rs").split('"').skip(1).step_by(2).collect();
     let unknown = printer("", "");

@@ -3,7 +3,7 @@
 /// One object in a hundred of `protobuf objects --small` (tests/testbed).
 const OBJECTS: &[u8] = include_bytes!("../objects.bin");
 
-/// Returns protobuf and JSON of each object.
+/// Returns the protobuf and the JSON of each object.
 pub(crate) fn objects() -> Vec<(&'static [u8], &'static [u8])> {
     let (mut rest, mut objects) = (OBJECTS, Vec::new());
     let mut record = || {

@@ -13,7 +13,7 @@ const WIDTH: usize = 80;
 pub(super) struct Emitter {
     out: String,
     column: usize,
-    /// Whether the next token needs no space before it, as at the start of a line.
+    /// Whether the next token needs no space before it, because the line is empty or has only indentation.
     is_spaced: bool,
     /// Whether the line so far has only indentation and indicators such as `-`.
     is_indentation: bool,
@@ -33,7 +33,8 @@ impl Emitter {
         self.line(0);
     }
 
-    /// Writes a value. `parent` is the indentation of its parent; `None` at the top level.
+    /// Writes a value. `parent` is the indentation of its parent; `None` at the top level. `is_member` is true for the
+    /// value of a mapping's key.
     fn node(&mut self, node: &Node<'_>, parent: Option<usize>, is_member: bool) {
         let inner = parent.map_or(0, |parent| parent + 2);
         match node {

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::mem;
 
-/// Sorts members by their keys, with merge sort. Of members with the same key, the last is kept.
+/// Sorts members by their keys, with merge sort. If several members have the same key, the last is kept.
 ///
-/// The order is not transitive (`2` < `10` < `1e` < `2`), so the standard library's sort might panic. Go's order of such
-/// keys is random.
+/// The order is not transitive (`2` < `10` < `1e` < `2`), so the standard library's sort might panic. Go's order of
+/// such keys is random.
 pub(super) fn sort_keys<T>(members: Vec<(Cow<'_, str>, T)>) -> Vec<(Cow<'_, str>, T)> {
     let mut runs: Vec<_> = members.into_iter().map(|member| vec![member]).collect();
     while runs.len() > 1 {
@@ -59,10 +59,10 @@ fn is_less(a: &str, b: &str) -> bool {
     }
 }
 
-/// Returns whether a text precedes another, given the rest of each after their `common` start. `x` and `y`, the first
-/// characters of the rests, must differ and must not be letters.
+/// Returns whether the text `common` + `left` sorts before `common` + `right`. `x` and `y`, the first characters of
+/// `left` and `right`, must differ and must not be letters.
 fn is_less_number(common: &str, (left, x): (&str, char), (right, y): (&str, char)) -> bool {
-    // After the same digits, a zero is not a leading zero.
+    // A zero after a nonzero digit in `common` is not a leading zero. Start with 1 then, so that the zero counts.
     let digits = common.chars().rev().take_while(char::is_ascii_digit);
     let start = i64::from((x == '0' || y == '0') && digits.into_iter().any(|digit| digit != '0'));
     let (a, a_length) = number(start, left);

@@ -11,8 +11,8 @@ mod scalar;
 use emit::Emitter;
 use node::Node;
 
-/// Returns the object as YAML. JSON that is malformed or deeper than 500 levels is returned unchanged, since JSON is YAML
-/// too.
+/// Returns the object as YAML. JSON that is malformed or deeper than 500 levels is returned unchanged, since JSON is
+/// YAML too.
 #[must_use]
 pub fn to_yaml(json: &[u8]) -> Vec<u8> {
     let Some(node) = Node::parse(json) else { return json.to_vec() };
@@ -21,8 +21,8 @@ pub fn to_yaml(json: &[u8]) -> Vec<u8> {
     emitter.into_bytes()
 }
 
-/// Appends a value as an element (`- `) of a list such as `items`. A value that [`to_yaml`] would return unchanged stays
-/// JSON, which is YAML in flow style.
+/// Appends a value as an element (`- `) of a list such as `items`. A value that [`to_yaml`] would return unchanged
+/// stays JSON, which is YAML in flow style.
 pub fn write_yaml_element(json: &[u8], out: &mut Vec<u8>) {
     let Some(node) = Node::parse(json) else {
         out.extend_from_slice(b"- ");

@@ -1,4 +1,4 @@
-//! A JSON value as a tree, with keys and numbers as YAML has them.
+//! A JSON value as a tree, with sorted keys and with numbers as YAML writes them.
 
 use std::borrow::Cow;
 

@@ -147,8 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns start and end of the slice in an array of `length` elements. `None` means an empty range, after which
-    /// further arrays are not read.
+    /// Returns start and end of the slice in an array of `length` elements. `None` means an empty range; as in
+    /// client-go, it ends the step, so further arrays are not read.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };
@@ -193,7 +193,7 @@ impl Filter {
     }
 }
 
-/// Returns the only value; `None` without values. Several values are a mismatch.
+/// Returns the only value; `None` if there is none. Several values are a mismatch.
 fn single(values: Vec<PathValue<'_>>) -> Result<Option<PathValue<'_>>, Mismatch> {
     if values.len() > 1 { Err(Mismatch) } else { Ok(values.into_iter().next()) }
 }

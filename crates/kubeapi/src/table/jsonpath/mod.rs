@@ -1,6 +1,6 @@
 //! JSONPath as kube-apiserver evaluates it for the columns of custom resources.
 //!
-//! Evaluated on bytes: of a large object, only the members on the path are decoded.
+//! Paths are evaluated on the bytes of the JSON. Of a large object, only the members on the path are decoded.
 
 mod eval;
 mod parse;
@@ -24,7 +24,7 @@ enum Step {
     Slice(Slice),
     /// Elements of an array that satisfy a condition.
     Filter(Filter),
-    /// A value and all objects and arrays below it (`..`).
+    /// A value and all objects and arrays below it (`..`), without empty ones.
     Descendants,
     /// Values of several paths (`[a,b]`).
     Union(Vec<Vec<Step>>),
@@ -42,7 +42,7 @@ enum Constant {
     Bool(bool),
 }
 
-/// Range of elements. Negative positions count from the end.
+/// Range of elements (`[start:end:step]`). Negative positions count from the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Slice {
     start: i64,

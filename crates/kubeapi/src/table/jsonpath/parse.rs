@@ -2,7 +2,8 @@
 
 use super::{Comparison, Constant, Filter, Operator, Path, Slice, Step};
 
-/// Maximum nesting depth of filters and unions; deeper paths are invalid.
+/// Maximum nesting depth of paths, counting the whole path as the first level. Filters, unions and quoted keys contain
+/// nested paths.
 const DEEPEST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +89,7 @@ fn number<'t>(text: &'t str, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPa
     Ok(rest)
 }
 
-/// Parses a quoted string. A backslash can escape only a quote or a backslash. Returns the rest of the text.
+/// Parses a quoted string. The only escapes are `\\`, `\'`, `\"`, `\n` and `\t`. Returns the rest of the text.
 fn quoted<'t>(text: &'t str, quote: char, steps: &mut Vec<Step>) -> Result<&'t str, InvalidPath> {
     let mut constant = String::new();
     let mut chars = text.char_indices().skip(1);

@@ -8,8 +8,8 @@ use crate::number::{go_float, json_float};
 use crate::table::age::parse_timestamp;
 
 impl PathValue<'_> {
-    /// Returns the value as a cell of a column of type `kind`; null if the value has another type. `now`, for ages, is in
-    /// seconds since 1970.
+    /// Returns the value as a cell of a column of type `kind`; null if the value has another type. `now`, for ages, is
+    /// in seconds since 1970.
     pub(in crate::table) fn cell(&self, kind: &str, now: i64) -> Value {
         match (kind, self.basic()) {
             ("string", basic) => self.text(basic),
@@ -53,7 +53,7 @@ fn truncated(number: f64) -> i64 {
     if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// Returns a number, as an integer if it has no fraction.
+/// Returns a number, as an integer if it has no fraction and its absolute value is below 1e15.
 fn whole_or_float(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < 1e15 { truncated(number).into() } else { number.into() }
 }
