@@ -41,7 +41,7 @@ impl Record for Event {
     }
 }
 
-/// Time of the syncs.
+/// When the journal is synced.
 #[derive(Clone, Copy)]
 enum Sync {
     Each(usize),

@@ -1,4 +1,5 @@
-//! Test of the memory limit by resident memory: the limit is lowered to half of the usage under load, and kept.
+//! Tests that resident memory stays below the memory limit: after the limit is lowered to half of the usage under load,
+//! and during a first list that is larger than the limit.
 //!
 //! Runs as a separate process without a test harness, because it measures the whole process.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
@@ -28,7 +29,7 @@ const PODS: (u64, u64) = (20_000, 2_000);
 /// Events per second of the large and the small cluster.
 const RATE: (u32, u32) = (400, 40);
 
-/// Time until a new limit must be kept. The allocator returns pages over ten seconds.
+/// Time until a new limit must be kept. The allocator returns freed pages over about ten seconds.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Time during which the limit must stay kept.

@@ -87,7 +87,7 @@ fn demo_with_a_port_serves_clients_until_a_signal() {
     assert!(list.starts_with("HTTP/1.1 200 ") && list.contains("\"remainingItemCount\""), "{list}");
     let sent = Command::new("kill").args(["-TERM", &demo.0.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    // The end of the output is the end of the demo.
+    // The output ends when the demo ends.
     assert_eq!(lines.filter(|line| line.contains("error")).count(), 0);
     assert!(demo.0.wait().unwrap().success());
     assert!(!std::path::Path::new(&file).exists(), "the kubeconfig is deleted");

@@ -125,7 +125,7 @@ fn chart_resource_list_matches_the_built_in_resources() {
     let source = read("crates/types/src/built_in.rs");
     let (_, list) = source.split_once("const BUILT_IN").unwrap();
     let (list, _) = list.split_once("];").unwrap();
-    // Only string literals; those with several words or with `=` name resources.
+    // Of the string literals, those with several words or with `=` list resource names.
     let texts = list.split('"').skip(1).step_by(2).filter(|text| text.contains([' ', '=']));
     let plurals: BTreeSet<_> = texts
         .flat_map(str::split_whitespace)
@@ -154,8 +154,8 @@ fn documented_sizes_follow_from_the_measured_costs() {
         for row in rows {
             let number = |at: usize| row[at].parse::<u64>().unwrap_or_else(|error| panic!("{text}: {row:?}: {error}"));
             let (clusters, resources, objects) = (number(0), number(1), number(2));
-            // 60 MiB for the program, 28 KiB an informer, 1,250 bytes an object, plus a quarter. The hub's memory limit is
-            // nine tenths of the container's limit.
+            // 60 MiB for the program, 28 KiB an informer, 1,250 bytes an object, plus a quarter. The hub's memory limit
+            // is nine tenths of the container's limit.
             let resident = 60 * MIB + clusters * resources * 28 * 1024 + objects * 1_250;
             let needed = resident / 4 * 5 / 9 * 10;
             let given: ByteSize = row[3].parse().unwrap();
@@ -212,7 +212,7 @@ fn image_build_copies_a_complete_package() {
     for file in ["Cargo.toml", "Cargo.lock", "crates", "src"] {
         copy_all(&path(file), &folder.path().join(file));
     }
-    // Offline: crates of other platforms may not have been fetched.
+    // Replaces the build by commands that work offline, because crates of other platforms may not have been fetched.
     let asked = "\"$CARGO\" tree --offline --locked >/dev/null && \"$CARGO\" metadata --no-deps --format-version 1";
     let script = script.replace("cargo build --profile dist --locked --package informer-hub", asked);
     let output =

@@ -1,4 +1,4 @@
-//! Comments, texts of logs and errors, and documents avoid the phrases that CONTRIBUTING.md retires.
+//! Test that comments, texts of logs and errors, and documents avoid the phrases that CONTRIBUTING.md retires.
 
 use std::fs;
 use std::path::Path;

@@ -36,7 +36,7 @@ const SMALL: u64 = 20_000;
 /// compression lags behind a list, and therefore on the load of the machine.
 type Limit = (&'static str, f64);
 
-/// Measurements with their figures.
+/// Measurements, with their figures and the limits of these.
 const GATES: [(&str, &[Limit]); 6] = [
     (
         "pods",
@@ -64,14 +64,14 @@ const GATES: [(&str, &[Limit]); 6] = [
     ("idle", &[("allocated per idle informer, KiB", 20.0), ("resident per idle informer, anonymous, KiB", 36.0)]),
 ];
 
-/// Measured: 800 to 900, depending on whether a second dictionary is trained during the list.
+/// Bytes per pod. Measured: 800 to 900, depending on whether a second dictionary is trained during the list.
 const ALLOCATED: f64 = 970.0;
 
-/// Measured: 918 to 989.
+/// Bytes per pod. Measured: 918 to 989.
 const ANONYMOUS: f64 = 1_060.0;
 
-/// Measured in a debug build: 1,008 to 1,081, of which 90 are pages of the program's file. How many of these are resident
-/// depends on the kernel, so the limit leaves room for three times as many.
+/// Measured in a debug build: 1,008 to 1,081, of which 90 are pages of the program's file. How many of these are
+/// resident depends on the kernel, so the limit leaves room for three times as many.
 const RESIDENT: f64 = 1_340.0;
 
 /// Measured in a debug build: 1.11 to 1.13.
@@ -86,8 +86,8 @@ const PEAK: f64 = 1.8;
 /// Limit for a list in which every pod changed, staged next to the readable state. Measured: 1.97 on a busy machine.
 const PEAK_OF_ALL: f64 = 2.4;
 
-/// Measured: 0.046. The rest is independent of the number of objects: dictionary, compressors, table capacity. A leak of
-/// one in five hundred removed objects would exceed the limit.
+/// Measured: 0.046. The remaining memory does not depend on the number of objects: dictionary, compressors, table
+/// capacity. A leak of one in five hundred removed objects would exceed the limit.
 const GONE: f64 = 0.055;
 
 fn main() {
@@ -98,7 +98,8 @@ fn main() {
     }
     let mut over = Vec::new();
     for (what, limits) in GATES {
-        // Resident memory and peaks vary with the load of the machine. What the code needs too much, it needs again.
+        // Resident memory and peaks vary with the load of the machine, so a measurement above a limit is repeated, and
+        // the second result counts.
         let is_within = measured(what, limits).is_empty();
         over.extend(if is_within { Vec::new() } else { measured(what, limits) });
     }
@@ -152,7 +153,7 @@ fn pods(pods: u64) -> Vec<f64> {
     figures
 }
 
-/// Updates each pod once.
+/// Updates each pod once and returns the settled memory.
 async fn change_each(run: &mut Run, pods: u64) -> Level {
     let last = run.server.flood(pods);
     run.notified.wait_for_version(last).await;
@@ -160,7 +161,7 @@ async fn change_each(run: &mut Run, pods: u64) -> Level {
     Level::now()
 }
 
-/// Expires the watch after `changed` updates, which causes a relist. Returns the settled memory and the peak.
+/// Expires the watch, which causes a relist, and sends `changed` updates. Returns the settled memory and the peak.
 async fn relist(run: &mut Run, changed: u64) -> (Level, u64) {
     process::forget_peak();
     run.server.expire();

@@ -1,8 +1,8 @@
 //! Tests of `docs/bad-input.md`, of the tables in `tests/parity`, which cite tests, and of the packages in
 //! `docs/controllers.md`.
 //!
-//! Each client-go test and each bad input has one row. Each test that a table cites exists, is compiled and is not ignored.
-//! A test whose comment names a client-go test is cited in that test's row.
+//! Each client-go test and each bad input has one row. Each test that a table cites exists, is compiled and is not
+//! ignored. A test whose comment names a client-go test is cited in that test's row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -263,8 +263,8 @@ fn without_generics(text: &str) -> String {
     text.chars().filter(|c| keeps(*c)).collect()
 }
 
-/// Returns the problems of the bad-input page and of the table with its tests. The table describes the effect of an input
-/// that is not on the page.
+/// Returns the problems of the bad-input page and of the table with its tests. The table describes the effect of an
+/// input that is not on the page.
 fn bad_input_problems(page: &str, tests: &str, read: &impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut problems = Vec::new();
     let mut inputs = BTreeSet::new();

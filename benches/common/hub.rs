@@ -43,12 +43,12 @@ impl Notified {
         wait_until("the number of notifications", || self.count.load(Relaxed) >= count).await;
     }
 
-    /// Waits for an event of this version.
+    /// Waits for an event of this version or a later one.
     pub async fn wait_for_version(&self, version: u64) {
         wait_until("the last event", || self.version.load(Relaxed) >= version).await;
     }
 
-    /// Sets the version of the last of the next events in each cluster. To be called before they are sent.
+    /// Sets the version of the last event that each cluster is about to send. To be called before the events are sent.
     pub fn expect(&self, version: u64) {
         self.finished.store(0, Relaxed);
         self.target.store(version, Relaxed);
@@ -124,12 +124,12 @@ pub async fn idle_hub(urls: &[String], ca_file: Option<&Path>) -> Hub {
     hub_with(Encodings::Auto, urls, ca_file, None).await
 }
 
-/// As [`idle_hub`], with the encodings that the hub asks for.
+/// Starts a hub as [`idle_hub`] does, but requests `encoding` from the clusters.
 pub async fn idle_hub_asking_for(encoding: Encodings, urls: &[String], ca_file: Option<&Path>) -> Hub {
     hub_with(encoding, urls, ca_file, None).await
 }
 
-/// As [`idle_hub`], as a process of a fleet.
+/// Starts a hub as [`idle_hub`] does. With `fleet`, it is a process of that fleet.
 pub async fn hub_of_fleet(urls: &[String], fleet: Option<FleetConfig>) -> Hub {
     hub_with(Encodings::Auto, urls, None, fleet).await
 }
@@ -156,7 +156,7 @@ async fn hub_with(encoding: Encodings, urls: &[String], ca_file: Option<&Path>, 
     Hub::start_with(config, tuning).await.unwrap()
 }
 
-/// Makes a hub watch pods with two indexes and `more`, and subscribes a listener.
+/// Makes a hub watch pods with two indexes and the indexes `more` (name and path), and subscribes a listener.
 pub async fn watch_pods(hub: &Hub, more: &[(&str, &str)]) -> (Addr<Listener>, Notified) {
     let two = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];
     let indexes = two.iter().chain(more).map(|(name, path)| ((*name).into(), path.parse().unwrap()));

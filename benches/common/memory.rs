@@ -12,7 +12,8 @@ use super::server::{Remote, RemoteConfig};
 
 /// Interval between two samples of the memory.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Number of equal samples that count as settled. Longer than a cache waits before it compresses new objects.
+/// Number of consecutive samples within 0.5 % of each other after which the memory counts as settled. They take 5 s,
+/// longer than a cache waits before it compresses new objects.
 const STEADY_SAMPLES: usize = 10;
 /// Maximum number of samples.
 const MAX_SAMPLES: usize = 80;

@@ -159,7 +159,7 @@ struct CpuWait {
 }
 
 impl CpuWaits {
-    /// Reads those of a process since its start, without threads that have ended.
+    /// Reads the CPU times and waits of a process's threads since its start. Threads that have ended are not included.
     pub fn of(process: u32) -> Self {
         let mut waits = Self::default();
         for task in std::fs::read_dir(format!("/proc/{process}/task")).unwrap() {
@@ -195,7 +195,7 @@ impl CpuWaits {
         self.0.values().map(|wait| wait.ran).sum()
     }
 
-    /// Returns how long the threads of all other names waited.
+    /// Returns how long all threads whose name is not in `names` waited for a CPU.
     pub fn waited_except(&self, names: &[&str]) -> Duration {
         self.0.iter().filter(|(other, _)| !names.contains(&other.as_str())).map(|(_, wait)| wait.waited).sum()
     }

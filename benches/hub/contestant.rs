@@ -31,7 +31,7 @@ pub(crate) async fn run(kind: &str, url: &str, ca_file: Option<&Path>) {
         "kube-rs" | "bare" | "bare-stream" => None,
         other => panic!("unknown contestant {other}"),
     };
-    // The cost of the start is not measured, as for all clients.
+    // Let the client start, so that the cost of the start is not measured. All compared clients do this.
     tokio::time::sleep(Duration::from_secs(1)).await;
     say(&json!({ "phase": "idle" }));
     let mut notified = Notified::default();

@@ -1,11 +1,13 @@
 //! Cost of deliveries with a journal.
 //!
-//! - *Sustained*: the hub has one core and the other processes the rest (`taskset`). The server floods, and each pod
-//!   changes once in a burst so that nothing merges. The receiver acknowledges at once.
+//! - *Sustained*: the hub has one core, and the other processes have those of `BENCH_OTHER_CORES` (1), in the format of
+//!   `taskset`. The server floods, and each pod changes once in a burst so that nothing merges. The receiver
+//!   acknowledges at once.
 //! - *Latency*: time from the server's send to the acknowledgement by a receiver in its own process.
 //! - *State*: cost of the state directory for the flood and the memory of a hub without sinks.
 //!
-//! `BENCH_PODS` (20,000) is also the size of a burst, `BENCH_BURSTS` (6), `BENCH_RATE` (1,000), `BENCH_SECONDS` (10).
+//! Variables: `BENCH_PODS` (20,000, also the size of a burst; 5,000 for *latency*), `BENCH_BURSTS` (6), `BENCH_RATE`
+//! (1,000 events a second), `BENCH_SECONDS` (10).
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -102,7 +104,7 @@ async fn flooded(way: &str, shape: Shape, fsync: &str) -> Value {
     let hub = text.start((way == "journal").then_some(&counted)).await;
     let (_listener, notified) = listen(&hub, &["c0"]).await;
     notified.wait_for_count(pods).await;
-    // Longer than the objects of the first list wait for their compression.
+    // Wait until the objects of the first list are compressed.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let (cpu, began) = (process::cpu(), Instant::now());
     for burst in 1..=bursts {

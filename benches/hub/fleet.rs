@@ -18,7 +18,7 @@ use crate::common::{heap, number, process, runtime};
 /// Number of clusters in the idle run, each with one informer of one object.
 const IDLE: u64 = 500;
 
-/// Runs all fleets and prints a table.
+/// Runs the bench with each number of clusters and prints a table.
 pub(crate) fn run() {
     let mut table = figures(
         ASCII_MARKDOWN,
@@ -47,7 +47,7 @@ fn child(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Runs one fleet and prints its figures.
+/// Runs the bench with this number of clusters and prints the figures.
 pub(crate) fn run_one(clusters: &str) {
     let clusters = clusters.parse().unwrap();
     println!("{}", runtime().block_on(measure(clusters)));
@@ -64,7 +64,7 @@ async fn measure(clusters: u64) -> Value {
     let sync = process::cpu().checked_sub(cpu).unwrap();
     settle().await;
     let (settled, allocated) = (process::rss().saturating_sub(rss), heap::now().allocated.saturating_sub(heap));
-    // Events for each cluster.
+    // Number of events in each cluster.
     let each = events / clusters;
     notified.expect(server.last_version() + each);
     let (cpu, began) = (process::cpu(), Instant::now());
@@ -87,7 +87,7 @@ pub(crate) fn run_idle() {
     let figures = runtime().block_on(async {
         let server = Remote::start(&RemoteConfig { pods: IDLE, ..RemoteConfig::default() });
         let hub = idle_hub(&server.shards(IDLE), None).await;
-        // The clients of the clusters are not part of the cost of informers.
+        // Let the clients of the clusters connect first, since their cost is not part of that of informers.
         settle().await;
         let (rss, heap) = (process::rss(), heap::now().allocated);
         let (_listener, notified) = watch_pods(&hub, &[]).await;

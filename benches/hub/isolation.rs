@@ -1,16 +1,19 @@
-//! Effect of four faulty clusters on six others: one is dead, one drips, one sends garbage, one floods.
+//! Effect of four faulty clusters on six healthy ones. Of the four, one is dead, one drips, one sends garbage and one
+//! floods.
 //!
 //! One hub has all ten clusters. Each round has four phases:
 //!
-//! - *alone*: the four others are healthy and idle;
-//! - *three bad*: three of them are faulty;
+//! - *alone*: the four clusters have no fault and are idle;
+//! - *three bad*: the first three of them are faulty;
 //! - *all bad*: the fourth floods as well;
-//! - *flood elsewhere*: three are faulty, and another hub in its own process on the same machine gets the flood.
+//! - *flood elsewhere*: the first three are faulty, and the flood goes to another hub, in its own process on the same
+//!   machine.
 //!
 //! The last two phases load the machine alike, so their difference is caused by the hub.
 //!
-//! Variables, for the six clusters together: `BENCH_PODS` (6,000), `BENCH_RATE` (600 events a second), `BENCH_SECONDS`
-//! (8, duration of the paced events of a phase), `BENCH_EVENTS` (24,000, size of a burst), `BENCH_ROUNDS` (5).
+//! Variables, for the six healthy clusters together: `BENCH_PODS` (6,000), `BENCH_RATE` (600 events a second),
+//! `BENCH_SECONDS` (8, duration of the paced events of a phase), `BENCH_EVENTS` (24,000, size of a burst),
+//! `BENCH_ROUNDS` (5).
 
 use std::time::{Duration, Instant};
 
@@ -58,13 +61,13 @@ struct TestBed {
     fronts: Fronts,
     flood: Remote,
     elsewhere: Remote,
-    /// Counters of the six clusters.
+    /// Counters of the six healthy clusters.
     notified: Notified,
     /// Counters of the flooding cluster.
     flooded: Notified,
 }
 
-/// Figures of the six clusters in one phase.
+/// Figures of the six healthy clusters in one phase.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PhaseFigures {
     p50: Rounds,
@@ -173,7 +176,7 @@ pub(crate) struct Pace {
     pub(crate) rate: f64,
 }
 
-/// Sends paced events in the six clusters of a server.
+/// Sends paced events in the six clusters that are the shards of `server`. Returns their latencies and rate.
 pub(crate) async fn paced(server: &mut Remote, notified: &Notified) -> Pace {
     let rate = u32::try_from(number("BENCH_RATE", 600) / 6).unwrap();
     let each = u64::from(rate) * number("BENCH_SECONDS", 8);

@@ -70,7 +70,7 @@ async fn measure(dead: bool) -> Value {
     let hub = text.start(None).await;
     let (_listener, notified) = listen(&hub, &CLUSTERS).await;
     notified.wait_for_count(pods).await;
-    // This fills the small journal, and the remaining events wait for room.
+    // Fills the small journal of the dead sink. Further events of this sink wait for room.
     server.flood(pods / 6);
     received(&mut receiver, pods).await;
     if dead {

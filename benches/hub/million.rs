@@ -111,7 +111,7 @@ impl Run {
             assert_eq!(ask(self, value).await, 1, "{value}");
             times.push(began.elapsed());
             if times.len() % 100 == 0 {
-                // Without pauses, the reader would only measure how two cores are shared.
+                // Without pauses, the look-ups would only measure how they share the cores with the hub's threads.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             if Instant::now() > end {

@@ -1,9 +1,10 @@
-//! Latency of events through the log of a fleet, beside a hub that watches the cluster itself, and the requests that the
-//! cluster gets for one and for ten serving replicas.
+//! Latency of events through the log of a fleet, compared with a hub that watches the cluster itself, and number of
+//! requests that the cluster gets with one and with ten serving replicas.
 //!
-//! `make bench-fleet` builds the NATS server, whose path is in `BENCH_NATS`. The cluster is a process; collector, replicas
-//! and their subscribers are hubs of this process, each with its own threads. The latency is from the cluster's send to the
-//! subscriber of one replica. `BENCH_PODS` (2,000), `BENCH_EVENTS` (10,000), `BENCH_RATE` (1,000 a second), `BENCH_ROUNDS` (5).
+//! `make bench-fleet` builds the NATS server, whose path is in `BENCH_NATS`. The cluster is a process of its own.
+//! Collector and replicas are hubs in this process, each with its own threads and one subscriber. The latency is from
+//! the cluster's send to the subscriber of the first replica. `BENCH_PODS` (2,000), `BENCH_EVENTS` (10,000),
+//! `BENCH_RATE` (1,000 a second), `BENCH_ROUNDS` (5).
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -58,7 +59,7 @@ struct Run {
     p50: f64,
     p99: f64,
     requests: u64,
-    /// Events that merged with later ones.
+    /// Number of events that were merged with later ones.
     merged: u64,
 }
 
@@ -90,7 +91,8 @@ pub(crate) fn run() {
     println!("load: {}", process::load());
 }
 
-/// Measures the latency at a subscriber: of a hub that watches the cluster, or of the first of some replicas.
+/// Measures the latency at the subscriber of the first replica. Without replicas, one hub watches the cluster itself,
+/// and the subscriber is that hub's.
 async fn paced(replicas: usize) -> Run {
     let (pods, events) = (number("BENCH_PODS", 2000), number("BENCH_EVENTS", 10_000));
     let nats = Nats::start();
@@ -118,7 +120,7 @@ async fn paced(replicas: usize) -> Run {
     for (_, notified) in &watching {
         notified.wait_for_count(pods).await;
     }
-    // Background work of the first list.
+    // Let the background work of the first list end.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let notified = &watching[0].1;
     notified.timed.store(true, Relaxed);

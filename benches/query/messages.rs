@@ -77,7 +77,7 @@ pub(super) fn run(objects: usize, clusters: usize) {
 }
 
 impl TestBed {
-    /// Writes new states of these objects of one cluster, as one batch.
+    /// Writes new states of the objects `numbers` of cluster `at`, as one batch.
     fn write(&mut self, at: usize, numbers: &[usize]) {
         let objects: Vec<_> = numbers.iter().map(|number| self.next(*number)).collect();
         self.apply(at, objects);

@@ -127,7 +127,8 @@ async fn missing_rights_of_the_lease_are_errors_with_advice() {
     assert_eq!(findings(&report), expected);
     let advice = report["clusters"][0]["findings"][0]["advice"].as_str().unwrap();
     assert!(advice.contains("informer-hub rbac -c hub.toml --cluster one"), "{advice}");
-    // Here is no pod, so its cluster is unreachable.
+    // Without `cluster`, the Lease is in the hub's own cluster. The test does not run in a pod, so that cluster is
+    // unreachable.
     let dir = Workdir::with(&format!("{rest}[ha]\nlease = {{ namespace = \"hub\" }}\n"));
     let report = json(&dir.run(&["check", "-c", "hub.toml", "-o", "json"]).await);
     let found = findings(&report);
@@ -200,7 +201,7 @@ async fn invalid_configuration_is_reported_without_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_token_is_an_error_and_the_cluster_is_still_checked() {
     let sim = sim(3);
-    // {"exp":1600000000}
+    // The payload is `{"exp":1600000000}`.
     let token = "e30.eyJleHAiOjE2MDAwMDAwMDB9.c2ln";
     let toml = format!("{}token = {{ file = \"token\" }}\n[resources.pods]\n", cluster("one", &sim.url()));
     let outcome = Workdir::with(&toml).file("token", token).run(&["check", "-c", "hub.toml", "-o", "json"]).await;
@@ -213,7 +214,8 @@ async fn expired_token_is_an_error_and_the_cluster_is_still_checked() {
     assert_eq!(report["clusters"][0]["resources"][0]["scopes"][0]["objects"].as_u64(), Some(3));
 }
 
-/// Starts a cluster that forbids nodes, for a user of this name.
+/// Starts a cluster that forbids reading nodes and reports this user name for the credentials. With `None`, it does not
+/// serve `SelfSubjectReview`.
 fn forbidding(username: Option<&str>) -> SimCluster {
     let world = WorldConfig { seed: 7, pods: 3, small: true, ..WorldConfig::default() };
     let config = SimConfig { world, username: username.map(str::to_owned), ..SimConfig::default() };
@@ -247,7 +249,8 @@ async fn check_advises_permissions_for_the_credentials_user() {
     assert!(!shown.out.contains('\u{1b}') && shown.out.contains("a b\n"), "{}", shown.out);
     let (anonymous, _) = advice(Some("system:anonymous")).await;
     assert!(anonymous.contains("knows none of the credentials") && !anonymous.contains("rbac"), "{anonymous}");
-    // Without `SelfSubjectReview`, the advice is for the account that `rbac` prints, and there is no finding.
+    // Without `SelfSubjectReview`, the advice is for the account that `rbac` prints, and the missing review is not a
+    // finding.
     let (unknown, shown) = advice(None).await;
     assert!(unknown.contains("--cluster one | kubectl apply -f -`"), "{unknown}");
     assert!(shown.out.contains("1 cluster: 2 errors, 0 warnings") && shown.out.contains(" unknown\n"), "{}", shown.out);
@@ -417,7 +420,7 @@ async fn missing_right_to_review_and_unusable_issuer_are_errors() {
         assert_eq!(outcome.code, 2, "{outcome:?}");
         findings(&json(&outcome))
     };
-    // Clusters decide about the users of the reader, so it needs no rules.
+    // Clusters decide about the rights of this reader's users, so the reader is not reported for having no rules.
     let issuer = found().await;
     let [issuer] = &issuer[..] else { panic!("{issuer:?}") };
     let start = format!(

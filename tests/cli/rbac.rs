@@ -17,7 +17,7 @@ async fn rbac_does_not_require_token_files() {
     let outcome = dir.run(&["rbac", "-c", "hub.toml"]).await;
     assert_eq!((outcome.code, outcome.err.as_str()), (0, ""), "{outcome:?}");
     assert!(outcome.out.contains("create token informer-hub") && outcome.out.contains("- pods\n"), "{}", outcome.out);
-    // With `--discover` the token is required, and mistakes in the file are reported.
+    // With `--discover` the token file is required. Mistakes in the configuration are reported in either case.
     let outcome = dir.run(&["rbac", "-c", "hub.toml", "--discover"]).await;
     assert!(outcome.code == 2 && outcome.err.contains("cannot read") && outcome.err.contains("a.token"), "{outcome:?}");
     let dir = dir.file("hub.toml", &toml.replace("[resources.pods]", "[resources.pods]\nnamespace = [\"a\"]"));
@@ -203,7 +203,7 @@ async fn rbac_grants_the_reviews_that_readers_need() {
         assert_eq!(created, expected, "{cluster}");
         assert!(rules.iter().all(|rule| rule["verbs"].as_array().unwrap().len() == 1 || rule["verbs"][0] == "list"));
     }
-    // A cluster whose objects are all in namespaces needs a cluster role for them only then.
+    // A cluster whose objects are all in namespaces needs a cluster role only for the right to create reviews.
     let dir = Workdir::with(&format!(
         "{authorization}[clusters.a]\nin_cluster = true\n[resources.po]\nnamespaces = [\"shop\"]\n"
     ));

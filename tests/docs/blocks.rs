@@ -10,7 +10,8 @@ use crate::pages::{Block, all};
 /// Mistakes that depend on the reader's machine: missing files, folders and variables.
 const ENVIRONMENT_MISTAKES: [&str; 3] = ["there is no such file", "there is no directory", "is not set"];
 
-/// Completes a TOML block to a whole file. A ```` ```toml sink ```` block has keys of a webhook sink, others have tables.
+/// Completes a TOML block to a whole file. A ```` ```toml sink ```` block has keys of a webhook sink, others have
+/// tables.
 fn whole(block: &Block) -> String {
     let mut text = block.text.clone();
     if block.is("sink") {

@@ -16,7 +16,7 @@ const OPERATORS: [&str; 6] = ["|", "||", "&&", ";", "&", ">"];
 
 /// Returns the hub's commands in a shell line, as words. An unparsable line has none.
 fn commands(line: &str) -> Vec<Vec<String>> {
-    // A command substitution counts as a word.
+    // Removes the prompt. A command within `$(…)` is not checked.
     let line = line.replace("$ ", "").replace("$(", "(");
     let Some(words) = shlex::split(&line) else { return Vec::new() };
     let starts = |word: &String| word == NAME || word.ends_with(&format!("/{NAME}"));
@@ -31,7 +31,8 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     parts.filter_map(command).collect()
 }
 
-/// Returns the parser's error for a command. A command `inline` in a sentence may lack its arguments.
+/// Returns the parser's error for a command. If `inline`, the command is part of a sentence and may lack required
+/// arguments.
 fn refused(words: &[String], inline: bool) -> Option<String> {
     // An ellipsis ends the checked part (`dead-letters …`). Of alternatives (`bash|zsh|fish`) the first is checked.
     let words = words.iter().take_while(|word| *word != "…").map(|word| word.split('|').next().unwrap_or_default());

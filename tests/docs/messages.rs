@@ -1,6 +1,8 @@
-//! Tests of docs/troubleshooting.md: it lists the errors, warnings and states of the program, word for word, and no others.
+//! Tests of docs/troubleshooting.md: it lists the errors, warnings and states of the program, word for word, and no
+//! others.
 //!
-//! `self_explanatory.txt` lists the messages that the page omits, because they say themselves what to do or need no action.
+//! `self_explanatory.txt` lists the messages that the page omits, because they contain the advice themselves or need no
+//! action.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +62,7 @@ fn troubleshooting_lists_every_public_error() {
     let mut missing = BTreeSet::new();
     let mut count = 0;
     for source in sources().iter().filter(|source| !is_of_tests(source)) {
-        // A message of arguments alone has no words.
+        // Skips messages that consist of arguments only.
         for message in errors(source).into_iter().filter(|message| message.chars().any(char::is_alphabetic)) {
             count += 1;
             if !known.contains(&message) {
@@ -80,7 +82,7 @@ fn troubleshooting_lists_every_logged_warning() {
     for source in sources().iter().filter(|source| !is_of_tests(source)) {
         for message in warnings(source) {
             count += 1;
-            // An argument at either end may contain more of the sentence.
+            // An argument at the start or the end may stand for words that the page spells out.
             let bare = message.trim_matches(['…', ' ', ':', ';']);
             if !known.iter().any(|known| known == &message || known.contains(bare)) {
                 missing.insert(format!("{}: {message}", source.path));

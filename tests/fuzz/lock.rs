@@ -1,4 +1,4 @@
-//! The lock file of the fuzz programs, which only `make fuzz` reads.
+//! Test that `fuzz/Cargo.lock`, which only `make fuzz` uses, has every dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn read(path: &Path) -> DocumentMut {
     std::fs::read_to_string(path).unwrap().parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the names of the packages that `fuzz/Cargo.lock` has for each package, without versions.
+/// Returns the dependencies of each package in `fuzz/Cargo.lock`, as names without versions.
 fn locked(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let lock = read(&root.join("fuzz/Cargo.lock"));
     let packages = lock["package"].as_array_of_tables().unwrap().iter().map(|package| {
@@ -20,7 +20,7 @@ fn locked(root: &Path) -> BTreeMap<String, BTreeSet<String>> {
     packages.collect()
 }
 
-/// Returns the packages on which a manifest always depends: path and name of the manifest's package, and their names.
+/// Returns the name of a manifest's package, and the names of its dependencies that are not optional.
 fn required(manifest: &Path) -> (String, BTreeSet<String>) {
     let document = read(manifest);
     let dependencies = document["dependencies"].as_table_like().unwrap();

@@ -14,8 +14,8 @@ use super::targets;
 /// Maximum size of a mutated input, in bytes.
 const MAX_INPUT: usize = 8 << 10;
 
-/// Replays a target's corpus and `mutations` mutated inputs, or `INFORMER_HUB_CASES`. Without a seed to replay, each run tries
-/// the same inputs. A failure prints the input.
+/// Replays a target's corpus and then `mutations` mutated inputs; `INFORMER_HUB_CASES` overrides this number. Without a
+/// seed to replay, each run tries the same inputs. A failure prints the input.
 fn replay(target: &str, run: fn(&[u8]), mutations: u32) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
     let mut files: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();

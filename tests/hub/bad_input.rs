@@ -51,7 +51,7 @@ impl FaultyCluster {
         };
         let faulty = Box::pin(Self::new(Streaming::Supported, quick(), script)).await;
         faulty.receives(PODS + 1).await;
-        // The lines follow the next event.
+        // The fault inserts the lines after the next event.
         touch(faulty.cluster());
         faulty
     }
@@ -257,7 +257,8 @@ async fn store_read_error_relists_and_deletes_only_the_corrupt_object() {
 async fn expired_continue_token_restarts_the_list_without_duplicates() {
     let mut tuning = quick();
     tuning.reflector.page_size = Some(1);
-    // A list at any version is unpaged. A list at the most recent version is paged, and its third page expires.
+    // A list at any version is answered in one page; here it gets 410. The next list, at the most recent version, is
+    // paged, and its third page expires.
     let script = |_: &Value, _| {
         FaultScript::one(Rule::new(When::List, Fault::HttpGone))
             .with(Rule::new(When::Continue, Fault::HttpGone).skip(1))
@@ -266,7 +267,7 @@ async fn expired_continue_token_restarts_the_list_without_duplicates() {
     faulty.fleet.converged().await;
     faulty.receives(PODS + 1).await;
     assert_eq!(faulty.cluster().fault_log().len(), 2);
-    // The first page is a list of one object, so it counts as a check.
+    // The cluster's counters count a list with limit 1, like the first page, as a check of the version.
     let stats = faulty.cluster().stats();
     assert_eq!((stats.lists, stats.checks), (4, 1), "410, two pages, 410, the whole list");
     let events = faulty.events.lock().clone();

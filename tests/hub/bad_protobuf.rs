@@ -1,4 +1,5 @@
-//! Tests of clusters whose protobuf is faulty in a list, a streaming list or a watch: nothing is lost, and no object is deleted.
+//! Tests of clusters whose protobuf is faulty in a list, a streaming list or a watch: nothing is lost, and no object is
+//! deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::subscriptions::touch;
 
 const PODS: usize = 20;
 
-/// Answer that a fault strikes.
+/// Answer in which a fault occurs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Struck {
     List,
@@ -37,7 +38,7 @@ impl Struck {
     /// Returns the number of objects that are skipped.
     fn skips(self, fault: BadProtobuf) -> u64 {
         match fault {
-            // An empty item has no name. What follows it is not a list.
+            // An empty item has no name, so it is skipped. The bytes after it are not a valid list.
             BadProtobuf::Length(0) if self == Self::List => 1,
             BadProtobuf::OtherKind if self != Self::List => 3,
             BadProtobuf::Status if self != Self::List => 1,

@@ -37,7 +37,7 @@ async fn follow_three_clusters(wire: Wire) {
     assert_eq!(report.hub.clusters.len(), 3);
     assert!(!fleet.clusters["c0"].truth(&pods().gvr).is_empty());
     assert_eq!(fleet.clusters["c0"].stats().protobuf > 0, wire.is_protobuf());
-    // Objects that a cluster cannot encode, or that a hub cannot decode, would have been listed again.
+    // An object that a cluster cannot encode, or that the hub cannot decode, would have caused another list.
     let informer = fleet.informer("c0").await;
     assert_eq!((informer.lists, informer.skipped, informer.last_error), (1, 0, None), "{wire:?}");
     fleet.end().await;

@@ -77,7 +77,7 @@ async fn readded_cluster_lists_nothing_and_delivers_changes_once() {
         "a subscriber that is not durable gets the initial objects again"
     );
 
-    // Removes and re-adds it at once with other labels, several times.
+    // Removes the cluster and re-adds it at once with other labels, several times.
     for at in 0..3 {
         running.change_to(without(&all, "c0")).await;
         let mut relabelled = all.clone();

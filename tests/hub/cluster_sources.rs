@@ -29,7 +29,7 @@ fn profiles() -> Gvr {
     Gvr::new("multicluster.x-k8s.io", "v1alpha1", "clusterprofiles")
 }
 
-/// Management cluster with Secrets and ClusterProfiles, and the clusters that they reference.
+/// Management cluster with Secrets and ClusterProfiles, and the clusters that these reference (the spokes).
 struct Bed {
     management: SimCluster,
     spokes: BTreeMap<String, SimCluster>,
@@ -180,7 +180,7 @@ async fn unreadable_source_keeps_its_clusters() {
     assert!(source(&fleet.hub, "argo").await.last_error.is_some());
     fleet.clusters["a"].with_world(World::create_pod).unwrap();
     fleet.converged_on("a").await;
-    // While it is down, one Secret is deleted and one is added. Then reading Secrets is forbidden.
+    // While the management cluster is down, one Secret is deleted and one is added. Then reading Secrets is forbidden.
     let bed = Bed { management, spokes: BTreeMap::new(), dir: tempfile::tempdir().unwrap() };
     bed.delete("a");
     bed.put_as("b", b);

@@ -24,7 +24,7 @@ const LEASE: Duration = Duration::from_millis(700);
 /// Time after which a request to the log is repeated.
 const ANSWER: Duration = Duration::from_millis(300);
 
-/// Faults of the services in tests of processes that read the log.
+/// Faults of the simulated NATS services in tests of processes that read the log.
 pub(crate) const SOME_FAULTS: Faults = Faults {
     lost_request: 0.01,
     lost_answer: 0.02,
@@ -114,7 +114,8 @@ fn versions(truth: &GroundTruth) -> BTreeMap<ObjectKey, u64> {
     truth.iter().map(|(key, (_, version))| (key.clone(), version.as_number().unwrap())).collect()
 }
 
-/// Objects of the log's one partition, its state, and the number of whole lists.
+/// Returns the objects of the log's only partition, the partition's state, and the number of lists that the log
+/// contains.
 fn log(services: &SimulatedFleet) -> (BTreeMap<ObjectKey, u64>, PartitionState, usize) {
     let (mut reader, mut objects, mut lists) = (Reader::new(), BTreeMap::new(), 0);
     let mut partition = None;
@@ -223,7 +224,7 @@ async fn killed_collectors_lose_and_double_nothing() {
         follows(&services, &clusters, &active).await;
         let expected = *listed.get_or_insert_with(|| lists(&clusters));
         assert_eq!(lists(&clusters), expected, "a takeover lists nothing");
-        // In the middle of changes. What is on its way to the log may still arrive.
+        // Kills the collector amid changes. Records already sent to the log may still arrive.
         churn(&clusters, &mut changes, 40);
         active.backend.set_cut_off(number % 2 == 0);
         let killed = Instant::now();

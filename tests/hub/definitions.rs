@@ -127,8 +127,8 @@ async fn new_definition_is_watched_at_once_and_waiting_sends_no_requests() {
     shows(&fleet, WIDGETS, "absent", |it| it.state == Phase::Absent && it.last_error.is_some()).await;
     discovery_reaches(&fleet, DiscoveryState::Watching).await;
     fleet.ready().await;
-    // A quiet cluster gets requests for two documents, a list and a watch of each of the two signal resources, and one
-    // discovery after them.
+    // Discovery requests two documents, lists and watches the two resources that signal changes (CRDs and APIServices),
+    // and then requests the documents again. After that, a quiet cluster gets no requests.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (quiet, begun) = (cluster.stats(), Instant::now());
     assert!(quiet.signals <= 4 && quiet.documents <= 6, "{quiet:?}");
@@ -177,7 +177,7 @@ async fn deleted_definition_notifies_each_object_and_stops_requests() {
         })
         .await;
         fleet.ready().await;
-        // The last discovery after the change starts after five seconds.
+        // The last discovery that the change causes starts five seconds after it.
         tokio::time::sleep(Duration::from_secs(6)).await;
         let requests = cluster.stats();
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -200,7 +200,7 @@ async fn relabelled_cluster_sends_no_requests_for_an_absent_resource() {
     eventually("five deletions", async || events.lock().len() == 10).await;
     let labels = [("tier".to_owned(), "dev".to_owned())].into();
     fleet.hub.registry().send(SetClusterLabels { name: "a".parse().unwrap(), labels }).await.unwrap().unwrap();
-    // The last discovery after the change starts after five seconds.
+    // The last discovery that the change causes starts five seconds after it.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let requests = lists(cluster);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -217,7 +217,8 @@ async fn definition_deleted_during_a_list_leaves_no_objects() {
         let world = WorldConfig { seed: 43, pods: 3, widgets: 12, small: true, ..WorldConfig::default() };
         let cluster =
             SimCluster::start(SimConfig { world, streaming, ..SimConfig::default() }, &Handle::current()).unwrap();
-        // A list at any version is unpaged. A list at the most recent version is paged, and its second page stalls.
+        // A list at any version is answered in one page; here it gets 410. The next list, at the most recent version,
+        // is paged, and its second page stalls.
         let stall = |when| Rule::new(when, Fault::Stall(Duration::from_secs(60))).resource("widgets");
         let (script, faults) = match streaming {
             Streaming::Supported => (FaultScript::one(stall(When::Streaming).after(5)), 1),

@@ -1,4 +1,5 @@
-//! Tests of hubs that deliver from the log of a fleet: one at a time, from the cursor of the one before.
+//! Tests of hubs that deliver from the log of a fleet: one of them delivers at a time, and its successor continues at
+//! its cursor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -53,10 +54,10 @@ impl Deliverer {
         let serve = Serve { backend: shared, params, election: Some(ELECTION) };
         let config = with_sinks(config(clusters, &["pods"]), sinks);
         let mut tuning = quick();
-        // As behind a long list, notifications that wait are merged.
+        // Merges all notifications that wait, as after a long list.
         tuning.merge_above = 0;
         let hub = Hub::builder(config).tuning(tuning).serve(serve).start().await.unwrap();
-        // So that a standby receives the next changes as events.
+        // Waits for the first list, so that a standby receives the next changes as events.
         hub.wait_for_cache_sync(PATIENCE).await.unwrap();
         Self { hub, backend, file }
     }
@@ -65,7 +66,8 @@ impl Deliverer {
         has_role(&self.hub, Role::Leader).await;
     }
 
-    /// Whether the sink, in standby, holds few events that the leader has delivered.
+    /// Returns whether this hub is on standby, and its sink has dropped events that the leader delivered and holds
+    /// fewer than 30.
     async fn is_in_step(&self) -> bool {
         let report = self.hub.report().await.unwrap();
         let status = &report.sinks[0].status;
@@ -73,7 +75,8 @@ impl Deliverer {
     }
 }
 
-/// Changes pods one by one until the standby is in step. It drops a deletion once it has read two later versions.
+/// Changes pods one by one until the standby is in step. The standby drops a deletion once it has read two later
+/// versions.
 async fn change_until_in_step(
     standby: &Deliverer,
     (pods, changes): (&SimCluster, &mut Churn),
@@ -127,7 +130,7 @@ async fn killed_deliverer_is_succeeded_by_one_that_delivers_the_rest() {
     let all = events(&files);
     deletions_have_one_id(&all);
     let ids: BTreeSet<_> = all.iter().map(|event| event["id"].as_str().unwrap()).collect();
-    // Of the last changes before each kill.
+    // Only the last changes before each kill may be repeated.
     let repeated = all.len() - ids.len();
     assert!(repeated < 150, "{repeated} of {} events are repetitions", all.len());
     let report = leader.hub.shutdown(Duration::from_secs(10)).await;
@@ -160,7 +163,8 @@ async fn deliverer_goes_on_at_the_cursor_after_a_time_without_any() {
         created.extend(change(pods, &mut changes, 60));
         let deleted = before.difference(&uids(pods)).count();
         assert!(deleted > 0, "nothing was deleted meanwhile");
-        // The state at the cursor is that of an older one.
+        // The newest checkpoint must be newer than the cursor, so that the second deliverer needs an older one for the
+        // state at the cursor.
         let is_newer = |newest: u64| newest > stopped;
         eventually("a newer checkpoint", async || services.checkpoints().into_values().all(is_newer)).await;
         let second = Deliverer::start("second", &services, &clusters, folder.path()).await;

@@ -31,7 +31,7 @@ async fn delivered_by(one: &Deliverer) -> BTreeSet<String> {
     let report = one.hub.report().await.unwrap();
     let delivering = report.sinks.iter().filter(|sink| !sink.standby).map(|sink| sink.name.clone()).collect();
     let of_process: BTreeSet<_> = report.ha.unwrap().sinks.unwrap().into_iter().collect();
-    // Read one after the other, so one of them may have just changed.
+    // The report reads the two one after the other, so one may be older. Then only the sinks in both count.
     if of_process == delivering { delivering } else { of_process.intersection(&delivering).cloned().collect() }
 }
 
@@ -164,14 +164,14 @@ async fn reload_adds_removes_and_returns_sinks_of_deliverers_that_share_them() {
         };
         eventually(&format!("one of them delivers {sink}"), async || holders().await == 1).await;
     };
-    // Added: first on one of them.
+    // Sink `f` is added, first on one deliverer only.
     let more = ["a", "b", "c.d", "e", "f"];
     reload(0, &more).await;
     eventually("the one that has it delivers it", async || delivered_by(&first).await.contains("f")).await;
     reload(1, &more).await;
     created.extend(change(pods, &mut changes, 40));
     one_delivers("f").await;
-    // Removed: first on the process that delivers it, so that the other one takes it over.
+    // Sink `a` is removed, first on the deliverer that delivers it, so that the other one takes it over.
     let fewer = ["b", "c.d", "e", "f"];
     let holder = usize::from(!delivered_by(&first).await.contains("a"));
     reload(holder, &fewer).await;
@@ -183,7 +183,7 @@ async fn reload_adds_removes_and_returns_sinks_of_deliverers_that_share_them() {
     eventually("its progress is published", async || services.lease_note("sink.a") != published).await;
     reload(1 - holder, &fewer).await;
     share(&[&first, &second], &[2, 2]).await;
-    // Added again at once on both.
+    // Sink `a` is added again, on both deliverers at once.
     let before = events(&files("a")).len();
     reload(0, &more[..]).await;
     reload(1, &more[..]).await;

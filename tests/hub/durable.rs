@@ -146,7 +146,8 @@ async fn durable_subscriber_resumes_in_order_after_restarts() {
     let bed = Testbed::new(20);
     let hub = bed.start_hub(FREQUENT, bed.recorder(|_| Ok(()))).await;
     bed.converged().await;
-    // Refuses all events while objects change, then drops the hub without a shutdown.
+    // Drops the hub without a shutdown and starts another one, whose subscriber refuses all events while objects
+    // change.
     drop(hub);
     let hub = bed.start_hub(FREQUENT, bed.recorder(|_| Err(Refusal::Later("not now".to_owned())))).await;
     let before = bed.acknowledged.lock().len();
@@ -190,7 +191,8 @@ async fn object_added_after_the_checkpoint_and_deleted_during_downtime_is_notifi
     assert!(last.tombstone && last.object.is_some());
 }
 
-/// The journal of a subscriber without deletions contains objects that look added after the checkpoint and never deleted.
+/// The subscriber selects additions only, so its journal has an object that was added and apparently never deleted. A
+/// restart must not restore this object from the journal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn object_deleted_before_the_checkpoint_is_not_restored() {
     let bed = Testbed::new(5);

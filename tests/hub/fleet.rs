@@ -53,8 +53,8 @@ impl Wire {
         Self { encoding: Encodings::Json, http: HttpVersions::Http2 },
     ];
 
-    /// Returns the combination of most tests: `INFORMER_HUB_ENCODING` (`auto`, `json`) and `INFORMER_HUB_HTTP` (`1`, `2`),
-    /// protobuf over HTTP/1.1 by default.
+    /// Returns the combination of most tests: `INFORMER_HUB_ENCODING` (`auto`, `json`) and `INFORMER_HUB_HTTP` (`1`,
+    /// `2`), protobuf over HTTP/1.1 by default.
     pub(crate) fn usual() -> Self {
         let encoding = choice("INFORMER_HUB_ENCODING", &[("auto", Encodings::Auto), ("json", Encodings::Json)]);
         let http = choice("INFORMER_HUB_HTTP", &[("1", HttpVersions::Http1), ("2", HttpVersions::Http2)]);
@@ -66,7 +66,7 @@ impl Wire {
         Self::ALL[usize::try_from(seed).unwrap() % Self::ALL.len()]
     }
 
-    /// Has all clusters of a configuration use it.
+    /// Applies the combination to all clusters of a configuration.
     pub(crate) fn apply(self, config: &mut Config) {
         for cluster in &mut config.clusters {
             (cluster.encoding, cluster.http) = (self.encoding, self.http);
@@ -209,7 +209,8 @@ impl Fleet {
             .collect()
     }
 
-    /// Waits until the cache and the replica equal every cluster's state. Then asserts that the replica has no violations.
+    /// Waits until the cache and the replica equal every cluster's state. Then asserts that the replica has no
+    /// violations.
     pub(crate) async fn converged(&self) {
         for name in self.clusters.keys() {
             self.converged_on(name).await;

@@ -88,8 +88,8 @@ async fn hub_converges_after_faults_of_shared_connections() {
     }
 }
 
-/// Starts a hub over one cluster in whose pod watch a fault strikes after some events. Returns it once the fault has struck.
-/// The skipped request is the streaming list, which the server refuses.
+/// Starts a hub over one cluster whose pod watch has a fault after three events. Returns the hub once the fault has
+/// occurred. The skipped request is the streaming list, which the server refuses.
 async fn struck(fault: Fault) -> (Fleet, Churn) {
     let bed = Bed::new(vec![SimConfig { streaming: Streaming::Refused, ..small(7, 20) }], BOTH);
     bed.clusters["c0"].set_faults(FaultScript::one(Rule::new(When::Watch, fault).resource("pods").skip(1).after(3)));

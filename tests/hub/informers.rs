@@ -156,7 +156,7 @@ async fn factory_options_narrow_the_requests() {
     factory.start().await.unwrap();
     synced(&factory).await;
     assert_eq!(listed(&informer), [format!("c1/{key}")]);
-    // Informers with a wider selection do not widen its view.
+    // An informer with a wider selection does not widen the view of the first one.
     let all = SharedInformerFactory::new(fleet.hub.system());
     let everything = all.informer::<Pod>().unwrap();
     all.start().await.unwrap();
@@ -682,7 +682,7 @@ async fn handler_over_no_cluster_syncs_once_its_informer_has_started() {
     factory.start().await.unwrap();
     tokio::time::timeout(PATIENCE, handler.wait_for_sync()).await.unwrap().unwrap();
     factory.shutdown().await;
-    // The empty namespace is all of them.
+    // The empty namespace selects all namespaces.
     let factory = SharedInformerFactory::new(fleet.hub.system()).with_namespace("");
     let informer = factory.informer::<Pod>().unwrap();
     factory.start().await.unwrap();
@@ -697,7 +697,7 @@ async fn registration_of_another_hub_removes_nothing() {
     let (one, other) = (fleet([2]).await, fleet([2]).await);
     let (factory, informer, log) = watching(&one).await;
     let (other_factory, other_informer, _) = watching(&other).await;
-    // The numbers of the registrations are equal, since both hubs did the same.
+    // Both registrations have the same ID, since both hubs did the same.
     let mine = informer.add_event_handler(log.handler()).await.unwrap();
     let foreign = other_informer.add_event_handler(Log::default().handler()).await.unwrap();
     assert_eq!(mine.id(), foreign.id());

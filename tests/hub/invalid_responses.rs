@@ -27,7 +27,7 @@ enum Expected {
     Nothing,
 }
 
-/// Faulty cluster of its own name.
+/// Test case: a faulty cluster, which has the name of the case.
 struct Case {
     name: &'static str,
     rule: Rule,
@@ -203,7 +203,7 @@ fn watch_cases() -> Vec<Case> {
 }
 
 fn start(case: &Case, seed: u64) -> (String, SimCluster) {
-    // All cases are JSON.
+    // The faults of all cases are written in JSON.
     let config = SimConfig { streaming: case.streaming, protobuf: false, ..small(seed, PODS) };
     let cluster = SimCluster::start(config, &Handle::current()).unwrap();
     cluster.set_faults(FaultScript::one(case.rule.clone()));

@@ -122,7 +122,7 @@ impl Testbed {
         bed
     }
 
-    /// Sets the limit and waits until the large cluster reaches a memory step.
+    /// Sets the limit and the gauge's extra bytes, and waits until the large cluster reaches a memory step.
     async fn limit_until(&self, more: u64, step: MemoryStep) {
         self.gauge.extra.store(more, Relaxed);
         self.limit(Some(LIMIT)).await;

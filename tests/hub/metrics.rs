@@ -1,4 +1,5 @@
-//! Tests of the metrics of an embedding program: the hub's own, those of named handlers, those of registered work queues.
+//! Tests of the metrics of an embedding program: the hub's own, those of named handlers, those of registered work
+//! queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -70,7 +71,7 @@ async fn named_handler_is_the_subscription_of_its_metrics() {
     factory.wait_for_cache_sync(PATIENCE).await.into_error().unwrap();
 
     let labels = r#"{cluster="c0",subscription="deployment-controller"}"#;
-    // Ten pods, and the end of the initial list.
+    // Ten additions, and one notification of the end of the initial list.
     let series = format!("informer_hub_listener_delivered_notifications_total{labels}");
     eventually("all pods delivered", async || value(&exporter.prometheus(), &series) == Some(11.0)).await;
     fleet.end().await;

@@ -1,5 +1,5 @@
-//! Tests of client-go's shared informer behaviour that no other file covers: relists, resyncs, subscribers that are added
-//! and removed under load, shutdown in every phase.
+//! Tests of client-go's shared informer behaviour that no other file covers: relists, resyncs, subscribers that are
+//! added and removed under load, shutdown in every phase.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ pub(crate) fn event_log() -> (EventLog, Subscriber<()>) {
     (log, subscriber)
 }
 
-// client-go: TestSharedInformerWatchDisruption, TestResetWatch. Without a resync period, client-go notifies every handler
-// of every object (kubernetes#119646).
+// client-go: TestSharedInformerWatchDisruption, TestResetWatch. On a relist, client-go notifies every handler of every
+// object, even without a resync period (kubernetes#119646).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relist_notifies_each_change_once_and_nothing_else() {
     for streaming in [Streaming::Supported, Streaming::Refused] {
@@ -244,7 +244,8 @@ async fn ends_in_time(fleet: Fleet, when: &str) {
     }
 }
 
-// client-go: TestShutdown, TestReflectorStopWatch, TestReflectorWatchStoppedBefore, TestReflectorHandleWatchStoppedAfter.
+// client-go: TestShutdown, TestReflectorStopWatch, TestReflectorWatchStoppedBefore,
+// TestReflectorHandleWatchStoppedAfter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hub_shuts_down_in_time_in_every_phase() {
     let fleet = Fleet::start(one(small(1, 20)), &["pods"], Vec::new()).await;

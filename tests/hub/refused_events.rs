@@ -81,7 +81,8 @@ struct Testbed {
 }
 
 impl Testbed {
-    /// Starts a hub over one cluster with a webhook. Delays are a tenth of the defaults.
+    /// Starts a hub over one cluster with a webhook. The first retry delay and `refused_for` are a tenth of their
+    /// defaults, and the longest delay is 1 s.
     async fn new(is_durable: bool, refuses: impl Fn(&str) -> bool + Send + 'static) -> Self {
         let cluster = SimCluster::start(small(3, 0), &Handle::current()).unwrap();
         let keys: Vec<_> = (0..20).map(|_| cluster.with_world(World::create_pod).unwrap()).collect();
@@ -124,7 +125,7 @@ impl Testbed {
 async fn receiver_that_refuses_everything_temporarily_gets_all_events_in_order() {
     for is_durable in [true, false] {
         let bed = Testbed::new(is_durable, |_| true).await;
-        // A tenth of 30 s. Five attempts of a refused event fit in 0.4 s.
+        // Long enough for many attempts: five attempts of a refused event take about 0.4 s.
         let until = Instant::now() + Duration::from_secs(3);
         while Instant::now() < until {
             bed.keys.iter().step_by(3).for_each(|key| bed.touch(key));

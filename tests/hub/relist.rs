@@ -44,7 +44,7 @@ async fn relist_in_one_step(streaming: Streaming, wire: Wire) {
     let before = fleet.cached("c00").await;
     assert_eq!(before.len(), PODS);
 
-    // For each notification of the first cluster: the number of its pods that differ from before in the cache.
+    // For each notification of the first cluster: the number of cached pods of this cluster that have changed.
     let seen = Arc::<Mutex<Vec<usize>>>::default();
     let reader = SharedInformerFactory::new(fleet.hub.system()).dynamic_informer(&pods()).unwrap().indexer();
     let (first, reader) = (ClusterName::new("c00").unwrap(), reader.cluster(&ClusterName::new("c00").unwrap()));

@@ -106,7 +106,7 @@ async fn reload_adds_changes_and_removes_sinks_without_losing_events() {
     let cluster = &fleet.clusters["a"];
     let all = count(cluster, &World::pods());
     eventually("all pods in the first file", async || written(&files.at("1"), "Pod").len() == all).await;
-    // A batch whose result the sink has not handled yet would be repeated at the new place.
+    // A batch whose result the sink has not handled yet would be written again, to the new file.
     let pending = async || fleet.hub.report().await.unwrap().sinks[0].status.pending_events;
     eventually("all results handled", async || pending().await == 0).await;
     let listed = lists(cluster);

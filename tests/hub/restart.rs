@@ -170,7 +170,7 @@ async fn restarted_hub_lists_nothing_and_delivers_only_changes_to_durable_subscr
     let bed = Testbed::new(2, 100);
     let running = bed.start().await;
     running.converged(&bed).await;
-    // Objects of a list are cached before it ends, and an unfinished list would start over.
+    // Waits for the end of the lists: objects are cached earlier, but a restart would repeat an unfinished list.
     for cluster in ["c0", "c1"] {
         running.logged(&running.durable, &format!("synced {cluster}")).await;
     }
@@ -263,8 +263,8 @@ async fn objects_deleted_behind_an_expired_version_arrive_once_as_tombstones() {
     assert!(running.stop().await.0.is_empty());
 }
 
-/// Copies the state directory at one moment, as a killed process would leave it.
-/// Replaces a cluster's etcd by a backup, and creates the pod again that was created first after it.
+/// Replaces a cluster's etcd by a backup, and creates a pod, which gets the name of the first pod that was created
+/// after the backup.
 fn restore(bed: &Testbed, backup: World) -> ObjectKey {
     bed.clusters["c0"].with_world(|world| {
         *world = backup;
@@ -306,7 +306,7 @@ async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart
         }
         eventually("the sink's file has the state of the cluster", async || {
             let (mut objects, mut ids) = (BTreeMap::new(), BTreeSet::new());
-            // A receiver that skips known ids.
+            // Reads the file like a receiver that skips known ids.
             for event in file_events(&file).into_iter().filter(|event| ids.insert(event["id"].to_string())) {
                 let subject = event["subject"].as_str().unwrap().to_owned();
                 match event["data"]["object"]["metadata"]["resourceVersion"].as_str() {
@@ -327,6 +327,7 @@ async fn etcd_restored_from_a_backup_is_noticed_while_running_and_over_a_restart
     }
 }
 
+/// Copies a directory that a running hub may be changing, as a killed process would leave it.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -354,7 +355,8 @@ async fn killed_hub_converges_and_loses_no_deletion() {
             bed.clusters.values().for_each(|cluster| _ = cluster.with_world(|world| churn.step(world)));
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // Events that the subscriber of the killed hub has received: at least those on disk.
+        // The directory is copied before the log is read, so that the log has at least the events that the copy counts
+        // as delivered.
         let second = tempfile::tempdir().unwrap();
         copy(bed.dir.path(), second.path());
         let known: Vec<_> = running.durable.lock().clone();
@@ -533,7 +535,8 @@ async fn unreachable_cluster_does_not_block_journal_trimming() {
     let unreachable = without.clusters.iter_mut().find(|cluster| cluster.name.as_str() == "c1").unwrap();
     unreachable.access = ClusterAccess::server(format!("http://{closed_address}"), None, None);
     let running = bed.start_with(without).await;
-    // Sequence numbers of the first events of the journal's segments, each an eighth of its limit.
+    // Returns the lowest sequence number in the journal, from the names of its segments. A segment takes an eighth of
+    // the limit.
     let journal = bed.dir.path().join("state/sinks/file/journal");
     let oldest = || {
         let names = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,4 +1,5 @@
-//! Tests of hubs that serve from the log of a fleet: caches, subscribers and staleness, without a request to an apiserver.
+//! Tests of hubs that serve from the log of a fleet: caches, subscribers and staleness, without a request to an
+//! apiserver.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +26,7 @@ const WIDGETS: &str = "widgets.example.com";
 /// Serving hub.
 struct Serving {
     fleet: Fleet,
-    /// Connections to apiservers that it has asked for.
+    /// Number of connections to apiservers that the hub has tried to open.
     dials: Arc<AtomicUsize>,
 }
 
@@ -74,7 +75,7 @@ fn defined() -> ResourceDef {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replica_follows_the_log_over_takeovers_without_a_request() {
     let (services, mut changes) = (services(21, SOME_FAULTS), Churn::new(21));
-    // Before there is a log.
+    // The replica starts before there is a log.
     let serving = Serving::start(&services, cluster(21, 60), &["pods"]).await;
     let clusters = &serving.fleet.clusters;
     let mut collector = Process::start_with("collector-0", &services, clusters, &["pods"]).await;
@@ -113,7 +114,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     serving.is_stale(Some("collector first has not renewed its ownership since")).await;
     let status = serving.status().await;
     assert!(status.connected && status.clusters[0].stale_since.is_some(), "{status:?}");
-    // Its objects are still there, and another replica gets them too.
+    // The cluster's objects are still cached, and another replica gets them too.
     serving.fleet.converged().await;
     let late = Serving::start(&services, cluster(22, 30), &["pods"]).await;
     eventually("objects of the log", async || late.fleet.cached("c0").await == serving.fleet.cached("c0").await).await;
@@ -130,7 +131,7 @@ async fn replica_serves_what_is_there_without_any_collector_and_says_so() {
     serving.is_stale(None).await;
     serving.fleet.converged().await;
 
-    // The cluster does not answer the next collector.
+    // The cluster refuses the watches of the next collector.
     clusters["c0"].set_faults(FaultScript::one(Rule::new(When::Watch, Fault::Unavailable).times(usize::MAX)));
     second.end().await;
     let third = Process::start_with("third", &services, clusters, &["pods"]).await;

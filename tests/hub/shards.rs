@@ -59,7 +59,7 @@ async fn log_is_complete(services: &SimulatedFleet, clusters: &BTreeMap<String, 
     }
 }
 
-/// Returns the owners of the cluster's rest and of its shard.
+/// Returns each part of the cluster with its owner: `None` is the part outside of shards.
 async fn owners(process: &Process) -> Vec<(Option<String>, Option<String>)> {
     process.fleet().await.clusters.into_iter().map(|cluster| (cluster.shard, cluster.owner)).collect()
 }
@@ -72,7 +72,7 @@ async fn shards_of_a_cluster_are_watched_by_two_collectors_and_taken_over_withou
     log_is_complete(&services, &clusters).await;
     let listed = lists(&clusters);
     let second = start("second", &services, &clusters).await;
-    // The operator moves the shard; for balance, the weights of so few objects would not.
+    // The operator moves the shard. The balance would not, because the weights of so few objects are too small.
     services.set_roster(RosterItem::Pin { shard: "c0/nodes".parse().unwrap(), collector: "second".to_owned() });
     eventually("each watches its shard", async || {
         first.watched().await == ["pods"] && second.watched().await == ["nodes"]
@@ -126,7 +126,7 @@ async fn collector_of_a_shard_alone_finds_the_resources_of_a_pattern() {
     services.set_roster(RosterItem::Pin { shard: "c0/custom".parse().unwrap(), collector: "second".to_owned() });
     watches(&second, &["gears.example.com"]).await;
     watches(&first, &["pods", "widgets.example.com"]).await;
-    // The definitions are a resource of the rest of the cluster, which the other collector owns.
+    // CRDs belong to the part of the cluster outside of the shard, which the other collector owns.
     define(&clusters, "springs");
     define(&clusters, "levers");
     watches(&second, &["gears.example.com", "springs.example.com"]).await;

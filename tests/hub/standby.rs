@@ -78,7 +78,7 @@ impl Pair {
         receivers_converge(&self.clusters["c0"], created, || [self.events("a"), self.events("b")].concat()).await;
     }
 
-    /// Waits until the hubs have read all pods. A pod that is deleted before is unknown to a hub.
+    /// Waits until the hubs have read all pods. A pod that is deleted before a hub reads it is unknown to that hub.
     async fn is_read_by(&self, hubs: &[&Hub]) {
         for hub in hubs {
             eventually("a hub reads", async || pods_in(hub).await == self.uids().len()).await;
@@ -122,7 +122,7 @@ pub(crate) fn is_deletion(event: &Value) -> bool {
     event["type"].as_str().unwrap().contains(".deleted.")
 }
 
-/// Returns what events say of each pod: its last version, or `None` once it is deleted.
+/// Returns the last version of each pod according to the events; `None` once the pod is deleted.
 fn delivered(events: &[Value]) -> BTreeMap<String, Option<u64>> {
     let mut objects = BTreeMap::new();
     for event in events {
@@ -147,7 +147,7 @@ pub(crate) async fn receivers_converge(
     let truth = cluster.truth(&pods().gvr);
     let expected: BTreeMap<_, _> =
         truth.values().map(|(uid, version)| (uid.to_string(), version.as_number())).collect();
-    // A pod that was created and deleted within a moment is in no event.
+    // A pod that was deleted right after its creation may be in no event.
     let differences = || {
         let delivered = delivered(&events());
         let is_gone = |uid: &&String| !expected.contains_key(*uid);
@@ -219,7 +219,7 @@ async fn standby_reads_and_delivers_only_what_a_killed_leader_had_not() {
         pair.is_read_by(&[&standby]).await;
         let begun = Instant::now();
         loop {
-            // The last deletions stay until a later version is known to be delivered.
+            // The standby keeps the last deletions until it knows that a later version was delivered.
             let [elsewhere, pending] = held(&standby).await;
             if elsewhere > 0 && pending < elsewhere {
                 break;

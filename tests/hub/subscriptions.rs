@@ -100,7 +100,7 @@ async fn late_subscribers_get_the_current_state_once_while_it_changes() {
     fleet.converged().await;
     for replica in &late {
         for (name, cluster) in &fleet.clusters {
-            // The replica reports double additions and updates of unknown objects.
+            // The replica records repeated additions and updates of unknown objects as violations.
             converges(replica, cluster, name).await;
             assert!(replica.lock().is_synced(&format!("{name}/pods.v1")) || !replica.lock().seen_of(name).is_empty());
         }
@@ -172,7 +172,7 @@ async fn panicking_handler_loses_one_notification_and_counts_it() {
     fleet.end().await;
 }
 
-/// More clusters than the hub has threads for closures: each of them has a notification for the stuck closure.
+/// Each of the 40 clusters has a notification for the stuck closure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blocking_closure_delays_no_other_subscriber() {
     let fleet = Fleet::start(clusters(40, 5), &["pods"], Vec::new()).await;
@@ -552,7 +552,7 @@ async fn subscriber_keeps_an_informer_after_the_shared_one_is_released() {
     registry.send(Release(caller("first"))).await.unwrap();
     touch(cluster);
     converges(&replica, cluster, "c00").await;
-    // An informer with a narrower scope neither narrows its selection nor repeats events.
+    // An informer with a narrower scope neither narrows the selection of the subscription nor repeats events.
     let part = Scope { namespace: Some("team-a".into()), ..Scope::all() };
     registry.send(demand("second", part)).await.unwrap();
     eventually("the second informer", async || fleet.cluster("c00").await.informers.len() == 3).await;

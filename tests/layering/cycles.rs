@@ -1,7 +1,7 @@
 //! Import cycles between the files and folders of one folder.
 //!
-//! Nodes are the children of a folder: `store.rs` with what is below `store/` is one. A `mod.rs` is no node: an import of
-//! a name that it re-exports counts as an import of the file that the name comes from.
+//! Nodes are the children of a folder: `store.rs` and everything below `store/` form one node. A `mod.rs` is no node:
+//! an import of a name that it re-exports counts as an import of the file that the name comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ struct Graph {
     imports: BTreeMap<ModulePath, Vec<Import>>,
 }
 
-/// All cycles, as `folder: a -> b -> a`.
+/// Returns all cycles, as `folder: a, b`.
 pub(crate) fn cycles(tree: &Tree) -> Vec<String> {
     let files: Vec<_> = tree.iter().filter(|(file, _)| !is_test(file)).collect();
     let modules: BTreeSet<ModulePath> = files.iter().map(|(file, _)| module(file)).collect();
@@ -44,7 +44,7 @@ pub(crate) fn cycles(tree: &Tree) -> Vec<String> {
 }
 
 impl Graph {
-    /// The module in which the item of a path is defined, as far as re-exports show.
+    /// Returns the module that defines the item of a path. Follows re-exports.
     fn resolve(&self, path: &[String], depth: usize) -> ModulePath {
         let mut length = path.len();
         while length > 0 && !self.imports.contains_key(&path[..length]) {
@@ -63,7 +63,7 @@ impl Graph {
     }
 }
 
-/// The code without its inline `mod x { … }` headers, which would look like paths.
+/// Returns the code without its `extern crate` lines.
 fn without_modules(code: &str) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("extern crate")).collect::<Vec<_>>().join("\n")
 }

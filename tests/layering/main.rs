@@ -1,8 +1,8 @@
-//! The order of the workspace: which crate and which folder imports which, no import cycles, every file compiled, and no
-//! file too long.
+//! Tests of the workspace's structure: allowed dependencies of crates and imports of folders, no import cycles, every
+//! file compiled, no file too long.
 //!
-//! ARCHITECTURE.md shows both tables. The check reads the text of the sources, without comments, strings and what follows
-//! the first `#[cfg(test)]`, and reports every violation at once.
+//! ARCHITECTURE.md shows both tables. The check reads the text of the sources, without comments, strings and everything
+//! after the first `#[cfg(test)]`, and reports every violation at once.
 
 mod cycles;
 mod source;
@@ -72,8 +72,8 @@ const IO: &[&str] = &["actix", "actix_rt", "kube", "axum", "hyper", "reqwest"];
 /// The same with tokio, whose clock and synchronisation some pure folders use.
 const IO_AND_TOKIO: &[&str] = &["actix", "actix_rt", "tokio", "kube", "axum", "hyper", "reqwest"];
 
-/// Folders and crates that do no I/O of their own, and the crates that would make them do some. `types` may use actix's
-/// `Message`, so that a notification can be one.
+/// Folders and crates that must not depend on actors, clients or servers, each with the crates that it must not use.
+/// `types` may use `actix` for its trait `Message`.
 const PURE: &[(&str, &[&str])] = &[
     ("crates/types", &["actix_rt", "kube", "axum", "hyper", "reqwest"]),
     ("crates/codec", IO),
@@ -95,7 +95,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("state", IO_AND_TOKIO),
 ];
 
-/// Lines of a file before its tests.
+/// Maximum number of lines of a file before its tests.
 const MAX_LINES: usize = 500;
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) fn is_test_mark(line: &str) -> bool {
     line.trim_start().starts_with("#[cfg(test)]")
 }
 
-/// A module of another name than its file's, for tests (`#[path = …]`), or one that only some builds have.
+/// Returns whether a `mod` item declares the file, by its name or with `#[path = …]`. The root of a crate needs none.
 pub(crate) fn is_declared(tree: &Tree, file: &Path) -> bool {
     let module = module(file);
     let Some((name, parents)) = module.split_last() else { return true };

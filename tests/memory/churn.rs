@@ -32,11 +32,11 @@ struct Churn {
 
 /// Returns the allocated bytes after `churned` creates and deletes, and after deleting all objects, relative to before.
 pub(crate) fn figures(churned: u64) -> Vec<f64> {
-    // Its size does not depend on the objects.
+    // Loads the schema of built-in types first, since its size does not depend on the objects.
     informer_hub_protobuf::Schema::builtin();
     let nothing = heap::of_thread();
     let mut churn = Churn::new();
-    // Deletes as many objects as are live before the first measurement, so that all tables have their final capacity.
+    // Creates and deletes objects before the first measurement, so that all tables have their final capacity.
     churn.run(3 * LIVE);
     let before = heap::of_thread() - nothing;
     churn.run(churned);

@@ -30,8 +30,8 @@ use crate::common::{number, runtime};
 /// Argument that makes the binary run the server.
 const FLAG: &str = "--idle-server";
 
-/// Interval of bookmarks of a kube-apiserver. Those of the gate come each second, so that allocator caches of threads that
-/// started the informers are emptied.
+/// Interval of bookmarks of a kube-apiserver, for measurements by hand. Otherwise bookmarks are sent each second, so
+/// that allocator caches of threads that started the informers are emptied.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
 /// Time over which the CPU of idle informers is measured by hand.
@@ -47,7 +47,7 @@ fn namespaces() -> u64 {
     number("BENCH_INFORMERS", 25)
 }
 
-/// Returns whether another size is measured.
+/// Returns whether this is a measurement by hand, with `BENCH_CLUSTERS` set.
 fn is_by_hand() -> bool {
     std::env::var_os("BENCH_CLUSTERS").is_some()
 }
@@ -89,7 +89,7 @@ fn namespace(i: u64) -> String {
 
 /// Returns the live allocations and the resident memory of an informer, in KiB.
 pub(crate) fn figures() -> Vec<f64> {
-    // Its size does not depend on the informers.
+    // Loads the schema of built-in types first, since its size does not depend on the informers.
     Schema::builtin();
     let (before, after) = runtime().block_on(measure());
     let kib = |before: u64, after: u64| (after as f64 - before as f64) / (clusters() * namespaces()) as f64 / 1024.0;
@@ -108,7 +108,7 @@ async fn measure() -> (Level, Level) {
     let mut config = Config::default();
     config.clusters = (0..clusters()).map(cluster).collect();
     let hub = Hub::start_with(config, Tuning::default()).await.unwrap();
-    // The clients of the clusters are not part of the cost of informers.
+    // Let the clients of the clusters connect first, since their cost is not part of that of informers.
     settle().await;
     let before = Level::now();
     let two = [("by-node", "spec.nodeName"), ("by-image", "spec.containers[*].image")];

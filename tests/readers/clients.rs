@@ -1,4 +1,4 @@
-//! The clients of the query API in `examples/clients`: shell with curl, Python and JavaScript.
+//! Tests of the clients of the query API in `examples/clients`: shell with curl, Python and JavaScript.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -82,14 +82,14 @@ impl Hub {
         self.clusters.iter().flat_map(of).collect()
     }
 
-    /// Changes a pod of the second cluster.
+    /// Changes a pod of the second cluster, and returns the pod as the readers print it.
     pub(crate) fn change(&self) -> String {
         self.second(|world, key| {
             world.patch(&World::pods(), key, &json!({ "metadata": { "labels": { "changed": "yes" } } })).unwrap();
         })
     }
 
-    /// Deletes a pod of the second cluster.
+    /// Deletes a pod of the second cluster, and returns the pod as the readers print it.
     pub(crate) fn delete(&self) -> String {
         self.second(|world, key| {
             world.delete(&World::pods(), key).unwrap();

@@ -1,5 +1,5 @@
 //! Tests of the example readers in `examples/readers` and clients in `examples/clients`, against a running hub with two
-//! clusters of the same objects.
+//! clusters that have objects of the same names.
 //!
 //! The reader in Rust is compiled into this test. Those in Go and Python are ignored unless `make test-real` runs
 //! them, since they need those languages.

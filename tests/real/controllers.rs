@@ -121,7 +121,8 @@ fn deployment(name: &str, replicas: usize, image: &str) -> Value {
     })
 }
 
-/// Returns the deviations from the expected state: each Foo owns a Deployment with its replicas, and reports its status.
+/// Returns the deviations from the expected state: each Foo owns a Deployment with its replicas, and reports its
+/// status.
 async fn foo_problems(client: &Client, foreign: &str) -> Vec<String> {
     let deployments = all::<Deployment>(client).await;
     let mut problems = Vec::new();
@@ -183,7 +184,7 @@ async fn sample_controller_reconciles_two_clusters_through_an_outage_of_one() {
     for client in &api {
         install_foos(client).await;
         create::<Deployment>(client, deployment("foreign", 1, "theirs")).await;
-        // Being deleted, held by a finalizer: nothing is created for it any more.
+        // A Foo that is being deleted and that a finalizer keeps: the controller must create nothing for it.
         let mut going = foo("going", "web-going", 1);
         going["metadata"]["finalizers"] = json!(["example.com/hold"]);
         create::<Foo>(client, going).await;
@@ -211,7 +212,7 @@ async fn sample_controller_reconciles_two_clusters_through_an_outage_of_one() {
     }
     let before = all::<Deployment>(&api[0]).await;
 
-    // Killed while there is work: the controller knows some of these Foos, and has created some of the Deployments.
+    // Kills the cluster amid work: the controller knows some of these Foos, and has created some of their Deployments.
     for n in 10..20 {
         create::<Foo>(&api[0], foo(&format!("foo-{n}"), &format!("web-{n}"), 1)).await;
     }
@@ -393,7 +394,8 @@ fn expectations_repeat_only_changes_that_are_still_needed() {
     let expectations = Expectations::default();
     let names = |again: Vec<(String, Change)>| again.into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
 
-    // Three expected, one observed, one in flight: one of the two doubtful creations is repeated, the other is dropped.
+    // Three pods are expected, one is observed, one creation is in flight, and the outcome of two is unknown. One of
+    // these two is repeated, the other is dropped.
     expectations.expect(&set, "under-way", Change::Create);
     expectations.doubt(&set, "doubt-1", Change::Create);
     expectations.doubt(&set, "doubt-2", Change::Create);
@@ -405,7 +407,7 @@ fn expectations_repeat_only_changes_that_are_still_needed() {
     expectations.settle(&set, "under-way");
     assert!(expectations.are_met(&set));
 
-    // The same for deletions; a deletion that has happened is not repeated.
+    // Deletions are handled likewise. A deletion that has happened is not repeated.
     for pod in ["x", "y", "gone"] {
         expectations.doubt(&set, pod, Change::Delete);
     }

@@ -50,7 +50,7 @@ impl Process {
         self.status().await["ha"]["role"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Returns the sinks that it delivers.
+    /// Returns the sinks that this process delivers.
     async fn sinks(&self) -> BTreeSet<String> {
         let status = self.status().await;
         let sinks = status["ha"]["sinks"].as_array().into_iter().flatten();
@@ -63,8 +63,8 @@ impl Process {
     }
 }
 
-/// Turns a collector's configuration into that of a process that delivers to sinks, given with their URLs, and names itself
-/// in a header.
+/// Turns a collector's configuration into that of a process that delivers to sinks, given with their URLs, and names
+/// itself in a header.
 pub(crate) fn delivering(collector: &str, name: &str, sinks: &[(&str, &str)]) -> String {
     let tables = sinks.iter().map(|(sink, url)| {
         format!(
@@ -117,7 +117,7 @@ async fn deliverers_succeed_killed_and_suspended_ones_without_losing_a_change() 
         deleted.extend(changing.churn(40).await);
         changing.is_delivered().await;
         deleted.extend(changing.churn(20).await);
-        // It begins at what the leader has published, so the leader may fail at once.
+        // The standby starts at the progress that the leader has published, so the leader may fail at once.
         let standby = start(&format!("d{number}"), &changing);
         standby.workdir.ready(&standby.hub).await;
         standby.has_role("standby").await;
@@ -141,13 +141,13 @@ async fn deliverers_succeed_killed_and_suspended_ones_without_losing_a_change() 
                 deleted.extend(changing.churn(5).await);
             }
             changing.is_delivered().await;
-            // A request that was being written may still arrive.
+            // A request that the former leader had begun to write may still arrive.
             let late = receiver.arrivals(&former.name, continued + Duration::from_secs(1));
             assert_eq!(late.len(), 0, "the former leader still delivers: seed {seed}");
             former.has_role("standby").await;
         }
     }
-    // Without any deliverer, and from the cursor.
+    // Changes objects while there is no deliverer. The last one starts at the cursor.
     drop(leader);
     deleted.extend(changing.churn(20).await);
     let last = start("last", &changing);

@@ -1,4 +1,5 @@
-//! Hub processes that share two clusters through a real `nats-server`: takeover, fencing, serving, and what `check` reports.
+//! Hub processes that share two clusters through a real `nats-server`: takeover, fencing, serving, and what `check`
+//! reports.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::workdir::{Running, Workdir};
 
 pub(crate) const FLEET: &str = "test";
 
-/// Size of the log. A server refuses a stream that is larger than what its disk has left.
+/// Size of the log in bytes. A NATS server refuses a stream that is larger than its free disk space.
 const WINDOW_BYTES: u64 = 64 << 20;
 
 pub(crate) fn config(listen: &str, nats: &str, clusters: &[RealCluster]) -> String {
@@ -346,7 +347,7 @@ async fn agent_collects_the_cluster_that_collectors_cannot_reach() {
     let log = LogReader::open(&nats).await;
     log_follows(&log, &clusters).await;
     assert_eq!(center.owned().await, ["center"], "a collector leaves the cluster to its agent");
-    // No collector takes the cluster over, and a new agent continues where the killed one was.
+    // No collector takes over the cluster, and a new agent continues where the killed one stopped.
     drop(first);
     churn.run(&client, 30).await;
     let _second = agent();
@@ -389,7 +390,7 @@ async fn replicas_serve_from_the_log_over_a_takeover_and_ask_no_apiserver() {
     println!("a watch of the replica goes on {:?} after SIGKILL of the collector", killed.elapsed());
     replica.shows_pods(&clusters[0]).await;
 
-    // Watches of the collector only, since the test lists.
+    // Counts only watches, since the test itself sends lists.
     let watches = || audit.requests().iter().filter(|request| request.uri.contains("watch=true")).count();
     let with_one = watches();
     let more = [Process::replica(&nats, &clusters), Process::replica(&nats, &clusters)];
@@ -403,7 +404,7 @@ async fn replicas_serve_from_the_log_over_a_takeover_and_ask_no_apiserver() {
     let of_replicas: Vec<_> = requests.iter().filter(|request| request.user.contains("limited")).collect();
     assert!(of_replicas.is_empty(), "{of_replicas:#?}");
 
-    // Without any collector, they answer and say so.
+    // Without any collector, the replicas still answer, and report the cluster as stale.
     drop(second);
     let stale = async || more[0].fleet().await["clusters"][0]["staleReason"].is_string();
     assert!(becomes_true(WAIT_DEADLINE, stale).await, "{}", more[0].fleet().await);
@@ -456,7 +457,7 @@ async fn check_reports_why_nats_cannot_be_used() {
     finds(check(&usable.url(), ""), &["fleet.name: stream \"test-log\" was not created by informer-hub"]);
 }
 
-/// Leaves a cluster behind that no file has any more.
+/// Creates the entry of a cluster without owner that is in no configuration file any more.
 async fn leave_without_owner(nats: &Server, cluster: &str) {
     let owners = Owners::open(nats.connect().await, Subjects::new(FLEET).unwrap(), 1, WAIT_DEADLINE).await.unwrap();
     let own = owners.claim(&cluster.parse().unwrap(), "gone", None, 0).await.unwrap().unwrap();

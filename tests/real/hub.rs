@@ -103,7 +103,8 @@ async fn killed_cluster_is_stale_without_affecting_another_and_converges_after_r
     create_pod(&client, "default", "back-0").await;
     for resource in [pods(), widgets()] {
         fixture.converged("mortal", &client, &resource).await;
-        // Both in one status: a watch from an old version counts as open for a moment before it is refused as expired.
+        // State and freshness must be right in the same status, since a watch from an old version counts as open for a
+        // moment before it expires.
         let fresh = |state, freshness| (state, freshness) == (Phase::Watching, Freshness::Synced);
         fixture.until("fresh again", "mortal", &resource, |is| fresh(is.state, is.freshness)).await;
     }

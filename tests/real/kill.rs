@@ -1,5 +1,5 @@
-//! Crash tests: hub processes are killed while two real clusters change. One hub is killed at random moments and started
-//! again; of two replicas, the leader is killed or suspended.
+//! Crash tests: hub processes are killed while two real clusters change. One hub is killed at random moments and
+//! started again; of two replicas, the leader is killed or suspended.
 //!
 //! The webhook receiver fails some requests. The hub binary has the profile of the test: `make test-nightly` uses
 //! `--release`.
@@ -43,7 +43,7 @@ pub(crate) struct FlakyReceiver {
     pub(crate) replica: Arc<Mutex<Replica>>,
     received: Arc<Mutex<HashMap<Uid, ReceivedEvents>>>,
     requests: Arc<AtomicU64>,
-    /// Arrival and `x-replica` of requests.
+    /// Time of arrival and header `x-replica` of each request.
     senders: Arc<Mutex<Vec<(Instant, String)>>>,
 }
 
@@ -87,8 +87,9 @@ impl FlakyReceiver {
         senders.iter().filter(|(at, name)| *at > since && name == replica).map(|(at, _)| *at).collect()
     }
 
-    /// Returns how many of these deleted objects the receiver knew, and verifies that each of these has exactly one deletion
-    /// event. The event may have been delivered several times. An object without earlier events must have no deletion event.
+    /// Returns how many of these deleted objects the receiver knew, and verifies that each of these has exactly one
+    /// deletion event. The event may have been delivered several times. An object without earlier events must have no
+    /// deletion event.
     pub(crate) fn verify_deletions(&self, deleted: &[Uid]) -> usize {
         let received = self.received.lock();
         let known: Vec<_> = deleted.iter().filter_map(|uid| Some((uid, received.get(uid)?))).collect();
@@ -193,7 +194,7 @@ async fn kill_repeatedly(encoding: &str) {
         tokio::join!(east.run(&clients[0], changes), west.run(&clients[1], changes), tokio::time::sleep(lifetime));
         hub.kill().unwrap();
         hub.wait().unwrap();
-        // Changes while the hub is down.
+        // Changes objects while the hub is down.
         for (churn, client) in [(east, &clients[0]), (west, &clients[1])] {
             churn.take_deleted();
             churn.run(client, 10).await;
@@ -270,7 +271,7 @@ impl Replicas {
         }
     }
 
-    /// Waits until the Lease says that everything up to these versions, by cluster and resource, is delivered.
+    /// Waits until the Lease records that everything up to these versions, by cluster and resource, is delivered.
     async fn have_published(&self, newest: &BTreeMap<[String; 2], u64>) {
         let published = async || {
             let lease = self.leases.get("informer-hub").await.unwrap();
@@ -384,7 +385,7 @@ async fn standby_takes_over_from_killed_and_suspended_leaders_without_losing_a_c
                 deleted.extend(changing.churn(5).await);
             }
             changing.is_delivered().await;
-            // A request that was being written may still arrive.
+            // A request that the former leader had begun to write may still arrive.
             let late = receiver.arrivals(REPLICAS[former], continued + Duration::from_secs(1));
             assert_eq!(late.len(), 0, "the former leader still delivers: seed {seed}");
             assert!(!receiver.arrivals(REPLICAS[leader], continued).is_empty());

@@ -5,7 +5,8 @@
 //! # Layout
 //! - [`bed`]: clusters, their objects, random changes, and the ground truth by a fresh list.
 //! - [`proxy`]: a fault-injecting TCP proxy between a client and an apiserver.
-//! - [`fixture`], [`receiver`]: a hub over such clusters, with a subscriber and a webhook receiver that check notifications.
+//! - [`fixture`], [`receiver`]: a hub over such clusters, with a subscriber and a webhook receiver that check
+//!   notifications.
 //! - `hub`: tests of the hub.
 //! - `connections`: connections over HTTP/2, with GOAWAYs and a restart.
 //! - `cluster_sources`: clusters that Secrets of a management cluster define.
@@ -22,7 +23,8 @@
 //! - `fleet`: hub processes that share clusters through a real `nats-server`.
 //! - `deliver`: hub processes of such a fleet of which one delivers, and is killed.
 //! - `chaos`: such a fleet on a cluster of NATS servers ([`nats_servers`]), under a random schedule of faults.
-//! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh` builds.
+//! - `promtool`: metrics, alert rules and rule tests, checked by `promtool`, which `tests/testbed/promtool/build.sh`
+//!   builds.
 //! - `deploy`: chart, overlays and image, checked with helm, kustomize, BuildKit's linter and an apiserver, and their
 //!   rights. `tests/testbed/{helm,kustomize,containerfile,operator}/build.sh` build or fetch the tools.
 //! - `controllers`: tests of the example controllers, which are compiled into this suite.

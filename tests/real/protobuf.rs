@@ -83,7 +83,8 @@ fn converted_and_encoded_objects_equal_those_of_apimachinery() {
             objects.differ(object, kind, &json, &expected);
         }
         raw_again.clear();
-        // Bytes that are not UTF-8 are U+FFFD in JSON. Keys of maps with it have another order, and may be equal.
+        // Bytes that are not UTF-8 are U+FFFD in JSON. Map keys that contain U+FFFD sort differently, and may become
+        // equal.
         let is_exact = !String::from_utf8_lossy(&expected).contains("\\ufffd");
         let outcome = encoder.object(message, &json, usize::MAX, &mut raw_again);
         if !is_exact && outcome.is_err() {
@@ -99,15 +100,17 @@ fn converted_and_encoded_objects_equal_those_of_apimachinery() {
     }
     let count = objects.count;
     objects.end();
-    // The JSON of the others has lost something: bytes that are not UTF-8, or spaces of embedded JSON.
+    // The other objects differ because JSON loses bytes that are not UTF-8 and the spaces of embedded JSON.
     println!("{equal} of {count} objects have the bytes of apimachinery after their way through JSON");
     assert!(equal * 10 > count, "{equal} of {count}");
 }
 
-/// Kinds that got or lost `omitempty` of a member since the older version. The hub writes the empty member as the schema does.
+/// Kinds that got or lost `omitempty` of a member since the older version. The hub writes the empty member as the
+/// schema does.
 const CHANGED: [&str; 3] = ["CSINode", "DeviceTaintRule", "ResourceSlice"];
 
-/// The schema reads objects of an older Kubernetes version: their JSON is the same, or they are read as JSON.
+/// Objects of an older Kubernetes version are converted to the same JSON, or the conversion fails and the hub requests
+/// JSON.
 #[test]
 fn objects_of_an_older_version_are_converted_or_left_to_json() {
     let mut objects = Objects::of(protobuf_older());
@@ -117,7 +120,7 @@ fn objects_of_an_older_version_are_converted_or_left_to_json() {
         let (wire, expected) = objects.next();
         let Envelope { api_version, kind, raw } = Envelope::read(&wire).unwrap();
         let Some(message) = Schema::builtin().kind(api_version, kind) else {
-            // The hub does not ask for protobuf.
+            // The schema lacks this kind, so the hub does not request protobuf for it.
             unknown.insert(format!("{api_version} {kind}"));
             continue;
         };

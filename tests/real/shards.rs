@@ -58,7 +58,7 @@ async fn shards_of_a_cluster_are_watched_by_two_processes_and_served_as_one() {
         "{owners}"
     );
 
-    // A widget is deleted while no process watches them.
+    // A widget is deleted while no process watches widgets.
     second.hub.freeze(true);
     delete_now(&widgets_of(&client, "shop"), "widget-0").await;
     watches(&first, &["pods", "widgets.bed.example.com"]).await;

@@ -30,7 +30,7 @@ impl Workdir {
         Self { folder: tempfile::tempdir().unwrap(), url: format!("http://{port}"), ca: None }
     }
 
-    /// Has the hub be asked over TLS, with a certificate of a CA.
+    /// Makes requests to the hub use TLS, and trust the CA in this file.
     pub(crate) fn with_tls(self, ca: &Path) -> Self {
         let ca = reqwest::Certificate::from_pem(&fs::read(ca).unwrap()).unwrap();
         Self { url: self.url.replace("http://", "https://"), ca: Some(ca), ..self }

@@ -1,5 +1,5 @@
-//! The audit log of the hub: its file, what it shows of requests, and its end at a shutdown. Limits of readers in status
-//! and metrics.
+//! The audit log of the hub: its file, what it shows of requests, and its end at a shutdown. Limits of readers in
+//! status and metrics.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -112,7 +112,7 @@ fn long_ago() -> String {
     (jiff::Timestamp::now() - age).to_string()
 }
 
-/// Adds a pod whose only container is in this state.
+/// Adds a pod. Its only container runs if `status` is `Running`, and otherwise waits with `status` as the reason.
 pub(crate) fn pod(world: &mut World, namespace: &str, name: &str, status: &str, restarts: u32) {
     let is_running = status == "Running";
     let state = if is_running {
@@ -176,7 +176,7 @@ pub(crate) fn add_owners(world: &mut World) {
     }
 }
 
-/// A command that goes on until it is dropped, and its lines.
+/// A command that runs until it is dropped, and its lines.
 pub(crate) struct Running {
     child: std::process::Child,
     lines: std::sync::mpsc::Receiver<String>,

@@ -159,13 +159,13 @@ async fn watch_expires_if_clusters_changed_over_the_restart() {
     let (resumed, expired) = (("BOOKMARK".to_owned(), None), ("ERROR".to_owned(), Some(410)));
     let mut hub = launch(&[("eu", &eu), ("us", &us)], "test", state.path());
     hub.ready().await;
-    // The clusters have other labels now, so other clusters may be selected.
+    // The labels of the clusters have changed, so the selector may match other clusters than at that version.
     assert_eq!(first_event(&hub, "*", &reader.version).await, resumed);
     assert_eq!(first_event(&hub, "tier=prod", &reader.version).await, expired);
     reader.watch(&hub, |_| hub.signal("TERM")).await;
     assert_eq!(hub.ended().await, 0);
 
-    // The objects of a removed cluster would have to be deleted.
+    // A resumed watch would lack the deletions of the removed cluster's objects, so the version has expired.
     let hub = launch(&[("eu", &eu)], "test", state.path());
     hub.ready().await;
     assert_eq!(first_event(&hub, "*", &reader.version).await, expired);

@@ -162,7 +162,7 @@ async fn foreign_text_is_harmless_and_a_closed_pipe_is_no_error() {
         let head = fleet.run_for_head(&["get", "pods", "-o", format]);
         assert_eq!((head.code, head.err.as_str()), (0, ""), "{format}");
     }
-    // Nothing changes, so the end of the reader must be noticed without a further line.
+    // Nothing changes, so the commands must notice the closed pipe without writing another line.
     let endless = ["watch pods --initial", "get pods --watch", "clusters --watch --interval 1h", "sinks -w -o json"];
     for line in endless {
         let head = fleet.run_for_head(&line.split(' ').collect::<Vec<_>>());

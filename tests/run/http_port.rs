@@ -119,7 +119,7 @@ async fn commands_without_valid_credentials_explain_the_fix() {
         // The command line must contain --url once.
         let url_twice = arguments.contains(&"--url");
         let (code, out, err) = if url_twice { run(&[&["clusters"][..], arguments].concat()) } else { query(arguments) };
-        // Options that do not fit are a wrong command line.
+        // Options that contradict each other are usage errors, with exit code 2.
         let is_misuse = words.starts_with("needs its key") || words.starts_with("--url is not");
         let expected = if is_misuse { 2 } else { 1 };
         assert!(code == expected && out.is_empty() && err.contains(words), "{arguments:?}: {code} {out} {err}");

@@ -17,7 +17,6 @@ fn client() -> reqwest::Client {
     reqwest::Client::builder().tls_certs_only([]).timeout(Duration::from_secs(10)).build().unwrap()
 }
 
-/// Returns the values of a scrape by series.
 /// Time of the last message of a cluster.
 const HEARD: &str = r#"informer_hub_cluster_last_heard_timestamp_seconds{cluster="c0"}"#;
 
@@ -28,6 +27,7 @@ async fn scrape(url: &str) -> BTreeMap<String, f64> {
     values(&answer.text().await.unwrap())
 }
 
+/// Returns the values of a scrape by series.
 fn values(text: &str) -> BTreeMap<String, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -50,8 +50,8 @@ fn launch(hub: &str, url: &str, receiver: &Receiver) -> Process {
     Launch::new(&toml).env("HOOK_SECRET", SECRET).start()
 }
 
-/// Metrics of certificates exist only with TLS, those of readers with limits, and those of the fleet with one. Only an
-/// embedding program registers work queues.
+/// Prefixes of metrics that this hub lacks. Metrics of the port's certificate exist only with TLS, those of readers
+/// only with limits, and those of the fleet only with `[fleet]`. Only an embedding program registers work queues.
 const ABSENT: [&str; 4] =
     ["informer_hub_port_certificate_", "informer_hub_workqueue_", "informer_hub_reader_", "informer_hub_fleet_"];
 
@@ -75,7 +75,7 @@ async fn scrape_has_every_metric_with_correct_values() {
         place("client.pem"),
         place("client.key"),
     );
-    // {"iat":1700000000,"exp":4000000000}
+    // The payload is `{"iat":1700000000,"exp":4000000000}`.
     std::fs::write(place("token"), "e30.eyJpYXQiOjE3MDAwMDAwMDAsImV4cCI6NDAwMDAwMDAwMH0.c2ln").unwrap();
     let certificate = rcgen::generate_simple_self_signed(["hub".to_owned()]).unwrap();
     std::fs::write(place("client.pem"), certificate.cert.pem()).unwrap();
@@ -133,13 +133,13 @@ async fn scrape_has_every_metric_with_correct_values() {
     assert_reads_are_counted_by_client(&seen);
 }
 
-/// The only replica holds the Lease.
+/// Asserts that the hub is ready and holds the Lease.
 fn assert_ready_leader(seen: &BTreeMap<String, f64>) {
     let names = ["informer_hub_ready", "informer_hub_leader", "informer_hub_lease_failing"];
     assert_eq!(names.map(|name| seen[name]), [1.0, 1.0, 0.0], "{seen:#?}");
 }
 
-/// One list and one open watch of a client without a `User-Agent`.
+/// Asserts that one list and one open watch of a client without a `User-Agent` are counted.
 fn assert_reads_are_counted_by_client(seen: &BTreeMap<String, f64>) {
     let is = |series: &str, expected: f64| assert_eq!(seen.get(series), Some(&expected), "{series}: {seen:#?}");
     is(r#"informer_hub_read_client_responses_total{client="unknown",code="200"}"#, 2.0);
@@ -173,7 +173,7 @@ async fn scrapes_are_answered_from_start_to_shutdown() {
     let toml = format!("{}[resources.pods]\n{}", cluster("c0", &sim.url()), receiver.sink("hook"));
     let (launch, url) = Launch::at_port(&toml);
     let mut hub = launch.env("HOOK_SECRET", SECRET).start();
-    // The first connection is answered.
+    // The port answers from the first connection on.
     let first = until("the port is open", async || client().get(format!("{url}/metrics")).send().await.ok()).await;
     assert_eq!(first.status(), 200);
     assert!(values(&first.text().await.unwrap()).contains_key("informer_hub_ready"));

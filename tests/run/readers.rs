@@ -19,7 +19,7 @@ use crate::wait::{PATIENCE, until};
 #[derive(Clone)]
 enum Keys {
     Published(Vec<Value>),
-    /// More than a document may have.
+    /// A document above the size limit.
     Huge,
     /// Nothing, and the connection stays open.
     Silent,
@@ -220,7 +220,7 @@ async fn clusters_decide_about_users_and_silent_ones_show_nothing() {
     let answer = count().await;
     assert_eq!((&answer["count"], &answer["complete"]), (&json!(of_a + of_b), &json!(true)), "{answer}");
 
-    // Kept answers expire; then the cluster that does not answer shows nothing, and is named.
+    // Once the cached answers have expired, the answer has no objects of the silent cluster, and names that cluster.
     a.silence_reviews(true);
     let answer = until("the silent cluster is noticed", async || {
         Some(count().await).filter(|answer| answer["count"] == json!(of_b))
@@ -229,7 +229,7 @@ async fn clusters_decide_about_users_and_silent_ones_show_nothing() {
     let unknown = json!([{ "cluster": "a", "error": "the cluster did not answer in time" }]);
     assert_eq!((&answer["complete"], &answer["coverage"]["rightsUnknown"]), (&json!(false), &unknown));
     assert_eq!(code(&hub, &of_namespace("a"), &jane).await, 403);
-    // A token that only the silent cluster knows cannot be judged.
+    // A token that only the silent cluster could accept gets 503.
     let claims = json!({ "sub": "system:serviceaccount:tools:grafana", "aud": "hub", "iss": "kubernetes" });
     let account = signer.sign(&issuer.claims(&claims));
     let (found, headers, _) = get(&hub, STATUS, &account).await;

@@ -1,6 +1,6 @@
-//! Golden screens: what commands print on terminals of 80, 120 and 200 columns.
+//! Golden screens: the output of commands on terminals of 80, 120 and 200 columns.
 //!
-//! `SCREENS=write` writes them anew.
+//! With the variable `SCREENS` set, the test rewrites the file.
 
 use std::fmt::Write;
 

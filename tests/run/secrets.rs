@@ -19,7 +19,7 @@ const SECRETS: [&str; 9] = [
     "t0ken-file",
     "t0ken-kube",
     "t0ken-argo",
-    // Base64 of the previous one, as in a Kubernetes Secret.
+    // Base64 of `t0ken-argo`, as in a Kubernetes Secret.
     "dDBrZW4tYXJnb",
     "us3r1nfo",
     "s1gning",

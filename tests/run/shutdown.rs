@@ -56,7 +56,7 @@ async fn undelivered_events_of_a_full_sink_are_counted() {
     hub.signal("TERM");
     assert_eq!(hub.ended().await, 1);
     let line = hub.line("not delivered within").await;
-    // Possibly one more for `synced`, which the sink does not accept.
+    // The count may include one more notification, `synced`, which the full sink has not accepted.
     assert!((15_000..=15_001).contains(&line["events"].as_u64().unwrap()), "{line}");
 }
 

@@ -12,7 +12,7 @@ use crate::wait::until;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
-/// Export delay in milliseconds.
+/// Variable with the export delay in milliseconds.
 const DELAY: &str = "OTEL_BSP_SCHEDULE_DELAY";
 /// Longer than any test, so that only the final flush exports.
 const NEVER: &str = "600000";
@@ -210,7 +210,8 @@ async fn log_lines_have_no_trace_id_without_an_exporter() {
     assert!(hub.line("delivery failed").await["trace_id"].is_null());
 }
 
-/// Asserts that a hub with an unusable collector delivers events, warns once and ends in time.
+/// Asserts that a hub with an unusable collector delivers events, warns at most once for traces and once for metrics,
+/// and ends in time.
 async fn assert_not_disturbed(endpoint: &str, warnings: usize) {
     let sim = sim(3, 30);
     let receiver = Receiver::start(Mode::Healthy);

@@ -1,5 +1,6 @@
-//! Secret values on every way out of a running hub: planted markers reach only readers with the right to Secrets, and only
-//! the ways that the documents name.
+//! Test that secret values leave a running hub only as documented. A *way out* is a request, command or sink that can
+//! show objects. Markers are planted in objects; each may appear only on the documented ways, and values of Secrets
+//! only for readers with the right to Secrets.
 //!
 //! `rows` is the table of ways, `hub` plants the markers, `ask` takes the ways. A path, form, command or sink without a
 //! row fails `every_way_out_has_a_row`.
@@ -19,7 +20,7 @@ use ask::text_of;
 use hub::{Planted, READERS};
 use rows::{COMMANDS_WITHOUT_OBJECTS, MARKERS, OPERATIONS_WITHOUT_OBJECTS, Row, SINKS_AS_FILE, rows};
 
-/// Ways that are taken at the same time.
+/// Number of ways that are tried at the same time.
 const AT_ONCE: usize = 8;
 
 /// Returns the markers in a text, as they are or in base64.
@@ -27,8 +28,8 @@ fn markers_in(text: &str) -> BTreeSet<&'static str> {
     MARKERS.into_iter().filter(|marker| forms_of(marker).iter().any(|form| text.contains(form))).collect()
 }
 
-/// Returns the texts by which a marker is found: itself, and its base64 after each number of bytes, without the characters
-/// that depend on its neighbours.
+/// Returns the texts by which a marker is found: itself, and its base64 at each of the three byte offsets, without the
+/// characters that depend on neighbouring bytes.
 fn forms_of(marker: &str) -> Vec<String> {
     let in_base64 = |before: usize| {
         let bytes = ["x".repeat(before).as_bytes(), marker.as_bytes()].concat();
@@ -68,7 +69,7 @@ async fn secret_values_leave_only_by_documented_ways_to_readers_with_the_right()
         if found != expected {
             problems.push(format!("{way} for {}: {found:?} instead of {expected:?} in {text:.1500}", reader.name));
         }
-        // As by kube-apiserver, a refusal of metadata is JSON.
+        // As with kube-apiserver, a refusal is a `Status` in JSON.
         if way.contains("protobuf") && !text.contains("k8s\0") && !text.contains("\"kind\": \"Status\"") {
             problems.push(format!("{way} for {} is no protobuf: {text:.1500}", reader.name));
         }

@@ -14,10 +14,10 @@ use crate::testbed::Testbed;
 
 /// Bytes that one run may leave allocated: caches of libraries for the whole process.
 const LEFT_PER_RUN: i64 = 1 << 10;
-/// Maximum memory of a hub with this number of objects, including the recorded events, in bytes.
+/// Maximum memory of a hub in a simulation, including the recorded events, in bytes.
 const MAX_MEMORY: i64 = 64 << 20;
-/// Additional memory for huge objects of faults, in bytes: 16 copies of the largest one. Each of five readers may hold the
-/// old, new and encoded object, and the apiserver one.
+/// Additional memory for huge objects of faults, in bytes: 16 copies of the largest one. Each of five readers may hold
+/// the old, new and encoded object, and the apiserver one.
 const HUGE: i64 = 16 * (5 << 20);
 
 thread_local! {
@@ -64,7 +64,7 @@ pub(crate) fn violations(bed: &Testbed, replica: &Replica) -> Vec<String> {
     if bed.plan.guarantees_order() { replica.violations().to_vec() } else { Vec::new() }
 }
 
-/// Checks that runs have left no more memory than ended threads do.
+/// Checks that runs have left at most [`LEFT_PER_RUN`] bytes each.
 pub(crate) fn leaks(left: i64, runs: usize) -> Result<(), String> {
     let max = LEFT_PER_RUN * i64::try_from(runs).unwrap();
     if left > max { Err(format!("{left} bytes are left of {runs} runs, at most {max} are allowed")) } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! Seeded simulation of a whole hub, from the reflectors to durable readers and webhooks, with simulated clock, disk and
-//! network, over several runs of the process.
+//! Seeded simulation of a whole hub, from the reflectors to durable readers and webhooks, with simulated clock, disk
+//! and network, over several runs of the process.
 //!
 //! Everything runs on one thread under a paused clock, and all randomness comes from the seed. A seed that fails
 //! therefore fails again in the same way: `SIMULATION_SEED=17 cargo test --test simulation -- --nocapture` prints its
@@ -26,7 +26,7 @@ use testbed::{Recording, Testbed};
 /// Default number of simulations.
 const SIMULATIONS: u64 = 100;
 
-/// Simulations for one without a state directory.
+/// Number of simulations for each one without a state directory.
 const STATELESS: u64 = 10;
 
 /// Concurrent simulations.
@@ -57,7 +57,7 @@ fn number(name: &str) -> Option<u64> {
 /// Runs a number of simulations, or the one that is asked for.
 fn simulate_all(count: u64, plan_of: impl Fn(u64) -> Plan + Sync) {
     checks::count_panics();
-    // Reads what is read once in a process, by any of the threads whose memory is measured.
+    // Initializes everything that a process initializes only once, so that the measured threads do not pay for it.
     for encoding in Encoding::ALL {
         let mut plan = plan_of(count);
         plan.wire = Wire { encoding, is_http2: encoding != Encoding::Json };

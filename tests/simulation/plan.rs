@@ -26,8 +26,8 @@ pub(crate) struct Plan {
     pub(crate) checkpoint: Duration,
     /// Size limit of each journal, in bytes.
     pub(crate) journal: u64,
-    /// Probability of a fault per request. Zero with small journals: they cannot hold a huge object, and at their limit they
-    /// drop the bodies of delivered events, which a relist after 410 would reveal.
+    /// Probability of a fault per request. Zero with small journals: they cannot hold a huge object, and at their limit
+    /// they drop the bodies of delivered events, which a relist after 410 would reveal.
     pub(crate) faults: f64,
     /// Whether the disk fills up occasionally.
     pub(crate) fills_up: bool,
@@ -106,8 +106,8 @@ impl Plan {
 
     /// Returns whether readers get each event once and in order, also over restarts.
     ///
-    /// A full journal or disk drops delivered events, so some may be delivered again after a restart. On a failing disk, a
-    /// power loss may keep a later unsynced event and lose an earlier one.
+    /// A full journal or disk drops delivered events, so some may be delivered again after a restart. On a failing
+    /// disk, a power loss may keep a later unsynced event and lose an earlier one.
     pub(crate) fn guarantees_order(&self) -> bool {
         let has_room = !self.has_small_journals() && !self.fills_up;
         let keeps_unsynced = !self.power || self.bad_disk == 0.0;
@@ -119,20 +119,21 @@ impl Plan {
         self.give_up_after < NEVER
     }
 
-    /// Returns whether journals reach their limits.
+    /// Returns whether journals are so small that they reach their limits.
     pub(crate) fn has_small_journals(&self) -> bool {
         self.journal < 1 << 30
     }
 
-    /// Returns the maximum disk usage of a reader: its journal, and the output of a merge before the merged files are deleted.
+    /// Returns the maximum disk usage of a reader: its journal, and the output of a merge before the merged files are
+    /// deleted.
     pub(crate) fn max_bytes(&self) -> u64 {
         2 * self.journal
     }
 
     /// Returns whether readers must converge in the end.
     ///
-    /// There is no guarantee if synced data may be lost. There is none either if a disk is both full and failing: a kill may
-    /// then hit a journal that has dropped delivered events to make room.
+    /// There is no guarantee if synced data may be lost. There is none either if a disk is both full and failing: a
+    /// kill may then hit a journal that has dropped delivered events to make room.
     pub(crate) fn guarantees_convergence(&self) -> bool {
         let may_lose = self.fills_up && self.bad_disk > 0.0;
         !may_lose && (!self.power || (self.lost_syncs == 0.0 && self.fsync != Fsync::Never))
@@ -165,8 +166,8 @@ impl Encoding {
 const STREAMS: u32 = 100;
 
 impl Wire {
-    /// Draws an encoding and an HTTP version, unless `INFORMER_HUB_ENCODING` (`auto`, `json`) or `INFORMER_HUB_HTTP` (`1`,
-    /// `2`) selects one.
+    /// Draws an encoding and an HTTP version, unless `INFORMER_HUB_ENCODING` (`auto`, `json`) or `INFORMER_HUB_HTTP`
+    /// (`1`, `2`) selects one.
     fn drawn(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x3172_E0DE);
         let drawn = if rng.random_bool(0.6) { Encoding::Protobuf } else { Encoding::ALL[rng.random_range(1..3)] };
@@ -176,13 +177,13 @@ impl Wire {
         Self { encoding: encoding.unwrap_or(drawn), is_http2: is_http2.unwrap_or(drawn_http2) }
     }
 
-    /// Has a simulated cluster use it.
+    /// Applies the encoding and the HTTP version to a simulated cluster.
     pub(crate) fn serve(self, cluster: SimConfig) -> SimConfig {
         let http2 = self.is_http2.then_some(STREAMS);
         SimConfig { protobuf: self.encoding != Encoding::Refused, http2, ..cluster }
     }
 
-    /// Has the hub use it for a cluster.
+    /// Applies the encoding and the HTTP version to the hub's configuration of a cluster.
     pub(crate) fn apply(self, cluster: &mut ClusterConfig) {
         cluster.encoding = if self.encoding == Encoding::Json { Encodings::Json } else { Encodings::Auto };
         cluster.http = if self.is_http2 { HttpVersions::Http2 } else { HttpVersions::Http1 };
@@ -196,7 +197,7 @@ impl Wire {
     }
 }
 
-/// Draws the limits of the read API. Small ones expire and refuse readers.
+/// Draws the limits of the read API. With small limits, the hub expires watches and refuses readers.
 fn reads(seed: u64) -> ReadApiConfig {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x4EAD_5EED);
     let mut reads = ReadApiConfig::default();

@@ -67,14 +67,14 @@ pub(crate) struct Receiver {
 /// Everything that a receiver has accepted.
 #[derive(Default)]
 struct Ledger {
-    /// First version of each event, by its id.
+    /// Each event as it first arrived, by its id.
     events: HashMap<String, Value>,
     /// The events in the order of arrival.
     received: Vec<ReceivedEvent>,
     /// The newest state of each object.
     newest: HashMap<String, Rank>,
-    /// Ids of replayed dead letters with the number of their replay. They may arrive after newer states of their objects.
-    /// `None`: several replays, between which there is no order.
+    /// Ids of replayed dead letters with the number of their replay. They may arrive after newer states of their
+    /// objects. `None`: several replays, between which there is no order.
     replayed: BTreeMap<String, Option<u64>>,
     replays: u64,
     /// The newest state of each replay and object.
@@ -83,7 +83,7 @@ struct Ledger {
     late: Vec<Late>,
     /// Ids of events refused for their content.
     refused: BTreeSet<String>,
-    /// Whether the hub gives up on batches. A kill can undo that: then an event arrives after newer ones that were not given up.
+    /// Whether the hub gives up on batches. A kill can undo the giving up. The event then arrives after newer ones.
     gives_up: bool,
 }
 

@@ -196,15 +196,16 @@ async fn remove_or_readd_cluster(bed: &Testbed, hub: &Hub, names: &mut Vec<Strin
         }
     } else {
         *names = bed.clusters.keys().cloned().collect();
-        // From here on, delivered events may not be on disk.
+        // From here on, the state on disk may lack delivered events, so no cluster may be left out of the next
+        // configuration.
         bed.saved.lock().clear();
         let outcome = hub.reloader().reload(config(bed, names)).await;
         bed.note(|| format!("{out:?} are re-added: {}", outcome.is_ok()));
     }
 }
 
-/// Returns whether delivered events of some cluster may not be on disk, for example before its first list after a kill is
-/// complete. An informer that watches has completed its list or resumed without one.
+/// Returns whether delivered events of some cluster may not be on disk, for example before its first list after a kill
+/// is complete. An informer that watches has completed its list or resumed without one.
 async fn is_checkpoint_behind(hub: &Hub) -> bool {
     let Ok(report) = hub.report().await else { return true };
     let mut informers = report.hub.clusters.iter().flat_map(|cluster| &cluster.informers);
@@ -235,7 +236,7 @@ async fn subscribe_transient(hub: &Hub) -> Arc<Mutex<Replica>> {
 /// Performs a run with random faults.
 async fn faulty_run(bed: Arc<Testbed>) -> Result<(), String> {
     let memory = checks::memory_in_use(&bed);
-    // Changes while no hub runs.
+    // Makes changes while no hub runs.
     for _ in 0..bed.random(|rng| rng.random_range(0..20)) {
         bed.random_step();
     }
@@ -323,7 +324,7 @@ async fn final_run(bed: Arc<Testbed>) -> Result<(), String> {
     let names: Vec<_> = bed.clusters.keys().cloned().collect();
     let hub = match start(&bed, &names).await {
         Ok(hub) => hub,
-        // A disk that lost synced data must be replaced. The error names the file.
+        // After synced data was lost, the hub may refuse to start. The error names the file.
         Err(error @ StartError::State(_)) if bed.plan.lost_syncs > 0.0 && bed.plan.power => {
             bed.note(|| format!("does not start: {error}"));
             return if error.to_string().contains(STATE) { Ok(()) } else { Err(error.to_string()) };

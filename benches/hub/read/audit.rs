@@ -31,7 +31,7 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
         let (mut off, mut on) = (RequestCosts::default(), RequestCosts::default());
         for round in 0..=number("BENCH_ROUNDS", 3) {
             eprintln!("audit of {kind}, round {round} …");
-            // The first round warms both up.
+            // The first round warms up both hubs.
             let is_warm = round > 0;
             for (hub, costs) in [(&without, &mut off), (&with, &mut on)] {
                 let (cpu, wall) = cost(&hub.server(), &path, requests).await;
@@ -54,7 +54,8 @@ async fn path_of_a_pod(server: &Server) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", text("namespace"), text("name"))
 }
 
-/// Returns the CPU time of all threads of the hub and the time, for each of some requests in a row.
+/// Sends requests one after the other. Returns the CPU time of all threads of the hub and the wall time, both in
+/// microseconds per request.
 async fn cost(server: &Server, path: &str, requests: u32) -> (f64, f64) {
     let client = server.client(false);
     read_all(server.get(&client, path, JSON).send().await.unwrap()).await;

@@ -35,7 +35,7 @@ pub(super) async fn measure(pods: u64, rows: &mut Vec<Row>) {
     deliveries(&mut replay, &mut receiver, (&hub, &other), rows).await;
 }
 
-/// Latencies of the same events at a client of the cluster and at one of the hub.
+/// Measures the latencies of the same events at a client of the cluster and at a client of the hub.
 async fn events(replay: &mut Remote, hub: &Server, rows: &mut Vec<Row>) {
     let (direct, through) = (Notified::default(), Notified::default());
     let source = hub.at_root("");
@@ -82,7 +82,7 @@ pub(super) async fn pace(replay: &mut Remote, timed: &[&Notified]) -> u64 {
     last
 }
 
-/// Passes the events of a watch on.
+/// Records the events of a watch in `notified` until the watch ends.
 pub(super) fn follow(mut response: reqwest::Response, notified: Notified) -> JoinHandle<()> {
     assert_eq!(response.status(), 200);
     tokio::spawn(async move {
@@ -102,7 +102,8 @@ pub(super) fn follow(mut response: reqwest::Response, notified: Notified) -> Joi
     })
 }
 
-/// 99th percentile of a sink without other readers, while clients list from another hub, and from this one.
+/// Measures the 99th percentile of a sink's delivery latency in three situations: no other readers, clients that list
+/// from another hub, and clients that list from this hub.
 async fn deliveries(
     replay: &mut Remote,
     receiver: &mut Receiver,

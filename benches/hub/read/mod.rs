@@ -1,11 +1,12 @@
 //! The Kubernetes API of the hub beside that of a kube-apiserver: the same client reads the same pods from both.
 //!
-//! `make bench-read` builds the apiserver and kubectl (tests/testbed), and sets `BENCH_TESTBED` and `BENCH_KUBECTL`. Both
-//! servers speak TLS. The hub has its default configuration, so it drops `managedFields`.
+//! `make bench-read` builds the apiserver and kubectl (tests/testbed), and sets `BENCH_TESTBED` and `BENCH_KUBECTL`.
+//! Both servers speak TLS. The hub has its default configuration, so it drops `managedFields`.
 //!
 //! Variables: `BENCH_PODS` (20,000), `BENCH_ROUNDS` (3), `BENCH_WATCHES` (10,000 idle watches), `BENCH_EVENTS` (2,000
-//! events to 100 watchers), `BENCH_SECONDS` (10, of paced events), `BENCH_OBJECTS` (1,000,000, for queries), `BENCH_ONLY`
-//! (`lists`, `watches`, `latency`, `audit` or `queries`), `BENCH_KIND` (a part of the name of a kind of query).
+//! events to 100 watchers), `BENCH_SECONDS` (10, of paced events), `BENCH_OBJECTS` (1,000,000, for queries),
+//! `BENCH_ONLY` (`lists`, `watches`, `latency`, `audit` or `queries`), `BENCH_KIND` (a part of the name of a kind of
+//! query).
 
 mod audit;
 mod latency;

@@ -1,11 +1,12 @@
-//! Queries over HTTP at many small objects, by kind, number of clients and rules of the reader, and the latency of
-//! events meanwhile, at a watch over HTTP and at a webhook.
+//! Queries over HTTP with many small objects, and the latency of events during the queries, at a watch over HTTP and at
+//! a webhook.
 //!
-//! Each cell has events without queries, then the same events with queries of each reader, so that a change of the
-//! machine's speed affects all alike. Queries to another hub of the same objects, which gets no events, show how much of
-//! a difference is due to the shared cores. The cluster is a replay server, since an apiserver on this machine cannot hold a
-//! million objects. Cluster, hub and subscriber have normal priority; the clients have idle priority
-//! ([`super::query_clients`]).
+//! A cell is a kind of query with a number of clients. Each round of a cell measures the events without queries, with
+//! queries to another hub, and with queries of each reader, so that a change of the machine's speed affects all alike.
+//! The other hub has the same objects but gets no events. It shows how much of a difference is due to the shared cores.
+//!
+//! The cluster is a replay server, since an apiserver on this machine cannot hold a million objects. Cluster, hub and
+//! subscriber have normal priority; the clients have idle priority ([`super::query_clients`]).
 
 use std::fmt::Write as _;
 
@@ -22,10 +23,11 @@ use crate::common::process::CpuWaits;
 use crate::common::receiver::Receiver;
 use crate::common::server::{Remote, RemoteConfig};
 
-/// Clients at the same time.
+/// Numbers of clients that query at the same time.
 const CLIENTS: [usize; 3] = [1, 8, 64];
 
-/// Readers with their rules. Both see all objects; the second by the names of their namespaces, one range of keys each.
+/// Readers with their rules. Both see all objects. The rules of the second name all namespaces, so its scans have one
+/// range of keys for each namespace.
 const READERS: [(&str, &str); 2] = [
     ("no rules", ""),
     (
@@ -43,12 +45,12 @@ struct Figures {
     refused: Rounds,
     event_p50: Rounds,
     event_p99: Rounds,
-    /// Event latencies as ratios of those without queries.
+    /// Median event latency, divided by that without queries.
     event_p50_ratio: Rounds,
     event_p99_ratio: Rounds,
     webhook_p99: Rounds,
     webhook_p99_ratio: Rounds,
-    /// The same as ratios of those with queries to another hub.
+    /// 99th percentile of the webhook latency, divided by that with queries to another hub.
     webhook_p99_beside: Rounds,
     wait: Rounds,
 }
@@ -98,12 +100,12 @@ pub(super) async fn measure(rows: &mut Vec<Row>) {
     watch.abort();
 }
 
-/// A kind with a number of clients.
+/// A kind of query with a number of clients.
 struct Cell<'c> {
     replay: &'c mut Remote,
     through: &'c Notified,
     receiver: &'c mut Receiver,
-    /// Process of the hub.
+    /// Process ID of the hub.
     hub: u32,
 }
 

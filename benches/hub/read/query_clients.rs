@@ -1,5 +1,5 @@
-//! The clients of queries, in a process of their own at idle priority: they stand for other machines, so they use only the
-//! CPU that the hub, the cluster and the subscriber leave.
+//! The clients of queries, in a process of their own at idle priority: they stand for other machines, so they use only
+//! the CPU that the hub, the cluster and the subscriber leave.
 
 use std::io::BufRead;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::servers::Server;
 use crate::common::process::Helper;
 use crate::common::runtime;
 
-/// Longest time of one query.
+/// Timeout of one query.
 const TIMEOUT: &str = "25s";
 
-/// How long the first answer of a cell is waited for after its events.
+/// How long [`Run::stop`] waits for the first answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(25);
 
 /// A kind of query: its name and its text, in which `{}` is a value.
@@ -29,14 +29,14 @@ struct Kind {
 }
 
 impl Kind {
-    /// Returns the text of a turn's query.
+    /// Returns the text of a client's query number `turn`. The values are used in turn.
     fn text_of(&self, turn: usize) -> String {
         let value = self.values.get(turn % self.values.len().max(1));
         value.map_or_else(|| self.text.to_owned(), |value| self.text.replace("{}", &format!("{value:?}")))
     }
 }
 
-/// Names of the kinds.
+/// Names of the kinds of queries.
 pub(super) const KINDS: [&str; 4] = ["index", "label scan", "body scan", "group by"];
 
 /// Handle of the process, for the bench.
@@ -65,7 +65,7 @@ impl QueryClients {
         self.0.ask(&format!("{clients} {kind}"));
     }
 
-    /// Stops the clients, once there is an answer.
+    /// Stops the clients after their first answer and returns all answers.
     pub(super) fn stop(&mut self) -> Answers {
         let answers: Value = serde_json::from_str(&self.0.ask("stop")).unwrap();
         let millis = answers["millis"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
@@ -98,7 +98,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// Returns the kinds, with values that exist, and prints the number of objects.
+/// Returns the kinds of queries, with index values that occur in the cluster. Prints the number of objects.
 async fn kinds(server: &Server) -> [Kind; 4] {
     let client = server.client(false);
     let count = ask(server, &client, "count").await.expect("an answer");
@@ -144,7 +144,7 @@ impl Run {
         Self { began: Instant::now(), clients: (0..clients).map(client).collect(), times, refused }
     }
 
-    /// Ends queries in progress, but waits for the first answer.
+    /// Waits for the first answer, at most [`FIRST_ANSWER`], then cancels the queries in progress.
     async fn stop(self) -> Value {
         let until = Instant::now() + FIRST_ANSWER;
         while self.times.lock().is_empty() && Instant::now() < until {
@@ -160,7 +160,7 @@ impl Run {
     }
 }
 
-/// Asks once; `None` if the hub refuses.
+/// Sends one query; `None` if the hub answers with 429 or 504.
 async fn ask(server: &Server, client: &reqwest::Client, text: &str) -> Option<Value> {
     let server = server.at_root("");
     let encoded = text.bytes().fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));

@@ -53,17 +53,18 @@ impl Server {
         process::cpu_of(self.process).as_secs_f64()
     }
 
-    /// Returns the server as a reader with a token asks it.
+    /// Returns the same server with this token for requests.
     pub(super) fn with_token(self, token: String) -> Self {
         Self { token: Some(token), ..self }
     }
 
-    /// Returns a server without TLS, as a reader with a token sees it. It does not know the process.
+    /// Returns a server without TLS, with a token for requests. Its process ID is unknown, so [`Self::cpu`] must not be
+    /// called.
     pub(super) fn plain(root: String, token: String) -> Self {
         Self { process: 0, root, ca: None, token: Some(token) }
     }
 
-    /// Returns a server at another root of the same process.
+    /// Returns the same server with another path as its root.
     pub(super) fn at_root(&self, root: &str) -> Self {
         let base = self.root.split("/clusters/").next().unwrap();
         Self { root: format!("{base}{root}"), ..self.clone() }
@@ -88,7 +89,7 @@ pub(super) struct Apiserver {
 }
 
 impl Apiserver {
-    /// Starts it and creates pods.
+    /// Starts the apiserver and creates pods.
     pub(super) async fn start(pods: u64) -> Self {
         let testbed = std::env::var("BENCH_TESTBED").expect("BENCH_TESTBED is set, as by `make bench-read`");
         let dir = tempfile::tempdir().unwrap();
@@ -136,7 +137,7 @@ impl HubServer {
         Self::start_with(toml, has_tls, &[]).await
     }
 
-    /// Starts it with files beside its configuration, by name.
+    /// Starts a hub as [`Self::start`] does, with `files` (name and content) beside its configuration.
     pub(super) async fn start_with(toml: &str, has_tls: bool, files: &[(String, String)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -184,7 +185,8 @@ impl HubServer {
         tokio::time::sleep(Duration::from_secs(8)).await;
     }
 
-    /// Writes a kubeconfig for kubectl and returns its path. Over TLS, kubectl asks for a name if there is no user.
+    /// Writes a kubeconfig for kubectl and returns its path. The kubeconfig has a user, because kubectl otherwise
+    /// prompts for a name over TLS.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         let file = self.dir.path().join("kubeconfig");
         let ca = self.dir.path().join("ca.pem");
@@ -200,7 +202,7 @@ impl HubServer {
     }
 }
 
-/// Returns the address that the hub logs, and reads its log from then on.
+/// Returns the address that the hub logs. A thread then reads the rest of the log, so that the pipe does not fill up.
 fn address_of(child: &mut Child) -> String {
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let address = loop {

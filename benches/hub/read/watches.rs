@@ -94,7 +94,7 @@ async fn open(
     })
 }
 
-/// Changes an annotation of pods, one after the other.
+/// Changes an annotation of pods, with at most four requests at a time.
 async fn change_pods(apiserver: &Server, events: u64) {
     let client = apiserver.client(false);
     let path = format!("/api/v1/pods?limit={events}");
@@ -122,7 +122,7 @@ async fn idle(server: &Server, watches: u64) -> Rounds {
     let list: Value = serde_json::from_slice(&list).unwrap();
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     let clients: Vec<_> = (0..watches.div_ceil(STREAMS)).map(|_| server.client(true)).collect();
-    // One watch of each connection is not counted.
+    // The first watch of each connection is not counted, because it includes the memory of the connection.
     let mut open_watches = Vec::new();
     for client in &clients {
         open_watches.push(open(server, client, version, None).await);

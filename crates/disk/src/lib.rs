@@ -2,8 +2,8 @@
 //!
 //! All calls are synchronous and independent of any runtime; async code must call them on a blocking thread. Appended
 //! bytes are *durable* only after [`DiskFile::sync`]. A created, renamed or removed name is durable only after
-//! [`Disk::sync_dir`] of its directory. [`frame`] separates records and detects damage. [`RotatedFile`] is a log of lines on
-//! the real disk.
+//! [`Disk::sync_dir`] of its directory. [`frame`] separates records and detects damage. [`RotatedFile`] is a log of
+//! lines on the real disk.
 
 use std::fmt::Debug;
 use std::io;
@@ -132,7 +132,7 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
 /// Creates a directory and its parents, and makes its name and those of the `levels - 1` directories above durable.
 ///
 /// # Errors
-/// I/O errors of the disk. A parent directory that may not be read is skipped.
+/// I/O errors of the disk. A parent directory that this process has no permission to open is not synced.
 pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     for above in dir.ancestors().skip(1).take(levels) {

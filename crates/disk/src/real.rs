@@ -21,7 +21,8 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile(File);
 
-/// Locked file, and its locked directory; `None` if the file system cannot lock directories.
+/// Locked file, and its directory; `None` if the directory cannot be opened. The directory is locked too, if the file
+/// system can lock directories.
 #[derive(Debug)]
 struct RealLock(File, Option<File>);
 

@@ -14,7 +14,7 @@ pub struct RotatedFileParams {
     /// Path of the file. Its directory must exist.
     pub path: PathBuf,
     /// Size in bytes at which the file is rotated. The lines of one append are never split over two files, so a file
-    /// may exceed this size by one append.
+    /// exceeds this size if a single append does.
     pub max_size: u64,
     /// Number of rotated files to keep, as `<path>.1` (the newest) and so on.
     pub keep: usize,

@@ -105,7 +105,8 @@ fn encoded(accepted: Seq, ranges: &Ranges) -> io::Result<Vec<u8>> {
 }
 
 impl Cursor {
-    /// Creates a writer of the cursor file. Its first write creates a new file; until then the disk is not touched.
+    /// Creates a writer of the cursor file. Its first write creates the file or replaces an existing one; until then
+    /// the disk is not touched.
     pub(super) fn new(dir: &Path, limit: u64) -> Self {
         let rewrite_from = REWRITE_FROM.min(limit / 16);
         Self { path: dir.join(NAME), file: None, bytes: 0, rewritten: 0, rewrite_from, unsynced: 0 }

@@ -14,7 +14,7 @@ impl<R> Journal<R> {
     /// [`Journal::sync`] includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors
-    /// I/O errors; the next call retries. Until then, all records count as not synced.
+    /// I/O errors; the next call retries. Until one succeeds, the records are not durable.
     pub fn check_files(&mut self) -> io::Result<()> {
         if self.is_in_place() {
             self.is_displaced = false;
@@ -93,7 +93,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Drops the handles of open files and the list of files to remove, since all these files are gone.
+    /// Drops the handles of open files and the list of files to remove, since these files may be gone.
     fn reset_file_state(&mut self) {
         self.reading = None;
         self.replaced_files.clear();

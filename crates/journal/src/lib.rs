@@ -12,7 +12,8 @@
 //! - Sequence numbers only increase, also across restarts, and are never reused. An acknowledgement never applies to
 //!   another record.
 //! - A lost acknowledgement repeats a record but loses none. Acknowledgements are written at each sync. They are
-//!   fsynced when nothing else needs syncing, or once there are 1,000; a power loss can lose that many.
+//!   fsynced if the sync has no records to make durable, or once more than about 1,000 of them are not fsynced. A power
+//!   loss can lose that many.
 //!
 //! # Files
 //! | file | content |
@@ -30,21 +31,23 @@
 //! numbers are zero. Other frames have a number (eight bytes) and a record; those of `told` a format, a number and an
 //! event. A frame of `cursor` has the format, the number below which everything is accepted, the number of ranges, and
 //! for each range the gap before it and its length (LEB128). The union of its frames, up to a damaged one, is
-//! acknowledged. The file is rewritten at four times its last size and 64 KiB.
+//! acknowledged. The file is rewritten once it is longer than 64 KiB (or a sixteenth of the limit, if that is less) and
+//! than four times its length after the last rewrite.
 //!
 //! A `.log` invalidates records of older generations from its first number on; a `.mrg` invalidates the segments whose
 //! generations are in its header.
 //!
 //! # Bounds
-//! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of each segment with a
-//! pending record, none for other segments; the appended bytes not yet synced; one chunk for reading.
+//! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of the last segment and
+//! of each segment with a pending record, none for other segments; the appended bytes not yet synced; one chunk for
+//! reading.
 //!
 //! # At the limit
-//! Acknowledged segments are removed first, even if they are not released by [`Journal::release`]; with
-//! [`Journal::drop_acked`] also when the disk is full. A journal with [`Journal::retain_acked`] instead fails with
-//! [`AppendError::Retained`]. It does so until its owner has saved the records of [`Journal::visit_retained`] elsewhere
-//! and called [`Journal::mark_saved`]. If nothing is acknowledged, [`Journal::append`] fails with
-//! [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
+//! Acknowledged segments are removed first, even if [`Journal::release`] has not released them. If the disk is full,
+//! [`Journal::drop_acked`] removes them too. After [`Journal::retain_acked`], segments that are not released are kept,
+//! and [`Journal::append`] fails with [`AppendError::Retained`]. It does so until its owner has saved the records of
+//! [`Journal::visit_retained`] elsewhere and called [`Journal::mark_saved`]. If nothing is acknowledged,
+//! [`Journal::append`] fails with [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
 //!
 //! If the disk is full when a journal is opened, records below [`Journal::accepted`] are durable, and acknowledging
 //! them makes space to write the others again.

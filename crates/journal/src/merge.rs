@@ -64,8 +64,8 @@ impl<R: Record> Journal<R> {
     /// Records being processed must be outside the range, as their numbers may not exist afterwards. A merged record
     /// has the number of the newest one, which keeps the order per object. If the last segment has pending records in
     /// the range, a new segment is started first. The output of one merge, at most 256 MiB or one segment, takes disk
-    /// space beyond the limit. Memory: about 60 bytes per pending record of these segments. Segments that would not
-    /// change are kept.
+    /// space beyond the limit. Memory: about 60 bytes per pending record of these segments. Segments are kept as they
+    /// are if no record can be merged and at most a quarter of their records are acknowledged.
     ///
     /// # Errors
     /// I/O errors of the disk. Segments that were not merged by then are unchanged.
@@ -137,8 +137,8 @@ impl<R: Record> Journal<R> {
         Ok(chunk.start + 1)
     }
 
-    /// Replaces the merged segments with the new one. Their files are removed once the cursor file acknowledges the
-    /// records that the merge dropped.
+    /// Replaces the merged segments with the new one. Writes acknowledgements of the records that the merge dropped to
+    /// the cursor file, and then removes the files of the merged segments.
     fn exchange(&mut self, chunk: Range<usize>, written: Segment, plan: &Plan) {
         self.reading = None;
         let old: Vec<Segment> = self.segments.splice(chunk, [written]).collect();

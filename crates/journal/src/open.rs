@@ -237,8 +237,8 @@ impl<R: Record> Journal<R> {
     /// ensures.
     ///
     /// # Errors
-    /// Fails if a file cannot be read, the directory cannot be written, or a newer version wrote it. Damage is not an
-    /// error, but reported in the [`Recovery`].
+    /// Fails if the directory cannot be created, a file cannot be opened or read, or a newer version wrote a file.
+    /// Damage is not an error, but reported in the [`Recovery`].
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,

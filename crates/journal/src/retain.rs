@@ -10,7 +10,7 @@ use super::{AppendError, Seq};
 /// Number of accepted records since the last write of the cursor file after which it is written even without new
 /// acknowledgements.
 const UNKNOWN: u64 = 1000;
-/// Longest pause, as a number of syncs, between two attempts to write acknowledgements after failures.
+/// Maximum number of calls of [`Journal::write_cursor`] from one attempt to the next, after failures to write.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
@@ -133,7 +133,7 @@ impl<R> Journal<R> {
 
     /// Frees space on a full disk by removing the oldest segments, up to the first one with pending records. Segments
     /// that a restart would use are removed too, unless [`Journal::retain_acked`] was called. The last segment is
-    /// removed if a new one can be started.
+    /// removed too if all its records are acknowledged and a new segment can be started.
     pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {

@@ -25,13 +25,14 @@ pub(super) struct Name {
     pub(super) merged: bool,
 }
 
-/// First frame of a segment. The fields are zero or empty unless a merge wrote it.
+/// First frame of a segment. The fields are zero or empty unless a merge wrote the segment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Sequence number after the last one that the segment covers. `records` is the segment's number of records,
-    /// `replaces` has the generations of the segments that it replaces.
+    /// Sequence number after the last one that the segment covers.
     pub(super) end: Seq,
+    /// Number of records in the segment.
     pub(super) records: u64,
+    /// Generations of the segments that this one replaces.
     pub(super) replaces: Vec<u64>,
 }
 
@@ -59,7 +60,8 @@ pub(super) struct Segment {
     pub(super) synced: u64,
     /// First sequence number after the segment's records.
     pub(super) end: Seq,
-    /// Entries in order of sequence number and offset; empty once all are acknowledged.
+    /// Entries in order of sequence number and offset; empty once all are acknowledged and the segment is not appended
+    /// to any more.
     pub(super) entries: Vec<Entry>,
     /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,

@@ -14,8 +14,8 @@ use super::{JournalError, Seq};
 use informer_hub_disk::{self as disk, Open, frame};
 
 impl<R> Journal<R> {
-    /// Makes the records found durable and prepares the last segment for appends. If the disk fails, the next sync or
-    /// append retries. The records can be read anyway.
+    /// Makes the records found durable and prepares the last segment for appends. If a write fails, the next sync or
+    /// append retries, and the records can be read anyway.
     pub(super) fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
         self.load_unsynced(accepted)?;
         if self.unsynced.is_empty() {
@@ -90,7 +90,8 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Marks the records of all segments but the last as accepted, if the files' names can be made durable.
+    /// Marks the records of all segments but the last as accepted, and those of the last one if all are synced. Does
+    /// nothing if the files' names cannot be made durable.
     fn accept_earlier_segments(&mut self) {
         let Some(last) = self.segments.last() else { return };
         if self.dir_dirty && self.disk.sync_dir(&self.dir).is_err() {

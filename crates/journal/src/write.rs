@@ -41,7 +41,8 @@ pub struct Journal<R> {
     /// Sequence numbers that are acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
-    /// Consecutive failures to write acknowledgements. `cursor_pause` is the number of syncs until the next attempt.
+    /// Consecutive failures to write acknowledgements. `cursor_pause` is the number of calls of
+    /// [`Journal::write_cursor`] that are skipped before the next attempt.
     pub(super) cursor_failures: u32,
     pub(super) cursor_pause: u32,
     /// Sequence number below which all records are durable.
@@ -161,7 +162,8 @@ impl<R> Journal<R> {
     }
 
     /// Makes all appended records durable, which accepts them. Also writes acknowledgements and removes segments that
-    /// are no longer needed. On a full disk it first removes acknowledged segments, as [`Journal::drop_acked`] does.
+    /// are no longer needed. If the disk is full, it removes acknowledged segments, as [`Journal::drop_acked`] does,
+    /// and tries once more.
     ///
     /// # Errors
     /// I/O errors. Records appended since the last success are not durable then. They are kept, and the next call
@@ -339,7 +341,7 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the unsynced frames from byte `mark` on to the last segment, or to a new one.
+    /// Writes the frames in `unsynced`, from byte `mark` to the end, to the last segment or to a new one.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;

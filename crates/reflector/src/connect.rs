@@ -171,8 +171,8 @@ pub trait Connection: Debug + Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// Sends a review to the apiserver, a question that it answers but does not store. `path` is the collection and `body`
-    /// the review as JSON. Returns the answered review.
+    /// Sends a review to the apiserver, a question that it answers but does not store. `path` is the collection and
+    /// `body` the review as JSON. Returns the answered review.
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
         let _ = body;
         let message = format!("{path} is not served");

@@ -78,24 +78,23 @@ impl ListChunk {
 /// Chunks of one LIST page as they arrive. Ends after [`ListChunk::End`] or an error.
 pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 
-/// The watch events of one read of the socket.
+/// Watch events that are handed over together: those of one read of the socket, or of several if the consumer was busy.
 #[derive(Debug)]
 pub struct WatchBatch {
     /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// The time of the read, and the trace of one of the changes, if any.
+    /// The time at which the first event was read, and the trace of one of the changes, if any.
     pub followed: SampledChange,
 }
 
 impl From<Vec<WatchItem>> for WatchBatch {
-    /// A batch read at the current time.
+    /// Creates a batch that was read at the current time.
     fn from(items: Vec<WatchItem>) -> Self {
         Self { items, followed: clock::now().into() }
     }
 }
 
-/// Batches of one WATCH as they arrive, one per read of the socket. Ends without an error if the server ends the watch
-/// regularly.
+/// Batches of one WATCH as they arrive. Ends without an error if the server ends the watch regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
 /// Maximum number of chunks that `current_version` reads, in case the server ignores the limit of one object.
@@ -139,6 +138,7 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Frees caches of deleted objects. Called if memory is short while no list or watch is open.
+    /// Frees memory that the decoder keeps for objects that no longer exist. Called if memory is short while no list or
+    /// watch is open.
     fn trim(&self) {}
 }

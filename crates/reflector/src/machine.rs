@@ -1,8 +1,8 @@
 //! The state machine of client-go's `Reflector`, without I/O, clock or RNG.
 //!
 //! # Driving it
-//! The driver (an actor) calls [`Reflector::next`], performs the step through a [`super::ListerWatcher`], and reports the
-//! outcome. In outline:
+//! The driver (an actor) calls [`Reflector::next`], performs the step through a [`super::ListerWatcher`], and reports
+//! the outcome. In outline:
 //!
 //! ```text
 //! loop {
@@ -69,9 +69,11 @@
 //! - A failed page is requested again, instead of the whole list.
 //! - A list has bounds ([`ListBounds`](super::ListBounds)), and ends if its continue tokens form a cycle.
 //! - If a cluster answers one request again, the waits of its other reflectors are cut short ([`Reflector::hurry`]).
-//! - A watch that ends without a known version is followed by a list. Another watch without a version would miss deletions.
-//! - Before a watch is reopened after a failure, or from a saved state, the server's current version is read. If it is older
-//!   than the known one, an etcd was restored from a backup, and a list follows. client-go's watch stays open and silent.
+//! - A watch that ends without a known version is followed by a list. Another watch without a version would miss
+//!   deletions.
+//! - Before a watch is reopened after a failure, or from a saved state, the server's current version is read. If it is
+//!   older than the known one, an etcd was restored from a backup, and a list follows. client-go's watch stays open and
+//!   silent.
 //! - 401, 403 and 404 are retried slowly, and the reason stays visible. A forbidden watch does not relist repeatedly.
 
 use std::fmt;
@@ -128,8 +130,8 @@ impl Listing {
 struct Watching {
     /// Whether the initial events of a streaming list have not ended yet.
     initial: bool,
-    /// Whether ADDED events advance the version. `false` while a watch without a version sends its first events, which are
-    /// in no order.
+    /// Whether ADDED events advance the version. `false` while a watch without a version sends its first events, which
+    /// are in no order.
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
@@ -163,7 +165,8 @@ pub struct Reflector {
     last_version: Option<ResourceVersion>,
     /// Newest version seen in an incomplete list. Later lists must not be older, until one is complete.
     floor: Option<ResourceVersion>,
-    /// Whether the server reported that it cannot serve `last_version`.
+    /// Whether the next list must request the most recent state: the server cannot serve `last_version`, or its own
+    /// version is older.
     version_unavailable: bool,
     /// Whether the server may have been restored to an older version since `last_version` was read.
     unchecked: bool,
@@ -215,7 +218,7 @@ impl Reflector {
         self.last_version = Some(version);
     }
 
-    /// Returns whether a list is in progress, possibly by an open streaming watch.
+    /// Returns whether a list is due or in progress, including the initial events of a streaming list.
     #[must_use]
     pub fn is_listing(&self) -> bool {
         !matches!(self.state, State::Watch(_) | State::Check)
@@ -269,7 +272,8 @@ impl Reflector {
         Step::Watch { request: WatchRequest { version, timeout: watching.timeout, initial_events: watching.initial } }
     }
 
-    /// Reports items of the current page, including skipped ones. `waited` is the time since the request or the last items.
+    /// Reports items of the current page, including skipped ones. `waited` is the time since the request or the last
+    /// items.
     ///
     /// # Errors
     /// The list is beyond its bounds. The driver ends the request and reports the error to [`Self::on_list_error`].
@@ -321,8 +325,8 @@ impl Reflector {
 
     /// Returns the time by which the open watch must send its next item or end.
     ///
-    /// For a plain watch, this is its timeout plus `StallPolicy::watch_slack`. While a streaming list sends its initial
-    /// events, the deadline is much earlier, and only initial events extend it.
+    /// For a plain watch, this is its timeout plus `StallPolicy::watch_slack`, counted from its last item. While a
+    /// streaming list sends its initial events, the deadline is much earlier, and only initial events extend it.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match &self.state {
@@ -346,7 +350,8 @@ impl Reflector {
         }
     }
 
-    /// Returns an error if the initial events exceed the watch's timeout or the bound on items.
+    /// Returns an error if the initial events exceed the watch's timeout plus `StallPolicy::watch_slack`, or the bound
+    /// on items.
     ///
     /// Call it after each batch: a server that sends without a pause never exceeds the [`Self::deadline`].
     #[must_use]
@@ -409,8 +414,8 @@ impl Reflector {
         }
     }
 
-    /// Reports that a watch could not be opened, or has ended. `events` counts all its items. `lasted` is the time since it
-    /// was opened, or zero.
+    /// Reports that a watch could not be opened, or has ended. `events` counts all its items. `lasted` is the time
+    /// since it was opened, or zero.
     pub fn on_watch_end(&mut self, result: Result<(), &SourceError>, events: u64, lasted: Duration, now: Instant) {
         let class = result.err().map(|error| error.class);
         match &self.state {
@@ -434,8 +439,8 @@ impl Reflector {
         self.bad_watches = 0;
     }
 
-    /// Records the newest version of the initial events. A server that ignores the request for initial events sends changes
-    /// instead; a later list must not revert them.
+    /// Records the newest version of the initial events. A server that ignores the request for initial events sends
+    /// changes instead; a later list must not revert them.
     fn raise_floor(&mut self, version: &ResourceVersion) {
         if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
             self.floor = Some(version.clone());
@@ -446,8 +451,8 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns the newest version seen in an incomplete list. Later lists, also those of the next reflector, must not be
-    /// older.
+    /// Returns the newest version seen in an incomplete list. Later lists, also those of the next reflector, must not
+    /// be older.
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()

@@ -28,7 +28,8 @@ impl Reflector {
         self.state = State::Check;
     }
 
-    /// Reports the server's current version (`None` if it has none), or that it could not be read.
+    /// Reports the result of [`current_version`](crate::ListerWatcher::current_version). `None` counts as a version
+    /// that is not older than the known one.
     pub fn on_checked(&mut self, current: &Result<Option<ResourceVersion>, SourceError>, now: Instant) {
         if !matches!(self.state, State::Check) {
             return;

@@ -60,7 +60,7 @@ fn saved_state_is_checked() {
     rig.reflector.resume_watch(version("10"));
     rig.check(Ok("9"));
     assert_eq!(rig.watch(), (MostRecent, true));
-    // Its informer had read more than was saved.
+    // Here the earlier reflector had read up to version 12, but only version 10 was saved.
     let mut rig = Rig::listing();
     rig.reflector.resume(version("12"));
     rig.reflector.resume_watch(version("10"));

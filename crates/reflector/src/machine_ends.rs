@@ -13,13 +13,13 @@ pub(super) const MAX_BAD_WATCHES: u32 = 5;
 /// Number of consecutive streaming lists that broke before all initial events arrived, after which streaming counts as
 /// unsupported.
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
-/// How long streaming lists are not tried after a failure.
+/// How long streaming lists are not tried after the server has shown that it does not support them.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
 /// How many watches in a row are reopened without a backoff, if each ended immediately but had events.
 const MAX_QUICK_ENDS: u32 = 2;
 /// A shorter watch counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// A watch that lasts this long resets the failure counters.
+/// A watch that lasts this long resets the failure counters. If it had events, [`SHORT_WATCH`] is enough.
 const LONG_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -93,7 +93,7 @@ impl Reflector {
             Some(class @ (ErrorClass::Transient | ErrorClass::Stalled | ErrorClass::StreamingUnsupported)) => {
                 self.count_bad_watch();
                 // An occasional cut of a working watch is not an outage, so it does not lengthen the backoff. client-go
-                // does not wait at all. If a list has to follow, it counts as an outage.
+                // does not wait at all. If a list has to follow, the cut counts as an outage.
                 let ran = class == ErrorClass::Transient && (lasted >= SHORT_WATCH || self.may_reopen(events));
                 if resumes && ran {
                     let delay = jittered(self.options.reopen, &mut *self.random);
@@ -155,7 +155,7 @@ impl Reflector {
         list.progress.begin_page();
         match error.class {
             ErrorClass::Expired if within => {
-                // The continue token has expired: list everything in one page, at the version of the first page.
+                // The continue token has expired: list everything in one page, with the same version in the request.
                 let version = list.version.clone();
                 *list = Listing::at(version);
             }
@@ -206,9 +206,9 @@ impl Reflector {
 
     /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers again.
     ///
-    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429, `Retry-After`) and waits
-    /// after other answers (401, 403, 404) are not shortened. Between two shortened waits, one runs to its end or a watch
-    /// lasts for a second.
+    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429, `Retry-After`) and
+    /// waits after other answers (401, 403, 404) are not shortened. Between two shortened waits, one runs to its end or
+    /// a watch lasts for a second.
     pub fn hurry(&mut self, now: Instant) {
         let Some((until, WaitReason::Failure(class))) = self.wait else { return };
         if until <= now + EarlyRetry::SPREAD || !class.is_unreachable() || !self.early_retry.take() {

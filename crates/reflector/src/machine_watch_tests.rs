@@ -195,7 +195,7 @@ fn bookmark_without_a_version_does_not_advance_the_version() {
     assert_eq!(rig.watch(), (MostRecent, true), "the list is complete, and another one follows");
 }
 
-// The store drops what the watch then repeats: `store_ignores_stale_watch_events`.
+// A watch from a lower version repeats events. The store ignores them: see its test `store_ignores_stale_watch_events`.
 #[test]
 fn decreasing_version_is_followed() {
     let mut rig = Rig::watching();
@@ -257,7 +257,7 @@ fn working_watch_resets_broken_watches() {
     }
 }
 
-// Regression: cuts of working watches doubled the wait each time, up to a minute; client-go does not wait.
+// Regression test: each cut of a working watch once doubled the wait, up to a minute. client-go does not wait.
 #[test]
 fn cut_of_working_watch_never_lengthens_the_wait() {
     let mut rig = Rig::watching();
@@ -272,7 +272,8 @@ fn cut_of_working_watch_never_lengthens_the_wait() {
     }
     // Without events the watch may be faulty, but is reopened soon as well.
     assert!(cut(&mut rig, 0, SECOND) < 2 * REOPEN);
-    // So is one that had events and ended at once, unless that repeats; then it counts as an outage.
+    // A watch that had events and ended within a second is also reopened soon, but only twice in a row. The third
+    // counts as an outage.
     assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
     assert!(cut(&mut rig, 5, SECOND / 2) < 2 * REOPEN);
     let first = Duration::from_millis(800);

@@ -10,9 +10,9 @@ use informer_hub_types::clock::Instant;
 
 /// Deadlines for a server that sends nothing.
 ///
-/// A silent watch is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated ones may send
-/// none, and a quiet resource has no events. The server ends a watch after the requested timeout, so a watch without an
-/// end shortly after that has a dead connection.
+/// A silent watch is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated ones may
+/// send none, and a quiet resource has no events. The server ends a watch after the requested timeout, so a watch
+/// without an end shortly after that has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
     /// Maximum wait for the response headers of a watch. Default 30 s.
@@ -71,14 +71,14 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Minimum watch timeout `t`; each timeout is drawn at random from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Cap `t` of the backoff after a 401, 403 or 404, which usually need an operator; the delay is drawn at random
-    /// from `[t, 2t)`. Default 30 s.
+    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator: each delay is at most a duration
+    /// drawn at random from `[t, 2t)`, where `t` is this value. Default 30 s.
     pub slow_retry: Duration,
     /// Minimum wait `t` before a watch that worked and was cut off is reopened. It does not grow. Each wait is drawn at
     /// random from `[t, 2t)`. Default 100 ms.
     pub reopen: Duration,
-    /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min without a
-    /// failure.
+    /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min
+    /// without a failure.
     pub backoff: Backoff,
     /// Deadlines for a server that sends nothing.
     pub stall: StallPolicy,
@@ -134,7 +134,7 @@ pub enum WaitReason {
     Failure(ErrorClass),
     /// The server ends watches right after it opened them.
     ShortWatch,
-    /// The last page of a list was empty, or had less than a tenth of the requested items.
+    /// The page read before was empty, or had less than a tenth of the requested items, and another page follows.
     ThinPage,
 }
 

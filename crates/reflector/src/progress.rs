@@ -16,8 +16,8 @@ const THIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Progress of one list.
 ///
-/// Brent's algorithm finds repeated continue tokens: one token is kept, and replaced after 1, 2, 4, 8 … pages. A cycle of
-/// `n` tokens that begins after `m` pages is found within `3·max(m, n)` pages.
+/// Brent's algorithm finds repeated continue tokens: one token is kept, and replaced after 1, 2, 4, 8 … pages. A cycle
+/// of `n` tokens that begins after `m` pages is found within `3·max(m, n) + 2` pages.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pages: u64,

@@ -17,8 +17,8 @@ use crate::lines::{self, LogFormat};
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
 
-/// Dependencies whose logs are off by default. They log every attempt without the cluster's name; the hub reports it
-/// once, with the name.
+/// Dependencies whose logs are off by default. They log every attempt without the cluster's name. The hub logs a
+/// failure once, with the name.
 const QUIET: [&str; 10] =
     ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
@@ -32,8 +32,8 @@ pub fn init(format: LogFormat, default: &str) {
 
 /// Starts logging like [`init`], and exports [`spans`](crate::spans) over OTLP/HTTP.
 ///
-/// The export needs `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`; without them nothing is
-/// traced. Its requests run on `io`.
+/// The export needs `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`; without one of them nothing
+/// is traced. Its requests run on `io`.
 ///
 /// If the export cannot be set up, logs a warning and drops the spans.
 #[cfg(feature = "otlp")]

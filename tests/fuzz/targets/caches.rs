@@ -17,7 +17,7 @@ use super::input::Input;
 
 const ROOT: &str = "/state/caches";
 const DIR: &str = "/state/caches/core/v1/pods";
-/// File names with their checksum salts: kind, number, part.
+/// File names, with the kind, number and part from which the salt of their checksums is computed.
 const FILES: [(&str, [u64; 3]); 6] = [
     ("snapshot-1", [1, 1, 0]),
     ("deltas-1-0", [2, 1, 0]),
@@ -27,7 +27,7 @@ const FILES: [(&str, [u64; 3]); 6] = [
     ("deltas-1-18446744073709551615", [2, 1, u64::MAX]),
 ];
 
-/// Objects by cluster and key: head, and body if it is readable.
+/// Objects by cluster and scope, then by key: head, and body if it is readable.
 type State = BTreeMap<String, BTreeMap<String, (String, Option<String>)>>;
 
 pub(crate) fn run(data: &[u8]) {
@@ -120,7 +120,7 @@ fn build_files(input: &mut Input<'_>) -> SimDisk {
     disk
 }
 
-/// Copy of the salt in `src/state/caches/file_name.rs`. A change there shows in the test that counts what the corpus loads.
+/// Copy of the salt in `src/state/caches/file_name.rs`. If they differ, no built file loads any more.
 fn salt([kind, number, part]: [u64; 3]) -> u32 {
     let mixed = (kind << 60 ^ number << 20 ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32

@@ -1,6 +1,7 @@
 //! Fuzz target: Secrets, ClusterProfiles and kubeconfig files of cluster sources.
 //!
-//! Each input yields a cluster or a problem. A cluster made from foreign data must not run commands or read local files.
+//! Each input yields a cluster or a problem. A cluster made from foreign data must not run commands or read local
+//! files.
 
 use std::path::Path;
 use std::sync::LazyLock;

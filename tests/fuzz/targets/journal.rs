@@ -27,7 +27,7 @@ const FILES: [&str; 9] = [
     "04611686018427387900-0000000007.log",
 ];
 const CURSOR_SALT: u32 = 0x63_75_72_73;
-/// Limits that no input reaches by its own files alone.
+/// Parameters of the journal. The files of an input alone do not reach the size limit.
 const PARAMS: JournalParams = JournalParams { limit_bytes: 1 << 20, segment_bytes: 8 << 10 };
 
 /// Record of the test: an object number and a payload.

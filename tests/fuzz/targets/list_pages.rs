@@ -1,6 +1,7 @@
 //! Fuzz target: one page of a list, split into pieces.
 //!
-//! The first byte selects the decoder profile and the item size limit, the second the piece sizes. The rest is the page.
+//! The first byte selects the decoder profile and the item size limit, the second the piece sizes. The rest is the
+//! page.
 
 use informer_hub_codec::{ListSplitter, ListStep, MAX_OBJECT_BYTES};
 use serde_json::Value;
@@ -16,7 +17,7 @@ pub(crate) fn run(data: &[u8]) {
     let sent = if small { None } else { json::unambiguous(input.0) };
     let whole = read(control, &[input.0], sent.as_ref());
     let split = read(control, &pieces(input.0, seed), None);
-    // An item over the limit reports more if it arrived in one piece.
+    // The report of an item over the limit has more details if the item arrived in one piece.
     if !small {
         assert_eq!(whole, split, "the result depends on how the bytes were split");
     }

@@ -58,7 +58,8 @@ impl Profile {
         Self { decoder, projection, packs: control & 0x80 != 0 }
     }
 
-    /// Verifies a decoded object, against the JSON `sent` if that has a single reading.
+    /// Verifies a decoded object. `sent` is the JSON that it was decoded from, if that JSON has only one possible
+    /// reading.
     pub(crate) fn check(&self, object: &Arc<StoredObject>, sent: Option<&Value>) {
         let body = object.json().expect("a new object has its body");
         assert!(reference::is_json(&body) && std::str::from_utf8(&body).is_ok(), "the body is not JSON");

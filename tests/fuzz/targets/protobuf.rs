@@ -1,7 +1,7 @@
 //! Fuzz target: a list or a watch in Kubernetes protobuf, split into pieces.
 //!
-//! The first byte selects the decoder profile, the size limit and list or watch, the second the piece sizes. The rest is the
-//! body.
+//! The first byte selects the decoder profile, the size limit and list or watch, the second the piece sizes. The rest
+//! is the body.
 
 use informer_hub_codec::{Frame, FrameSplitter, ListStep, MAX_OBJECT_BYTES, ProtobufListSplitter};
 use informer_hub_reflector::WatchItem;

@@ -1,4 +1,5 @@
-//! Fuzz target: texts that users write (selectors, paths, queries, resources, sizes, subjects). Accepted texts round-trip.
+//! Fuzz target: texts that users write (selectors, paths, queries, resources, sizes, subjects). Accepted texts
+//! round-trip.
 //!
 //! The first byte selects the type of the text.
 

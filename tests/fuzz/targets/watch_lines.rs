@@ -1,6 +1,7 @@
 //! Fuzz target: the bytes of a watch stream, split into pieces.
 //!
-//! The first byte selects the decoder profile and the line size limit, the second the piece sizes. The rest is the stream.
+//! The first byte selects the decoder profile and the line size limit, the second the piece sizes. The rest is the
+//! stream.
 
 use informer_hub_codec::{Line, LineSplitter, MAX_OBJECT_BYTES};
 use informer_hub_reflector::{SourceError, WatchItem};

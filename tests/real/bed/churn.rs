@@ -77,8 +77,8 @@ impl Churn {
         }
     }
 
-    /// Makes one change. Of ten, about five are updates, three creations, one a deletion and one a re-creation under the
-    /// same name, which a watcher must not report as an update.
+    /// Makes one change. Of ten, about five are updates, three creations, one a deletion and one a re-creation under
+    /// the same name, which a watcher must not report as an update.
     async fn step(&mut self, client: &Client) {
         let kind = if self.random.random_bool(0.5) { Kind::Pod } else { Kind::Widget };
         let roll = self.random.random_range(0..10);

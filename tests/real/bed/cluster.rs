@@ -46,8 +46,8 @@ impl RealCluster {
         Self::start_in(name, flags.iter().map(|&flag| flag.to_owned()).collect(), slot).await
     }
 
-    /// Starts several clusters at once. A test must start all its clusters in one call: two tests that each hold one slot
-    /// and wait for another would deadlock.
+    /// Starts several clusters at once. A test must start all its clusters in one call: two tests that each hold one
+    /// slot and wait for another would deadlock.
     pub(crate) async fn start_all<const N: usize>(names: [&str; N]) -> [Self; N] {
         Self::start_all_with(names.map(|name| (name, Vec::new()))).await
     }
@@ -156,8 +156,8 @@ impl RealCluster {
 
     /// Compacts etcd to its current revision, which stays readable, and returns it.
     ///
-    /// Watches served from the watch cache are not affected before a [`Self::restart`]. With `--watch-cache-sizes=pods#0`,
-    /// pods are served from etcd.
+    /// Watches served from the watch cache are not affected before a [`Self::restart`]. With
+    /// `--watch-cache-sizes=pods#0`, pods are served from etcd.
     pub(crate) async fn compact(&mut self) -> u64 {
         #[derive(Deserialize)]
         struct Answer {

@@ -18,7 +18,8 @@ pub(crate) type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
 /// Lists all objects of a resource in all namespaces.
 ///
-/// The list is read from etcd (no `resourceVersion` is given), so it includes every change acknowledged before the call.
+/// The list is read from etcd (no `resourceVersion` is given), so it includes every change acknowledged before the
+/// call.
 ///
 /// # Panics
 /// If the apiserver does not answer with a list.

@@ -26,15 +26,15 @@ pub(super) const SERVERS: usize = 3;
 const REPLICA: usize = COLLECTORS;
 const DELIVERER: usize = COLLECTORS + 1;
 
-/// Process with its folder, and its connections to the servers.
+/// A process of the fleet with its folder, and the proxies through which it reaches NATS servers and apiservers.
 struct Member {
     workdir: Workdir,
     /// `None` while it is killed.
     hub: Option<Running>,
-    /// Name in the fleet. Each start has another one.
+    /// Name in the fleet. Each start of the process has a new name.
     name: String,
     nats: Vec<FaultProxy>,
-    /// Of collectors, by number of the cluster.
+    /// Proxies to the apiservers, by number of the cluster.
     apiservers: Vec<FaultProxy>,
 }
 
@@ -82,11 +82,11 @@ impl Member {
     }
 }
 
-/// Fault in effect, or after it.
+/// A fault that has begun, and what it hit.
 struct Effect {
     fault: Fault,
     began: Instant,
-    /// Number of the process, without killed servers.
+    /// Number of the process that the fault hit; 0 if it killed servers.
     member: usize,
     /// Numbers of the killed servers.
     servers: Vec<usize>,
@@ -130,7 +130,7 @@ impl Fleet {
         &self.members[REPLICA].workdir
     }
 
-    /// Has the faults happen, each once the fleet has recovered from the one before, or during that one.
+    /// Injects the faults. Each begins once the fleet has recovered from the fault before, or during that fault.
     pub(super) async fn suffer(&mut self, faults: &[Fault]) -> Takeovers {
         let mut takeovers = Takeovers::default();
         self.recovered(clock::now()).await;
@@ -153,7 +153,7 @@ impl Fleet {
         takeovers
     }
 
-    /// Has a fault happen and end, and another one during it. Returns their effects.
+    /// Injects a fault, and `other` during it, until both have ended. Returns their effects.
     async fn inject(&mut self, fault: Fault, other: Option<Fault>) -> Vec<Effect> {
         let mut effects = vec![self.begin(fault, None).await];
         if let Some(during) = other.and_then(|other| other.during) {
@@ -200,7 +200,7 @@ impl Fleet {
             Kind::CutFromNats(_, how) => member.connect_to_nats(how).await,
             Kind::CutFromApiserver(cluster, how) => {
                 member.apiservers[cluster].set(how).await;
-                // Its owner keeps the cluster. It may still move for balance.
+                // No takeover is expected: the owner keeps the cluster, which may still move for balance.
                 owned.clear();
             }
             Kind::KillServer(_) | Kind::LoseQuorum(_) => unreachable!("it hits no process"),

@@ -1,9 +1,9 @@
 //! Random faults in a whole fleet: three collectors, a serving replica and a deliverer on three NATS servers share two
-//! clusters that change all the time. Processes are killed, suspended, and cut off from NATS or an apiserver; one NATS server
-//! is killed, or two are. About a third of the faults begin while another one is in effect.
+//! clusters that change all the time. Processes are killed, suspended, and cut off from NATS or an apiserver; one NATS
+//! server is killed, or two are. About a third of the faults begin while another one is in effect.
 //!
-//! A seed decides the schedule, which the test prints. The variable `FAULTS` sets the number of faults; `make test-nightly`
-//! has 100.
+//! A seed decides the schedule, which the test prints. The variable `FAULTS` sets the number of faults; `make
+//! test-nightly` has 100.
 
 mod members;
 mod observer;
@@ -23,7 +23,7 @@ use crate::kill::{Changing, FlakyReceiver};
 
 /// Default number of faults.
 const FAULTS: usize = 10;
-/// Pace of the changes: a few per cluster in each interval.
+/// Number of changes of each cluster in each interval.
 const CHANGES: usize = 4;
 const INTERVAL: Duration = Duration::from_millis(200);
 

@@ -24,7 +24,7 @@ pub(super) struct Observer {
     following: JoinHandle<()>,
 }
 
-/// Contents of the log, and its positions.
+/// Contents of the log, and the newest state of its partitions.
 #[derive(Default)]
 struct Seen {
     contents: Contents,
@@ -40,7 +40,7 @@ pub(super) struct Position {
     pub(super) since: Instant,
     /// Arrival of the newest entry.
     pub(super) newest: Instant,
-    /// Version from which a watch can resume there.
+    /// Version from which a watch of the partition can resume; 0 if there is none yet.
     pub(super) version: u64,
 }
 

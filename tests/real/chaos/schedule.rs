@@ -42,7 +42,8 @@ pub(super) struct Fault {
     pub(super) kind: Kind,
     /// Time until it ends.
     pub(super) lasts: Duration,
-    /// Time from the begin of the fault before, during which it begins; `None` if the fleet recovers between them.
+    /// If the fault begins during the one before: the time since that one began. `None` if the fleet recovers in
+    /// between.
     pub(super) during: Option<Duration>,
 }
 
@@ -61,7 +62,7 @@ pub(super) fn draw(seed: u64, count: usize) -> Vec<Fault> {
     faults.truncate(count);
     for at in 1..faults.len() {
         let before = faults[at - 1];
-        // At most two at once.
+        // At most two faults are in effect at once.
         if before.during.is_none() && rng.random_bool(OVERLAPS) {
             faults[at].during = Some(before.lasts.mul_f64(rng.random_range(0.0..1.0)));
         }

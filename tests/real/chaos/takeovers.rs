@@ -10,9 +10,9 @@ pub(super) const LONGEST: Duration = Duration::from_secs(15);
 /// Times of takeovers.
 #[derive(Default)]
 pub(super) struct Takeovers {
-    /// By faults without another one.
+    /// Times of takeovers during a single fault.
     pub(super) alone: Vec<Duration>,
-    /// By faults of which two were in effect at once.
+    /// Times of takeovers during two overlapping faults.
     pub(super) overlapping: Vec<Duration>,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn histogram(times: &[Duration]) -> String {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let Some(max) = sorted.last() else { return "no takeovers".to_owned() };
-    // The smallest time that is not below this share of all.
+    // The shortest time that at least this percentage of the takeovers did not exceed.
     let percentile = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100) - 1];
     let mut text =
         format!("{} takeovers: p50 {:.1?}, p99 {:.1?}, max {max:.1?}", sorted.len(), percentile(50), percentile(99));

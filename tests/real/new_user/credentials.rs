@@ -175,7 +175,7 @@ async fn rotated_credentials_take_effect_without_a_new_list() {
 
     let old = [token(&client, "by-token", "token-1").await, token(&client, "by-exec", "exec-1").await];
     workdir.write("token", &old[0]);
-    // Expires before the hub asks for the next one.
+    // This token expires soon, so that the hub calls the plugin again.
     workdir.write("credential.json", &credential(&old[1], SignedDuration::from_secs(10)));
     write_certificate(&workdir, certificate(&ca, "by-cert-1"));
     set_up(&workdir, &cluster, &format!("https://{}", proxy.address()));

@@ -98,7 +98,7 @@ fn metric(name: &str) -> Option<&'static Metric> {
     CATALOGUE.iter().find(|of| if of.kind == Kind::Histogram { is_part(of) } else { name == of.name })
 }
 
-/// Returns whether the hub of the test cannot have a metric: it has no readers with limits, and is a process by itself.
+/// Returns whether the hub of the test cannot have a metric: it has no readers with limits, no standby and no fleet.
 fn is_of_others(name: &str) -> bool {
     let absent = ["reader_refused_requests", "reader_delay_seconds", "sink_standby", "leader", "lease_", "fleet_"];
     name.strip_prefix("informer_hub_").is_some_and(|name| absent.iter().any(|part| name.starts_with(part)))
@@ -164,7 +164,7 @@ async fn scrape_hub() -> Vec<String> {
     );
     let mut hub = workdir.hub();
     workdir.ready(&hub).await;
-    // Two of the configured clusters are the same apiserver.
+    // Two of the configured clusters are the same apiserver, so each object is delivered twice.
     let delivered = async |events: f64| {
         let series = "informer_hub_sink_delivered_events_total{sink=\"audit\"}";
         let reached = becomes_true(WAIT_DEADLINE, async || workdir.metric(series).await.is_some_and(|it| it >= events));

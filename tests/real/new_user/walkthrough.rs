@@ -287,7 +287,7 @@ async fn documented_steps_lead_to_a_hub_that_follows_changes_without_extra_lists
     assert!(mistake.contains("resources.pods.lable_selector") && mistake.contains("did you mean"), "{mistake}");
     assert_eq!(walkthrough.receiver.replica().lock().violations(), &[] as &[String]);
 
-    // Without the requests of `check`: each resource was listed once, and the reinstalled one twice.
+    // The hub's lists, without those of `check`: one of each resource, and two of the reinstalled one.
     let definitions = [("apiservices".to_owned(), 1), ("customresourcedefinitions".to_owned(), 1)];
     let lists = |at: usize| {
         let mut lists = walkthrough.lists()[at].clone();
@@ -302,7 +302,8 @@ async fn documented_steps_lead_to_a_hub_that_follows_changes_without_extra_lists
     };
     assert_eq!(lists(0), expected(1, 2), "prod-eu, where the CRD was reinstalled");
     assert_eq!(lists(1), expected(1, 1), "prod-us, without changes");
-    // Whether definitions are watched by now depends on when the last request was refused.
+    // Lists of definitions are left out: whether the hub watches them by now depends on when the last request was
+    // refused.
     let own = lists(2).into_iter().filter(|(resource, _)| resource == "pods" || resource == "widgets");
     let once = [("pods".to_owned(), 1), ("widgets".to_owned(), 1)];
     assert_eq!(own.collect::<BTreeMap<_, _>>(), BTreeMap::from(once), "prod-ap, which refused the first requests");

@@ -71,8 +71,8 @@ pub(super) struct Change {
 pub(super) enum ChangeKind {
     /// The object was created or updated to this state.
     Present(State),
-    /// The object was marked for deletion, at a version between these two. The apiserver does this to pods by itself, and
-    /// only watches show it.
+    /// The object was marked for deletion, at a version between these two. The apiserver does this to pods by itself,
+    /// and only watches show it.
     MarkedForDeletion { uid: Uid, after: ResourceVersion, before: ResourceVersion },
     /// The object was deleted. For some resources, the response lacks the version of the deletion.
     Deleted { uid: Uid, version: Option<ResourceVersion> },
@@ -124,7 +124,7 @@ pub(super) struct Log {
 #[derive(Default, Debug)]
 struct Lines {
     notified: BTreeMap<Subject, Vec<Notified>>,
-    /// Versions of changes that a watch may have brought, by kind, in order of notification.
+    /// Versions of the changes that can have come from a watch, by kind, in order of notification.
     order: BTreeMap<Kind, Vec<u64>>,
     /// Number of changes at the end of the first list's notifications, by kind.
     synced: BTreeMap<Kind, usize>,

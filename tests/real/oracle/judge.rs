@@ -13,8 +13,8 @@ pub(super) enum Difference {
     Resynced,
     /// client-go notified an unchanged object as updated after a new list; the hub notifies changes only.
     Repeated,
-    /// An object was re-created under its name while client-go was not watching, which notified an update. The hub
-    /// notifies a deletion and an addition.
+    /// An object was re-created under its name while client-go was not watching, so client-go notified an update. The
+    /// hub notifies a deletion and an addition.
     Replaced,
     /// The hub missed a state that client-go saw, since it was not watching then and listed again later.
     MissedByHub,
@@ -24,15 +24,15 @@ pub(super) enum Difference {
     DeletionUnseenByHub,
     /// client-go learnt of a deletion from a list (a tombstone); the hub saw it.
     DeletionUnseenByClientGo,
-    /// One of them missed the first states of an object, so its addition is an update for the other.
+    /// One informer missed the first states of an object, so its addition is an update for the other informer.
     SeenLater,
-    /// The hub notified of a change of one object after a later change of another. Order between objects is counted, but
-    /// only order per object is verified.
+    /// The hub notified of a change of one object after a later change of another. Order between objects is counted,
+    /// but only order per object is verified.
     ReorderedByHub,
     /// client-go notified of a change of one object after a later change of another. It does so only after a list.
     ReorderedByClientGo,
-    /// The first lists (or the joins of later handlers) were at different times: a change that one saw live was initial for
-    /// the other, or before its start.
+    /// The first lists (or the joins of later handlers) were at different times: a change that one informer saw live
+    /// was part of the other's first list, or happened before the other started.
     BegunElsewhere,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Side<'a> {
     pub(super) notified: &'a [Notified],
     /// Number of changes at the end of the first list's notifications.
     pub(super) synced_at: usize,
-    /// Changes that it may have missed.
+    /// Changes that the informer may have missed.
     pub(super) allowance: Allowance<'a>,
     /// Maximum number of repetitions caused by resyncs.
     pub(super) resyncs: usize,
@@ -54,8 +54,8 @@ pub(super) struct Side<'a> {
 /// Lists of an informer, which permit missing notifications.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Allowance<'a> {
-    /// For client-go: an upper bound of the number of changes at the response to each list. It may have missed any change
-    /// before one of these, or before the end of its first list.
+    /// For client-go: an upper bound of the number of changes at the response to each list. It may have missed any
+    /// change before one of these, or before the end of its first list.
     Lists(&'a [usize]),
     /// For the hub: the versions of this object that lists skipped, and the number of lists. It may have missed those
     /// versions. A handler that joined `late` may have missed everything before.
@@ -136,13 +136,14 @@ enum NotificationKind {
 /// Notifications of one side, matched with the history.
 #[derive(Debug, Default)]
 struct Placed<'a> {
-    /// By index in the object's history.
+    /// Notified changes, by index in the object's history.
     changes: BTreeMap<usize, (NotificationKind, &'a Notified)>,
     /// Number of repeated states.
     repeated: usize,
 }
 
-/// Verifies and compares the notifications of both sides for one object. `hub` is the hub, or a client-go that reads from it.
+/// Verifies and compares the notifications of both sides for one object. `hub` is the hub, or a client-go that reads
+/// from it.
 ///
 /// `history` has all changes of the object. The informers started after `started_at` changes.
 ///
@@ -292,7 +293,7 @@ fn compare(
         (Some(NotificationKind::Replaced), _) | (_, Some(NotificationKind::Replaced)) => Some(Difference::Replaced),
         (None, Some(_)) if is => Some(Difference::MissedByHub),
         (Some(_), None) if is => Some(Difference::MissedByClientGo),
-        // The deletion of an object that one side never saw, or that client-go notified as replaced.
+        // One side did not notify the deletion: it never saw the object, or client-go notified it as replaced.
         (None, _) | (_, None) => None,
         (Some(NotificationKind::Tombstone), Some(NotificationKind::Deleted)) => Some(Difference::DeletionUnseenByHub),
         (Some(NotificationKind::Deleted), Some(NotificationKind::Tombstone)) => {

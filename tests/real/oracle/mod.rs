@@ -94,7 +94,8 @@ async fn oracle_hub_notifies_like_client_go_without_a_watch_cache() {
     }
 }
 
-/// Runs schedules in sequence on one cluster. `compaction_expires`: a compaction alone makes watches expire.
+/// Runs schedules in sequence on one cluster. `compaction_expires` is true if a compaction alone, without a restart,
+/// makes watches expire.
 async fn run_all(seeds: &[u64], mut cluster: RealCluster, compaction_expires: bool) {
     let client = cluster.client().await;
     install_widgets(&client).await;

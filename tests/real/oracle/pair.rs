@@ -10,13 +10,14 @@ use super::read_recorder::ReadLog;
 /// Reads of the first handler's informer.
 #[derive(Clone, Copy)]
 pub(super) enum Reads<'a> {
-    /// Of the hub, recorded.
+    /// Recorded reads of the hub.
     Hub(&'a ReadLog),
-    /// Of a client-go that reads from the hub: the number of changes at the response to each of its lists.
+    /// Lists of a client-go that reads from the hub: the number of changes at the response to each.
     ThroughHub(&'a [usize]),
 }
 
-/// A handler of the hub, or of a client-go that reads from the hub, and one of client-go, registered at about the same time.
+/// A handler of the hub, or of a client-go that reads from the hub, and one of client-go, registered at about the same
+/// time.
 pub(super) struct HandlerPair<'a> {
     pub(super) hub: &'a Log,
     pub(super) go: &'a Log,

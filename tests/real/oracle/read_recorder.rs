@@ -88,7 +88,7 @@ impl ReadRecorder {
         Self { changes, began: clock::now(), readings: Arc::default() }
     }
 
-    /// ChangeKind the informer of a kind was brought.
+    /// Returns the recorded reads of a kind's informer.
     pub(super) fn reads(&self, kind: Kind) -> ReadLog {
         self.readings.lock().get(&kind).cloned().unwrap_or_default()
     }

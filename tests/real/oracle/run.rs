@@ -22,7 +22,7 @@ use crate::bed::{
 };
 use crate::proxy::{Fault, FaultProxy};
 
-/// Deadline for both to converge. Each waits up to a minute between attempts, and attempts may fail.
+/// Deadline for the hub and client-go to converge. Each waits up to a minute between attempts, and attempts may fail.
 pub(super) const SETTLE: Duration = Duration::from_secs(240);
 
 /// Running schedule.
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
             }
             self.run_step(step).await;
         }
-        // A change that only a working watch or a new list can show.
+        // Makes a change that only a working watch or a new list can show.
         self.writer.fill(1).await;
         let settled = self.settle().await;
         let outcome = Outcome { settled, ..self.judge().await };
@@ -155,7 +155,8 @@ impl<'a> Run<'a> {
         self.writer.change(step.then).await;
     }
 
-    /// Compacts while the proxy refuses. The compacted revision stays readable, so one more change precedes the compaction.
+    /// Compacts while the proxy refuses. The compacted revision stays readable, so one more change precedes the
+    /// compaction.
     async fn expire(&mut self, step: Step) {
         self.proxy.set(Fault::Refuse).await;
         change(&mut self.writer, step).await;

@@ -24,7 +24,7 @@ pub(super) enum Disruption {
     Restart,
     /// The apiserver is suspended.
     Freeze,
-    /// The rights of both are revoked, and connections are reset.
+    /// The rights of both readers are revoked, and connections are reset.
     Forbid,
     /// The custom resource is removed with its objects, and reinstalled.
     Uninstall,
@@ -33,7 +33,7 @@ pub(super) enum Disruption {
 }
 
 impl Disruption {
-    /// Returns whether client-go backs off after it, for up to two minutes.
+    /// Returns whether client-go backs off after this disruption, for up to two minutes.
     fn causes_backoff(self) -> bool {
         matches!(self, Self::Refuse | Self::Expire | Self::Restart | Self::Forbid | Self::Uninstall)
     }
@@ -57,7 +57,7 @@ pub(super) struct Schedule {
     /// Fault at the start of the informers.
     pub(super) start: Step,
     pub(super) steps: Vec<Step>,
-    /// Step at whose beginning a second handler joins.
+    /// Index of the step at whose beginning a second handler joins.
     pub(super) join_at: usize,
     /// Whether client-go requests streaming lists, as by default.
     pub(super) streaming: bool,

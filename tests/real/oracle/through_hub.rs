@@ -1,8 +1,9 @@
 //! client-go reads from the hub through the fault-injecting proxy, and from the apiserver directly.
 //!
-//! The hub is a process with TLS and tokens, so client-go speaks HTTP/2 with it. Faults hit what is between client-go and
-//! the hub, and the hub itself. What client-go is notified of through the hub is verified against the recorded changes
-//! and compared with what it is notified of directly: it may miss only what its own lists skipped.
+//! The hub is a process with TLS and tokens, so client-go speaks HTTP/2 with it. Faults hit the connection between
+//! client-go and the hub, and the hub itself. The notifications of client-go through the hub are verified against the
+//! recorded changes, and compared with those of client-go at the apiserver. They may lack only changes that client-go's
+//! own lists skipped.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -156,7 +157,7 @@ impl<'a> Run<'a> {
             }
             self.run_step(step).await;
         }
-        // A change that only a working watch or a new list can show.
+        // Makes a change that only a working watch or a new list can show.
         self.writer.fill(1).await;
         self.settle().await;
         self.judge()
@@ -165,7 +166,7 @@ impl<'a> Run<'a> {
     /// Runs one step of the schedule and repairs its fault.
     async fn run_step(&mut self, step: Step) {
         match step.disruption {
-            // The changes are in the window of a hub that is gone.
+            // The restart drops the window of recent changes, so watches from before it expire.
             Disruption::Expire => {
                 self.proxy.set(Fault::Refuse).await;
                 change(&mut self.writer, step).await;

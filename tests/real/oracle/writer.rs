@@ -112,8 +112,8 @@ impl Writer {
         install_widgets(&self.client).await;
     }
 
-    /// Makes one random step. Of twenty, eight are updates, three creations and two deletions. The others are error-prone
-    /// for informers: re-creation under the same name, short-lived objects, and bursts.
+    /// Makes one random step. Of twenty, eight are updates, three creations and two deletions. The others are
+    /// error-prone for informers: re-creation under the same name, short-lived objects, and bursts.
     async fn step(&mut self) {
         let kind = Kind::ALL[self.random.random_range(0..Kind::ALL.len())];
         let roll = self.random.random_range(0..20);

@@ -23,13 +23,13 @@ pub(super) struct Endpoint {
     client: Client,
 }
 
-/// An answer as it came.
+/// An unparsed answer.
 #[derive(Clone, Debug)]
 pub(super) struct RawAnswer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
-    /// The body, if it is no text.
+    /// The body as bytes, for answers that are not text.
     pub(super) bytes: Bytes,
 }
 

@@ -135,7 +135,7 @@ fn shown(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// Returns the difference between the outputs of a command, after several tries, since ages pass.
+/// Returns the difference between the outputs of a command. Tries several times, since the printed ages change.
 async fn difference(kube: &Kubectl, hub: &Kubectl, line: &str) -> Option<String> {
     let mut found = None;
     // On a busy machine, the two answers are often made in different seconds.
@@ -222,7 +222,7 @@ async fn writes_are_refused(hub: &Kubectl) {
     }
 }
 
-/// Lines of a command that goes on.
+/// Lines of a command that runs until it is dropped.
 struct Following {
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
     _child: Child,
@@ -326,7 +326,7 @@ async fn printed_kubeconfig_is_read(kube: &Kubectl, hub: &HubProcess, cluster: &
 
 /// Verifies that a table of the fleet is the cluster's, after a column with the cluster's name.
 async fn fleet_has_a_cluster_column(kube: &Kubectl, fleet: &Kubectl, cluster: &str) {
-    // Without ages, the last column.
+    // Drops the last column, which is the age.
     let lines = async |kubectl: &Kubectl, line: &str| -> Vec<Vec<String>> {
         let (code, stdout, stderr) = shown(&kubectl.run(line).await);
         assert_eq!(code, Some(0), "{line}: {stderr}");

@@ -8,7 +8,8 @@ pub(super) struct Resource {
     pub(super) plural: &'static str,
     pub(super) kind: &'static str,
     pub(super) is_namespaced: bool,
-    /// Fields that a field selector may name, besides `metadata.name` and `metadata.namespace`, and values to compare with.
+    /// Fields that a field selector may name, besides `metadata.name` and `metadata.namespace`, and values to compare
+    /// with.
     pub(super) fields: &'static [(&'static str, &'static [&'static str])],
 }
 

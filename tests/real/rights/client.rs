@@ -1,4 +1,4 @@
-//! A user of an apiserver or of the hub, by its token.
+//! Requests of a user, identified by a token, to an apiserver or to the hub.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) struct Lines {
 }
 
 impl User {
-    /// Returns a user of a server whose certificate is of a CA.
+    /// Returns a user of a server whose certificate the CA in file `ca` has signed.
     pub(super) fn new(url: &str, ca: &Path, token: &str) -> Self {
         let ca = reqwest::Certificate::from_pem(&std::fs::read(ca).unwrap()).unwrap();
         let http = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();

@@ -1,4 +1,4 @@
-//! Two clusters with other rights each, their users, and the hub in front of them.
+//! Two clusters with different rights, their users, and the hub in front of them.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,8 +18,9 @@ use crate::workdir::{Running, Workdir};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Users of the tests. `jane` and the service account `grafana` of `tools` in `east` see `shop` in `east`; `ada`, by her
-/// group, sees all of `west`; `eve` sees nothing. A service account of the same name in `west` sees all of `west`.
+/// Clusters, hub and users of the tests. `jane` and the service account `grafana` of the namespace `tools` in `east`
+/// see the namespace `shop` in `east`; `ada`, by her group, sees all of `west`; `eve` sees nothing. A service account
+/// of the same name in `west` sees all of `west`.
 pub(super) struct Fleet {
     pub(super) east: RealCluster,
     pub(super) west: RealCluster,
@@ -77,7 +78,7 @@ impl Fleet {
         self.with_token(&self.token(name))
     }
 
-    /// Returns the sender of a token to the hub.
+    /// Returns a user of the hub with this token.
     pub(super) fn with_token(&self, token: &str) -> User {
         User::new(self.workdir.url(), &self.hub_ca(), token)
     }

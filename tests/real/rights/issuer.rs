@@ -84,7 +84,8 @@ impl Issuer {
         self.rsa = Some(rsa);
     }
 
-    /// Returns a token of a user for an hour, signed with RS256 if that key is published and `rsa` is set.
+    /// Returns a token of a user for an hour, signed with RS256 if `rsa` is set, else with ES256. RS256 needs
+    /// [`Self::add_rsa`] first.
     pub(super) fn token(&self, email: &str, groups: &[&str], rsa: bool) -> String {
         let now = Timestamp::now().as_second();
         let claims = json!({

@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 use crate::bed::{becomes_true, delete_now};
 use crate::fixture::WAIT_DEADLINE;
 
-/// Longest time until a stream ends, as documented: 30 s, and the time for which an answer is used.
+/// Longest time until a stream ends, as documented: 30 s, and the second for which an answer is cached.
 const WITHIN: Duration = Duration::from_secs(31);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -52,12 +52,12 @@ async fn revoked_right_ends_open_streams() {
     assert_eq!((code, answer), fleet.at(&fleet.east, "jane").read("/api/v1/namespaces/shop/pods").await);
     assert_eq!(code, 403);
     assert_eq!(jane.read("/v1/query?resource=pods&q=count").await.1["count"], 0);
-    // The rights of another reader are the same, so its watch goes on.
+    // The rights of another reader have not changed, so its watch continues.
     let west = fleet.west.client().await;
     crate::bed::create_pod(&west, "shop", "after-0").await;
     others.up_to("ADDED after-0").await;
 
-    // A deleted account's token is refused once the answer of its cluster is no longer used.
+    // The token of a deleted account is refused once the cached answer of its cluster has expired.
     delete_now(&Api::<ServiceAccount>::namespaced(client, "tools"), "grafana").await;
     let is_refused = async || grafana.read("/clusters/east/api/v1/namespaces/shop/pods").await.0 == 401;
     assert!(becomes_true(WAIT_DEADLINE, is_refused).await);

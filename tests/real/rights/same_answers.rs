@@ -105,7 +105,7 @@ async fn lists_and_objects(fleet: &Fleet) {
         }
     }
     assert_eq!(allowed, [("jane", "east"), ("ada", "west"), ("grafana", "east")].into(), "the test sees both outcomes");
-    // The account of the same name in the other cluster is another user, and that cluster does not know the token.
+    // The account of the same name in the other cluster is a different user, and that cluster rejects this token.
     let grafana = fleet.at_hub("grafana");
     for path in PATHS {
         let (code, answer) = grafana.read(&format!("/clusters/west{path}")).await;
@@ -146,13 +146,13 @@ async fn reviews_of_the_sender(fleet: &Fleet) {
                 (info["username"].clone(), info["groups"].clone(), info["uid"].clone())
             };
             let expected = known(direct.review("", path, &body).await);
-            // The issuer's own claim of the group `system:masters` counts with its prefix only.
+            // The group `system:masters` in the issuer's token counts only with the prefix `oidc:`.
             assert_eq!(known(hub.review(&root, path, &body).await), expected, "{user} of {name}");
         }
     }
 }
 
-/// Compares answers over all clusters with the sum of what the clusters give.
+/// Verifies that answers over all clusters have exactly the objects that the user may read in each cluster.
 async fn roots_of_all_clusters(fleet: &Fleet) {
     let east = ["web-0", "web-1", "web-2", "web-3", "web-4"].map(|name| format!("east/{name}"));
     let west = ["bank-0", "bank-1", "bank-2", "web-0", "web-1", "web-2", "web-3", "web-4"];

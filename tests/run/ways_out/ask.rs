@@ -1,4 +1,4 @@
-//! Takes a way out and returns what came.
+//! Requests of a reader by one way out, and their answers.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use super::hub::{Planted, Reader};
 use super::rows::Ask;
 use crate::client::{command, outcome};
 
-/// Returns everything that a reader gets by a way.
+/// Returns everything that a reader receives by a way.
 pub(super) async fn text_of(hub: &Planted, reader: &Reader, ask: &Ask) -> String {
     match ask {
         Ask::Get { path, accept, last_event } => {

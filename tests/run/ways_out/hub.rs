@@ -26,7 +26,7 @@ pub(super) struct Reader {
     pub(super) sees_secrets: bool,
 }
 
-/// Readers: all but Secrets, also Secrets, and the operator, who sees no Secrets unless they are served to all.
+/// Readers: one without the right to Secrets, one with it, and the operator, who has no right to Secrets here.
 pub(super) const READERS: [Reader; 3] = [
     Reader { name: "plain", token: "plain-0123456789abcdef", sees_secrets: false },
     Reader { name: "secrets", token: "secrets-0123456789abcdef", sees_secrets: true },
@@ -36,7 +36,7 @@ pub(super) const READERS: [Reader; 3] = [
 const READER_OF_SECRETS: &Reader = &READERS[1];
 const OPERATOR: &Reader = &READERS[2];
 
-/// Places in the hub's changes before the objects were changed.
+/// Versions and event positions from before the objects were changed, to resume from.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
     /// Versions of lists, by root and resource.
@@ -204,7 +204,7 @@ impl Planted {
         .await;
     }
 
-    /// Returns what the sinks have written, by their type.
+    /// Returns the output of the sinks, by their type.
     pub(super) fn delivered(&self) -> Vec<(&'static str, String)> {
         let file = std::fs::read_to_string(self.process.path().join("events.jsonl")).unwrap_or_default();
         vec![("webhook", self.bodies.lock().clone()), ("file", file)]
@@ -233,7 +233,7 @@ impl Planted {
         let answer = request.bearer_auth(reader.token).header("accept", accept).send().await.unwrap();
         let headers = format!("{:?}", answer.headers());
         let (code, text) = (answer.status().as_u16(), answer.text().await.unwrap());
-        // Headers are a way out too.
+        // Markers in headers count too.
         (code, if super::markers_in(&headers).is_empty() { text } else { headers + &text })
     }
 

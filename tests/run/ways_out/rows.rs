@@ -11,12 +11,13 @@ const APPLIED: &str = "mark-applied";
 /// Value at a path that the sinks redact.
 const REDACTED: &str = "mark-redacted";
 
-/// All markers. Those at a path of `drop`, and beside the paths of `keep`, leave by no way.
+/// All markers. The last two are at a path that `drop` removes and at one that `keep` does not list, so they must not
+/// appear anywhere.
 pub(super) const MARKERS: [&str; 6] = [DATA, STRING, APPLIED, REDACTED, "mark-dropped", "mark-unkept"];
 
 const SECRET: &[&str] = &[DATA, STRING, APPLIED];
 
-/// Those of the Secret and of the pod that owns it, in one answer.
+/// Markers of the Secret and of the pod that owns it, in one answer.
 const SECRET_AND_OWNER: &[&str] = &[DATA, STRING, APPLIED, REDACTED];
 
 /// Operations that show no objects.
@@ -189,7 +190,7 @@ fn queries(rows: &mut Vec<Row>) {
     }
 }
 
-/// Values of Secrets are redacted here, also for readers with the right.
+/// Adds the rows of `/v1/events`, where values of Secrets are redacted even for readers with the right to them.
 fn events(positions: &Positions, rows: &mut Vec<Row>) {
     for form in ["text/event-stream", "application/x-ndjson"] {
         for (resource, public) in [("secrets", &[][..]), ("pods", &[REDACTED]), ("widgets", &[])] {

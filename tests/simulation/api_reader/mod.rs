@@ -25,7 +25,7 @@ use replica::{Key, Replica, Root, State, differences, read, version_of};
 /// Next request of a reader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
-    /// A list that is not older than what the reader has.
+    /// A list that is not older than the reader's version.
     List,
     /// A list of the most recent state, after the hub could not serve the reader's version.
     RecentList,
@@ -88,11 +88,13 @@ pub(crate) fn readers(seed: u64, clusters: u64) -> Vec<Arc<ApiReader>> {
     roots.map(reader).into()
 }
 
-/// Connects all readers with a hub. They read until the actix system of the hub ends.
+/// Connects all readers with a hub, and returns the read API through which they read. They read until the actix system
+/// of the hub ends.
 pub(crate) async fn connect(bed: &Arc<Testbed>, hub: &Hub) -> Option<LocalReadApi> {
     let api = LocalReadApi::of(hub, &bed.plan.reads).await.ok().flatten()?;
     for reader in &bed.api_readers {
-        // A hub that was killed is behind its readers, and may leave out changes for one that resumes at a cluster root.
+        // A hub that was killed is behind its readers, and may leave out changes for one that resumes at a cluster
+        // root.
         if !reader.root.is_fleet() {
             *reader.next.lock() = Next::List;
         }
@@ -191,7 +193,7 @@ impl Connected {
         }
     }
 
-    /// Returns what a client does upon a refusal.
+    /// Returns how a client reacts to a refusal. An unexpected code is a violation.
     fn failure(&self, code: u64, of: &str) -> Failure {
         self.note(|| format!("{code}: {of}"));
         match code {
@@ -256,7 +258,7 @@ impl Connected {
         }
     }
 
-    /// Adds the objects of a page. All pages have the version of the one before.
+    /// Adds the objects of a page. All pages must have the same version.
     fn take_page(&self, list: &mut Value, (version, of_page): (Option<u64>, u64), objects: &mut BTreeMap<Key, State>) {
         let mut replica = self.reader.replica.lock();
         if version.is_some_and(|version| version != of_page) {

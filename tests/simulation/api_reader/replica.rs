@@ -8,10 +8,10 @@ use serde_json::Value;
 /// Label and annotation with the cluster of an object, at the roots of the fleet.
 const CLUSTER: &str = "informer-hub.io/cluster";
 
-/// Violations kept. A broken stream causes one per event.
+/// Maximum number of recorded violations. A broken stream causes one per event.
 const VIOLATIONS: usize = 20;
 
-/// Clusters and names of a root.
+/// Root of the Kubernetes API, which decides the clusters and the names of objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Root {
     /// `/clusters/<name>`.
@@ -85,7 +85,7 @@ fn remove(object: &mut Value, at: &str, name: &str) {
     members.remove(name);
 }
 
-/// Removes a member of the metadata's labels or annotations, and these if they are empty.
+/// Removes a label or an annotation, and the empty map if it was the last one.
 fn remove_mark(object: &mut Value, of: &str, name: &str) {
     let Some(members) = object.pointer_mut("/metadata").and_then(|it| it.get_mut(of)?.as_object_mut()) else { return };
     members.remove(name);
@@ -132,7 +132,7 @@ pub(crate) struct Replica {
     /// Whether the objects are the state at that version.
     pub(crate) is_exact: bool,
     violations: Vec<String>,
-    /// Greatest version seen, and that of the time at which the present watch began.
+    /// Highest version seen. `seen_before` is its value when the current watch began.
     seen: u64,
     seen_before: u64,
 }
@@ -150,8 +150,8 @@ impl Replica {
 
     /// Accepts a complete list. `not_older_than` is the version that was asked for.
     ///
-    /// With `changes_labels`, clusters join and leave the root by their labels. Then events have newer versions than the
-    /// objects.
+    /// With `changes_labels`, clusters join and leave the root by their labels. Then events have newer versions than
+    /// the objects.
     pub(crate) fn replace(
         &mut self,
         objects: BTreeMap<Key, State>,

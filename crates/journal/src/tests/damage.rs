@@ -113,7 +113,7 @@ fn record_damaged_while_open_is_skipped_and_counted() {
     let (file, _) = &segments(&disk)[0];
     // In the third record, which is pending.
     disk.flip(file, 8 * (33 + 2 * 100 + 50));
-    // The damaged record alone is read; the read returns the one behind it.
+    // A byte limit of 0 reads the damaged record alone. The call then continues to the next pending record, number 4.
     let first = journal.read(2, 1, 0).unwrap();
     assert_eq!((first.damaged, first.records.len(), first.records[0].0), (vec![2], 1, 4));
     let batch = journal.read(0, usize::MAX, usize::MAX).unwrap();

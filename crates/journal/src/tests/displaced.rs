@@ -70,7 +70,7 @@ fn current_segment_is_rewritten_and_other_records_are_counted_as_lost() {
             }
             assert_eq!(journal.replaced(), 1, "way {way}");
             let lost = (0..begun).filter(|seq| seq % 3 != 0).count() as u64;
-            // In a copy, the files other than the current segment are equivalent.
+            // A copy keeps the files of earlier segments, so no record is lost.
             let lost = if way == 3 { 0 } else { lost };
             assert!(way == 3 || lost > 10, "there is more than one segment");
             assert_eq!(journal.lost(), lost, "way {way}");

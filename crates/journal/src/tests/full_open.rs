@@ -126,7 +126,7 @@ fn records_of_a_failed_sync_are_durable_after_the_overwrite() {
     }
 }
 
-/// A failed attempt to start a segment may leave its file, which voids the records that it should have taken over.
+/// A failed attempt to start a segment may leave its file, which invalidates the records that were to be moved into it.
 #[test]
 fn nothing_is_overwritten_beside_a_newer_segment() {
     for seed in seeds(0..50) {

@@ -125,11 +125,11 @@ pub(super) struct World {
     next_state: u32,
     /// Whether a read error left the numbers after a merge unknown.
     blind: bool,
-    /// Numbers of acknowledged records, which must not be reused.
+    /// Highest sequence number of an acknowledged record. It must not be used again.
     highest_acked: Option<Seq>,
     pub(super) reopened: u32,
     pub(super) refused_full: u32,
-    /// Number of opens that accepted some of the pending records only.
+    /// Number of opens after which only some of the pending records were accepted.
     pub(super) accepted_unsynced: u32,
     pub(super) merged: u64,
 }
@@ -385,7 +385,8 @@ impl World {
         }
         assert!(by_object.keys().all(|object| self.objects.contains_key(object)), "an unknown object");
         let synced = self.journal().is_synced();
-        // After a crash, the file of an aborted merge may exist, also with records acknowledged since.
+        // The file of a failed merge may still exist after a crash, with records that were acknowledged after the
+        // merge.
         let given_up = !self.journal().abandoned.is_empty();
         for (id, object) in &mut self.objects {
             object.compare(*id, by_object.remove(id).unwrap_or_default(), when, synced, given_up);

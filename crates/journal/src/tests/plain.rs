@@ -200,7 +200,7 @@ fn dead_letters_can_be_listed_read_singly_and_purged() {
     journal.sync().unwrap();
     assert_eq!(seqs(&mut journal), [49, 99]);
     let before = journal.bytes();
-    // An empty range merges nothing and drops purged records, except in the current segment.
+    // An empty range merges nothing and drops acknowledged (purged) records, except in the current segment.
     journal.merge_pending(0..0).unwrap();
     assert_eq!(seqs(&mut journal), [49, 99]);
     assert!(journal.bytes() < before / 2, "{} of {before}", journal.bytes());

@@ -322,7 +322,8 @@ catalogue! {
     FleetServed: Gauge "informer_hub_fleet_served_clusters" [];
     /// Served clusters without a live collector, or whose log cannot be read.
     FleetStale: Gauge "informer_hub_fleet_stale_clusters" [];
-    /// Epoch under which this process owns a cluster or a shard of one. An empty `shard` is the cluster, without its shards.
+    /// Epoch under which this process owns a cluster or a shard of one. An empty `shard` is the cluster, without its
+    /// shards.
     FleetEpoch: Gauge "informer_hub_fleet_epoch" [cluster, shard];
     /// Weight of a cluster or a shard that this process owns, of its objects and events.
     FleetWeight: Gauge "informer_hub_fleet_weight" [cluster, shard];

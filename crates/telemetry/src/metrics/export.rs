@@ -2,7 +2,8 @@
 //!
 //! `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` enables it. `OTEL_METRIC_EXPORT_INTERVAL`,
 //! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_HEADERS`, `…_TIMEOUT` have OpenTelemetry's
-//! meaning. Sums are cumulative, so a failed or late export is dropped, and the next one includes its values.
+//! meaning; the timeout is at most 10 s, and the interval at least 100 ms. Sums are cumulative, so a failed or late
+//! export is dropped, and the next one includes its values.
 
 use std::fmt;
 use std::sync::Arc;

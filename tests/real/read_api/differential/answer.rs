@@ -35,8 +35,8 @@ pub(super) enum Body {
 }
 
 impl Answer {
-    /// Parses an answer and drops what may differ: versions of lists, continue tokens, managed fields, and bookmarks that a
-    /// server sends when it likes.
+    /// Parses an answer and drops what may differ: versions of lists, continue tokens, managed fields, and bookmarks,
+    /// which a server sends at any time.
     pub(super) fn new(request: &Request, raw: &RawAnswer) -> Self {
         let header = |name| raw.header(name).unwrap_or_default().to_owned();
         let warnings = raw.headers.get_all("warning").iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -74,7 +74,8 @@ fn is_stream(request: &Request, raw: &RawAnswer, documents: &[Value]) -> bool {
     is_watch && documents.iter().all(is_event)
 }
 
-/// Parses the documents of a body: one, or one an event. `None` if it is neither JSON nor YAML.
+/// Parses the documents of a body: a single one, or one for each event of a watch. `None` if it is neither JSON nor
+/// YAML.
 fn documents(raw: &RawAnswer, content_type: &str) -> Option<Vec<Value>> {
     let body = raw.body.as_str();
     match content_type {
@@ -121,7 +122,7 @@ fn is_plain_bookmark(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && annotations.is_none_or(|all| all.get(INITIAL_EVENTS_END).is_none())
 }
 
-/// Drops the version of a bookmark and all but its metadata, and what [`comparable`] drops of an event's object.
+/// Applies [`comparable`] to the object of an event. Of a bookmark, keeps only the metadata, with the version masked.
 fn comparable_event(mut event: Value) -> Value {
     let object = event["object"].take();
     event["object"] = comparable(object);
@@ -186,7 +187,7 @@ fn drop_fields(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         metadata.remove("selfLink");
-        // The apiserver adds it when it converts a whole object.
+        // The apiserver adds this annotation when it converts a whole object.
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove("deprecated.daemonset.template.generation");
             if annotations.is_empty() {

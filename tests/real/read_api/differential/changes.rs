@@ -13,7 +13,7 @@ use crate::read_api::endpoint::Endpoint;
 use crate::read_api::objects::path;
 use crate::read_api::resources::{CHANGING, RESOURCES, Resource};
 
-/// Changes of each resource that changes.
+/// Number of changes of each resource that changes.
 const CHANGES: usize = 8;
 
 /// Changes objects of the first resources, and returns the names and versions of all objects.
@@ -75,7 +75,7 @@ async fn change(
         let (namespace, body) = (resource.is_namespaced.then_some("default"), minimal(resource, turn));
         return send(client, Request::post(path(resource, namespace)), json_type, &body).await;
     }
-    // Objects before the half are deleted, those from the half on are updated.
+    // Deletions take objects from the first half, updates from the second.
     let half = objects.len() / 2;
     let deletes = turn % 4 == 2 && resource.plural != "namespaces" && half > CHANGES;
     let at = if deletes { turn } else { random.random_range(half..objects.len()) };

@@ -68,7 +68,6 @@ fn values(at: &str, kube: &Value, hub: &Value, found: &mut Vec<Difference>) {
     }
 }
 
-/// Compares arrays by position. Of arrays of different lengths, only the first different elements are compared.
 /// Returns whether both are ages that differ by at most a second: the hub cuts fractions of seconds of timestamps.
 fn are_ages_of_one_moment(kube: &Value, hub: &Value) -> bool {
     let age = |value: &Value| value.as_str().and_then(seconds);
@@ -84,6 +83,7 @@ fn seconds(text: &str) -> Option<u64> {
     Some(minutes * 60 + rest)
 }
 
+/// Compares arrays by position. Of arrays of different lengths, only the first different elements are compared.
 fn arrays(at: &str, kube: &[Value], hub: &[Value], found: &mut Vec<Difference>) {
     if kube.len() != hub.len() {
         let first = kube.iter().zip(hub).take_while(|(kube, hub)| kube == hub).count();

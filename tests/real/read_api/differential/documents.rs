@@ -10,7 +10,8 @@ use crate::read_api::resources::{RESOURCES, Resource};
 /// `Accept` header of kubectl for discovery.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Verifies that the hub's documents are those of the apiserver, limited to the resources that it caches and to reading.
+/// Verifies that the hub's documents are those of the apiserver, limited to the resources that it caches and to
+/// reading.
 pub(super) async fn compare(apiserver: &Endpoint, hub: &Endpoint) {
     let [kube, hub_version] = [apiserver, hub].map(|endpoint| document(endpoint, "/version", None));
     let (kube, hub_version) = (kube.await, hub_version.await);

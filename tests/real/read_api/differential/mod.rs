@@ -3,10 +3,12 @@
 //! The answers must be equal, except for the documented differences ([`accepted`]).
 //!
 //! # How it works
-//! 1. The apiserver gets random objects ([`super::objects`]), then the hub starts, then the objects change ([`changes`]).
+//! 1. The apiserver gets random objects ([`super::objects`]), then the hub starts, then the objects change
+//!    ([`changes`]).
 //! 2. When the hub has seen the last change, nothing changes any more.
 //! 3. A seed determines the requests ([`request`]); each is sent to both at the same time.
-//! 4. The answers are parsed ([`answer`]) and compared ([`compare`]). A difference counts if it persists, since ages pass.
+//! 4. The answers are parsed ([`answer`]) and compared ([`compare`]). A difference counts if it persists, since ages
+//!    pass.
 //!
 //! `INFORMER_HUB_SEED` replays a run, `READ_API_REQUESTS` sets the number of requests.
 

@@ -17,7 +17,7 @@ pub(super) enum Verb {
     /// A list in pages, each compared.
     Pages,
     Watch,
-    /// A path that is not a resource's.
+    /// A path that belongs to no resource.
     Lost,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Generator<'a> {
             Verb::Get => query.extend(self.version(known, 25)),
             Verb::Pages => {
                 query.push(("limit", self.pick(&["1", "2", "3", "7", "20"]).to_string()));
-                // Of a list with a condition on the namespace, kube-apiserver 1.37 sends wrong later pages.
+                // kube-apiserver 1.37 sends wrong later pages of a list with a condition on the namespace.
                 query.extend(self.selectors(known).into_iter().filter(|(_, value)| !value.contains("namespace")));
                 query.extend(self.version(known, 20));
             }

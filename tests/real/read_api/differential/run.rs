@@ -12,16 +12,16 @@ use super::compare::{Difference, differences};
 use super::request::{Request, Verb};
 use crate::read_api::endpoint::Endpoint;
 
-/// Requests that are under way at once. Most of the time is that of watches, which last a second.
+/// Maximum number of concurrent requests. Most of the time is spent on watches, which last a second.
 const IN_FLIGHT: usize = 48;
 
 /// How often a request is sent before a difference counts.
 const TRIES: usize = 3;
 
-/// Pages of a list that are compared.
+/// Maximum number of pages of a list that are compared.
 const PAGES: usize = 5;
 
-/// Kinds of differences that are shown.
+/// Maximum number of kinds of differences that are shown.
 const SHOWN: usize = 30;
 
 /// Outcome of a comparison.

@@ -63,13 +63,13 @@ pub(super) const BAD_FIELDS: &[&str] = &[
 /// Resource version that no server reaches.
 pub(super) const FUTURE: &str = "900000000000000";
 
-/// Resource versions that are not an object's.
+/// Resource versions that no object has.
 pub(super) const VERSIONS: &[&str] =
     &["", "0", "0", "0", "1", FUTURE, "abc", "-1", "1.5", "00", "18446744073709551616"];
 
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// Tables; the first is kubectl's header.
+/// `Accept` headers for tables; the first is kubectl's.
 pub(super) const TABLES: &[&str] = &[
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
     TABLE,
@@ -80,7 +80,7 @@ pub(super) const TABLES: &[&str] = &[
     "application/json;as=Table;v=v1;g=meta.k8s.io;q=0.2,application/yaml;q=0.1",
 ];
 
-/// Other forms. The first two are those of lists.
+/// `Accept` headers for other forms of objects. The first two are for lists.
 pub(super) const FORMS: &[&str] = &[
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     "application/yaml;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
@@ -91,7 +91,7 @@ pub(super) const FORMS: &[&str] = &[
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
 ];
 
-/// Encodings, acceptable or not.
+/// `Accept` headers for encodings, some of them not acceptable.
 pub(super) const ACCEPTS: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -125,7 +125,7 @@ pub(super) const ACCEPTS: &[&str] = &[
     "application/json;profile=nonsense",
 ];
 
-/// Paths that are no resource's.
+/// Paths that belong to no resource.
 pub(super) const LOST_PATHS: &[&str] = &[
     "/api/v1/nothings",
     "/api/v1/namespaces/default/nothings",

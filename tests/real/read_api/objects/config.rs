@@ -22,7 +22,7 @@ pub(super) fn seeds(random: &mut StdRng) -> Vec<Seed> {
     seeds
 }
 
-/// Returns an object of no spec.
+/// Returns an object without a spec.
 fn plain(random: &mut StdRng, api_version: &str, kind: &str, name: &str, namespace: Option<&str>) -> Value {
     json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata(random, namespace, name) })
 }
@@ -116,7 +116,7 @@ fn lease(random: &mut StdRng, number: usize) -> Seed {
     Seed::new(object)
 }
 
-/// Returns the rules of a role. No pod is created by its accounts, so they grant nothing.
+/// Returns the rules of a role. They have no effect, since no pod runs with an account that has the role.
 fn rules() -> Value {
     json!([{ "apiGroups": [""], "resources": ["pods"], "verbs": ["get"] }])
 }
@@ -161,7 +161,7 @@ fn cluster_role_binding(random: &mut StdRng, number: usize) -> Seed {
 }
 
 fn limits(random: &mut StdRng, number: usize) -> Seed {
-    // Where no pods are created, since limits would change them.
+    // In a namespace without pods, since limits would change the pods.
     let mut object = plain(random, "v1", "LimitRange", &format!("limits-{number}"), Some("team-1"));
     object["spec"] = json!({ "limits": [{ "type": "Container", "max": { "cpu": "2" } }] });
     Seed::new(object)

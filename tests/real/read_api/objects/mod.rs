@@ -24,8 +24,8 @@ use crate::fixture::WAIT_DEADLINE;
 
 pub(super) use custom::GADGETS;
 
-/// Namespaces of the objects. Some are prefixes of others, and `-` sorts before `/`, so their order shows whether keys are
-/// sorted as etcd sorts them.
+/// Namespaces of the objects. Some are prefixes of others, and `-` sorts before `/`, so their order shows whether keys
+/// are sorted as etcd sorts them.
 pub(super) const NAMESPACES: [&str; 4] = ["default", "kube-system", "shop", "shop-eu"];
 
 /// Concurrent requests of the creation.
@@ -51,7 +51,7 @@ impl Seed {
         Self { status: Some(status), ..self }
     }
 
-    /// Has the object deleted after its creation. A finalizer keeps it.
+    /// Marks the object to be deleted after its creation. A finalizer keeps it, so that it shows its deletion.
     fn deleted(mut self) -> Self {
         self.object["metadata"]["finalizers"] = json!([FINALIZER]);
         self.is_deleted = true;

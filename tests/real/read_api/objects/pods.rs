@@ -43,7 +43,8 @@ fn pod(random: &mut StdRng, number: usize) -> Seed {
     let metadata = metadata(random, Some(namespace), &format!("web-{number}"));
     let (is_gated, is_bound) = (spec.get("schedulingGates").is_some(), spec.get("nodeName").is_some());
     let seed = Seed::new(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec }));
-    // The apiserver has written the status of a new pod; an update of a gated one is refused.
+    // Without a status here, the pod has the one that the apiserver writes at its creation. The apiserver refuses the
+    // status of a gated pod.
     let seed = if is_gated || random.random_bool(0.1) {
         seed
     } else {

@@ -21,13 +21,14 @@ use crate::fixture::WAIT_DEADLINE;
 use crate::read_api::endpoint::{Endpoint, RawAnswer};
 use crate::read_api::hub::HubProcess;
 
-/// Changes in all.
+/// Total number of changes.
 const CHANGES: usize = 2_000;
 
-/// Restarts in all, of which every third is an apiserver's.
+/// Total number of restarts. Every third one restarts an apiserver, the others the hub.
 const RESTARTS: usize = 10;
 
-/// A hub that lists everything again after a restart, and one that goes on from its last checkpoint.
+/// Configurations of a hub that lists everything again after a restart, and of one that continues from its last
+/// checkpoint.
 const MEMORY_ONLY: &str = "";
 const DURABLE: &str = "state_dir = \"state\"\ncheckpoint = \"200ms\"\n";
 
@@ -38,7 +39,8 @@ type Spec = (&'static str, &'static str, &'static str, Root);
 
 const WIDGETS: &str = "widgets.v1.bed.example.com";
 
-/// Readers of client-go. A streaming list passes through a store keyed by name, which cannot hold two objects of one name.
+/// Readers of client-go. A streaming list passes through a store keyed by name, which cannot hold two objects of one
+/// name.
 const SPECS: &[Spec] = &[
     ("typed", "typed", "pods", Root::Cluster(0)),
     ("json", "json", "pods", Root::Cluster(1)),
@@ -56,7 +58,7 @@ struct Bed {
     clusters: [RealCluster; 2],
     clients: [Client; 2],
     hub: HubProcess,
-    /// Without and with streaming lists.
+    /// Readers of client-go, without and with streaming lists.
     client_go: [Readers; 2],
     python: Option<Readers>,
     pods: Vec<(&'static str, Root, KubeRs<Pod>)>,
@@ -185,7 +187,7 @@ async fn old_watches_end_alike(apiserver: &Endpoint, hub: &Endpoint) {
     assert_eq!(error(&hub), error(&kube));
 }
 
-/// Waits until a reader holds what it must, and returns its state.
+/// Waits until a reader holds the expected objects, and returns its state.
 async fn reaches(about: &str, root: Root, listed: &[Vec<Held>; 2], dump: impl AsyncFn() -> Option<Dump>) -> Dump {
     let expected = root.expected(NAMES, listed);
     assert!(expected.len() >= 20, "{about}: only {} objects", expected.len());
@@ -199,7 +201,7 @@ async fn reaches(about: &str, root: Root, listed: &[Vec<Held>; 2], dump: impl As
     dump
 }
 
-/// Verifies what client-go reports besides its objects.
+/// Verifies the other parts of client-go's state: errors, versions, clusters and requests.
 fn verify(about: &str, root: Root, is_streaming: bool, dump: &Dump) {
     println!("{about}: {:?}, {} errors", dump.counts, dump.errors.len());
     let wrong: Vec<_> = dump.objects.iter().filter(|object| !object.error.is_empty()).take(3).collect();

@@ -9,12 +9,13 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub(super) struct Held {
     pub(super) key: String,
-    /// Cluster that the object names, at a fleet root.
+    /// Cluster that the object is marked with at a fleet root; empty elsewhere.
     #[serde(default)]
     pub(super) cluster: String,
     pub(super) uid: String,
     pub(super) version: String,
-    /// Hash of the object without version, managed fields and the marks of a fleet root; empty if the reader has none.
+    /// Hash of the object without version, managed fields and the marks of a fleet root; empty if the reader computes
+    /// none.
     #[serde(default)]
     pub(super) hash: String,
     /// Why the object is wrong.
@@ -46,7 +47,7 @@ impl Root {
         }
     }
 
-    /// Returns what a reader at this root must hold, given fresh lists of both clusters.
+    /// Returns the objects that a reader at this root must hold, given fresh lists of both clusters.
     pub(super) fn expected(self, clusters: [&str; 2], listed: &[Vec<Held>; 2]) -> Objects {
         let mut expected = Objects::new();
         for (at, (cluster, objects)) in clusters.iter().zip(listed).enumerate() {
@@ -70,7 +71,7 @@ impl Root {
         expected
     }
 
-    /// Returns what a reader holds, in the form of [`Self::expected`].
+    /// Returns the objects that a reader holds, in the form of [`Self::expected`].
     pub(super) fn held(self, objects: &[Held]) -> Objects {
         let is_cluster = matches!(self, Self::Cluster(_));
         let entry = |object: &Held| {

@@ -23,7 +23,7 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     store: Store<K>,
-    /// Number of events, and the errors with that number.
+    /// Number of events so far, and each error with the number of events before it.
     log: Arc<Mutex<Log>>,
     task: JoinHandle<()>,
 }

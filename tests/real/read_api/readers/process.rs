@@ -32,7 +32,7 @@ pub(super) struct Dump {
     pub(super) counts: BTreeMap<String, usize>,
     /// The last errors.
     pub(super) errors: Vec<String>,
-    /// Updates whose version was smaller than the one before.
+    /// Updates whose version was lower than the object's version before.
     pub(super) reverts: Vec<String>,
 }
 
