@@ -253,8 +253,7 @@ impl InformerActor {
         })
     }
 
-    /// Returns the exit guard for the next start of a child. Exit reports of its earlier starts are ignored from now
-    /// on.
+    /// Returns the exit guard for the next start of a child. Later exit reports of its earlier starts are ignored.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)
@@ -272,7 +271,7 @@ impl InformerActor {
                 tracing::warn!(%cluster, resource = %resource.gvr, actor = name, %status,
                     "actor of an informer failed; restarting it and its dependents");
                 self.parts.health.restarts.fetch_add(1, Relaxed);
-                self.parts.health.set_error(Some(format!("{name} {status} and was restarted")));
+                self.parts.health.set_error(Some(format!("{name} failed ({status}) and was restarted")));
                 self.stop_from(first);
                 if first == 0 {
                     self.start_pipeline(ctx);
@@ -289,7 +288,7 @@ impl InformerActor {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         tracing::error!(%cluster, resource = %resource.gvr, actor = name, %status,
             "actor of an informer failed too often; stopping the informer");
-        self.parts.health.set_error(Some(format!("{name} {status} too often")));
+        self.parts.health.set_error(Some(format!("{name} failed too often ({status})")));
         self.stop_from(0);
         self.guard.set(ExitStatus::GaveUp);
         ctx.stop();

@@ -29,7 +29,12 @@ impl InformerActor {
         }
         let work: Pending = match (from, to) {
             (_, MemoryStep::Released) => self.release(),
-            (_, MemoryStep::Paused) => Box::pin(self.stop_intake(false).map(|(), act, _| act.show_paused())),
+            // The step before may have been skipped, so the bodies may still be there.
+            (_, MemoryStep::Paused) => {
+                let stopping = self.stop_intake(false);
+                let keeping = stopping.then(move |(), act, _| act.keep(to));
+                Box::pin(keeping.map(|(), act, _| act.show_paused()))
+            }
             (MemoryStep::Released, _) => {
                 return self.start_pipeline(ctx);
             }
