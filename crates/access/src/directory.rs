@@ -69,8 +69,10 @@ pub struct DirectoryEntry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// For each table in `entries`, how often its credential has changed since the start.
+    /// For each table in `entries`, the number of its credential: that of the first directory with this credential.
     credentials: Vec<u64>,
+    /// Number of this directory: 0 at the start, one more with each reload.
+    number: u64,
     reviews: bool,
 }
 
@@ -78,17 +80,18 @@ impl Directory {
     /// Creates a directory. `reviews`: whether clusters also decide, by access reviews, what users may see.
     #[must_use]
     pub fn new(entries: Vec<DirectoryEntry>, reviews: bool) -> Self {
-        Self { credentials: vec![0; entries.len()], entries, reviews }
+        Self { credentials: vec![0; entries.len()], number: 0, entries, reviews }
     }
 
-    /// Continues the counts of credential changes from the directory `old`, which this one replaces at a reload.
+    /// Continues the numbers of the directory `old`, which this one replaces at a reload. A credential that `old` does
+    /// not have gets a new number, so that nothing opened with an earlier credential stays valid.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
-        for (entry, number) in self.entries.iter().zip(&mut self.credentials) {
-            let same = old.entries.iter().position(|other| other.name == entry.name);
-            let Some(at) = same else { continue };
-            let is_same = old.entries[at].identity == entry.identity;
-            *number = old.credentials[at] + u64::from(!is_same);
+        self.number = old.number + 1;
+        for (entry, credential) in self.entries.iter().zip(&mut self.credentials) {
+            let is_same = |other: &DirectoryEntry| other.name == entry.name && other.identity == entry.identity;
+            let same = old.entries.iter().position(is_same);
+            *credential = same.map_or(self.number, |at| old.credentials[at]);
         }
         self
     }

@@ -117,6 +117,10 @@ fn current_follows_changed_tables() {
     let a = again.by_token(&TokenMac::of(b"two")).unwrap();
     assert_eq!(again.current(&a), Some(a.clone()));
     assert_eq!(Directory::default().current(&a), None, "the table is gone");
+    let removed = Directory::default().replacing(&again);
+    let added = Directory::new(vec![entry("a", token("three"))], false).replacing(&removed);
+    let first = old.by_token(&TokenMac::of(b"one")).unwrap();
+    assert_eq!((added.current(&first), added.current(&a)), (None, None), "a table added again has a new credential");
     let administrator = Reader::administrator();
     assert_eq!(Directory::default().current(&administrator), Some(administrator.clone()));
 }

@@ -95,8 +95,10 @@ pub struct TokenReviewer {
 struct State {
     accepted: Kept,
     refused: Kept,
-    /// Reviews queued or in flight. A review is cancelled when no caller waits for it.
-    flights: HashMap<Key, WeakShared<BoxFuture<'static, Answer>>>,
+    /// Reviews queued or in flight, each with a unique number. A review is cancelled when no caller waits for it.
+    flights: HashMap<Key, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
+    /// Number that the next review in `flights` gets.
+    next: u64,
 }
 
 /// Cached acceptances, or cached rejections. Beyond `MAX_ANSWERS`, those that expire first are dropped.
@@ -129,13 +131,14 @@ impl TokenReviewer {
     pub async fn authenticate(&self, token: &str) -> Answer {
         let expires = self.may_be_known(token)?;
         let key: Key = Sha256::digest(token.as_bytes()).into();
-        let flight = {
+        let (number, flight) = {
             let mut state = self.state.lock();
             if let Some(answer) = state.accepted.get(&key).or_else(|| state.refused.get(&key)) {
                 self.meter.cached();
                 return answer;
             }
-            match state.flights.get(&key).and_then(WeakShared::upgrade) {
+            let flying = state.flights.get(&key);
+            match flying.and_then(|(number, flight)| Some((*number, flight.upgrade()?))) {
                 Some(flight) => {
                     self.meter.cached();
                     flight
@@ -145,7 +148,9 @@ impl TokenReviewer {
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        if state.flights.remove(&key).is_some() {
+        // Only the first waiting caller stores the answer, and only if no newer review has replaced this one.
+        if state.flights.get(&key).is_some_and(|(current, _)| *current == number) {
+            state.flights.remove(&key);
             let now = clock::now();
             match &answer {
                 Ok(_) => state.accepted.insert(key, now + self.settings.kept, answer.clone()),
@@ -174,9 +179,9 @@ impl TokenReviewer {
         key: Key,
         token: &str,
         expires: Option<Timestamp>,
-    ) -> Result<Flight, RefusedToken> {
+    ) -> Result<(u64, Flight), RefusedToken> {
         if state.flights.len() >= WAITING {
-            state.flights.retain(|_, flight| flight.upgrade().is_some());
+            state.flights.retain(|_, (_, flight)| flight.upgrade().is_some());
             if state.flights.len() >= WAITING {
                 return Err(RefusedToken::Unanswered);
             }
@@ -204,10 +209,12 @@ impl TokenReviewer {
             answer
         };
         let flight = flight.boxed().shared();
+        let number = state.next;
+        state.next += 1;
         if let Some(weak) = flight.downgrade() {
-            state.flights.insert(key, weak);
+            state.flights.insert(key, (number, weak));
         }
-        Ok(flight)
+        Ok((number, flight))
     }
 }
 

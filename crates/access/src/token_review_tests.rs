@@ -31,7 +31,11 @@ impl ReviewTokens for Port {
             return futures::future::pending().boxed();
         };
         let user = |name: &str| User { name: name.into(), groups: Vec::new(), uid: None, extra: BTreeMap::new() };
-        async move { answer.map(|name| name.map(user)) }.boxed()
+        async move {
+            tokio::task::yield_now().await;
+            answer.map(|name| name.map(user))
+        }
+        .boxed()
     }
 }
 
@@ -81,6 +85,25 @@ async fn concurrent_requests_share_a_review() {
     let all = join_all((0..50).map(|_| reviewer.authenticate(&token))).await;
     assert!(all.iter().all(Result::is_ok), "the second cluster hangs, which delays but does not refuse");
     assert_eq!(clusters.asked.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_caller_does_not_keep_an_older_answer_than_the_newest_review() {
+    let (clusters, reviewer) = started();
+    set(&clusters, "eu", Ok(Some(GRAFANA)));
+    set(&clusters, "us", Ok(None));
+    let token = token(&json!({}));
+    let mut late = Box::pin(reviewer.authenticate(&token));
+    assert!(futures::poll!(late.as_mut()).is_pending());
+    assert!(reviewer.authenticate(&token).await.is_ok());
+    // The first answer expires before `late` is polled again. Meanwhile the token is withdrawn.
+    tokio::time::advance(Duration::from_secs(61)).await;
+    set(&clusters, "eu", Ok(None));
+    let mut newer = Box::pin(reviewer.authenticate(&token));
+    assert!(futures::poll!(newer.as_mut()).is_pending());
+    assert!(late.await.is_ok(), "its review had accepted the token");
+    assert_eq!(newer.await, Err(RefusedToken::Unknown));
+    assert_eq!(reviewer.authenticate(&token).await, Err(RefusedToken::Unknown), "the older answer is not kept");
 }
 
 #[tokio::test(start_paused = true)]
