@@ -106,7 +106,7 @@ fn list_cases() -> Vec<Case> {
         listing("no-metadata", list(r#""items":[]"#), Expected::Nothing),
         listing("items-missing", list(r#""metadata":{"resourceVersion":"1"}"#), Expected::Error("has no items")),
         listing("items-object", list(r#""metadata":{},"items":{}"#), Expected::Error("items are not an array")),
-        listing("metadata-list", list(r#""metadata":[[]],"items":[]"#), Expected::Error("invalid metadata or kind")),
+        listing("metadata-list", list(r#""metadata":[[]],"items":[]"#), Expected::Error("invalid metadata")),
         listing("metadata-endless", list("\"metadata\":{\"a\":\"").filled("x", 1 << 30), Expected::Error("64 KiB")),
         listing("array", raw(200, "[]"), Expected::Error("not a JSON object")),
         listing("empty", raw(200, ""), Expected::Error("the body ended before the list did")),

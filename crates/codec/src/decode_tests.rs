@@ -256,7 +256,7 @@ fn invalid_object_is_skipped_with_a_reason() {
     }
 }
 
-// client-go: TestGetExpectedGVKFromObject (E7). Its typed informers drop such a watch event, but do not check list
+// client-go: TestGetExpectedGVKFromObject. Its typed informers drop such a watch event, but do not check list
 // items.
 #[test]
 fn object_of_another_kind_is_skipped_but_partial_metadata_is_not() {

@@ -222,16 +222,18 @@ impl ListSplitter {
             b"metadata" | b"kind" | b"apiVersion" => {
                 let Some(used) = Skim::default().advance(value) else {
                     if value.len() > MAX_MEMBER {
-                        return Err(malformed("list: metadata is longer than 64 KiB"));
+                        let name = String::from_utf8_lossy(key);
+                        return Err(malformed(format!("list: {name} is longer than 64 KiB")));
                     }
                     return Ok(Some(ListStep::NeedMore));
                 };
-                let (value, wrong) = (&value[..used], "list: invalid metadata or kind");
+                let value = &value[..used];
+                let wrong = |_| malformed(format!("list: invalid {}", String::from_utf8_lossy(key)));
                 match key {
-                    b"kind" => self.kind = serde_json::from_slice(value).map_err(|_| malformed(wrong))?,
+                    b"kind" => self.kind = serde_json::from_slice(value).map_err(wrong)?,
                     b"apiVersion" => self.api_version = serde_json::from_slice(value).unwrap_or_default(),
                     _ => {
-                        let metadata: Option<ListMeta> = serde_json::from_slice(value).map_err(|_| malformed(wrong))?;
+                        let metadata: Option<ListMeta> = serde_json::from_slice(value).map_err(wrong)?;
                         self.metadata = metadata.unwrap_or_default();
                     }
                 }

@@ -111,7 +111,7 @@ fn table_and_status_are_refused_before_items_are_read() {
         (r#"{"metadata":{},"kind":"Table","#, "list: the server sent a Table instead of objects"),
         (r#"{"kind":"Pod","spec":{}}"#, "list: the answer has no items; its kind is Pod"),
         ("{}", "list: the answer has no items; its kind is unset"),
-        (r#"{"kind":["PodList"],"items":[]}"#, "list: invalid metadata or kind"),
+        (r#"{"kind":["PodList"],"items":[]}"#, "list: invalid kind"),
         (r#"{"items":7}"#, "list: items are not an array"),
         (r#"{"items":[] "a":1}"#, "list: invalid JSON: missing comma"),
         (r#"{,"items":[]}"#, "list: invalid JSON: unexpected comma"),

@@ -2,28 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::projection::Projection;
+use super::projection::{HEAD, IDENTITY, Projection, fields, is_droppable};
 use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 use informer_hub_types::{FieldPath, Segment, SharedStr};
-
-/// Paths that every projection keeps, even if it lists them as paths to drop.
-const IDENTITY: [&[&str]; 6] = [
-    &["apiVersion"],
-    &["kind"],
-    &["metadata", "name"],
-    &["metadata", "namespace"],
-    &["metadata", "uid"],
-    &["metadata", "resourceVersion"],
-];
-
-/// Paths that a keep-projection keeps besides [`IDENTITY`].
-const HEAD: [&[&str]; 5] = [
-    &["metadata", "labels"],
-    &["metadata", "creationTimestamp"],
-    &["metadata", "deletionTimestamp"],
-    &["metadata", "ownerReferences"],
-    &["metadata", "generation"],
-];
 
 /// The annotation that marks the end of a streaming list's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -105,9 +86,7 @@ impl Trie {
         }
         match projection {
             Projection::Drop(paths) => {
-                let is_droppable =
-                    |path: &&FieldPath| !IDENTITY.iter().any(|id| fields(id).starts_with(path.segments()));
-                for path in paths.iter().filter(is_droppable) {
+                for path in paths.iter().filter(|path| is_droppable(path)) {
                     trie.node(path.segments()).drop = true;
                 }
             }
@@ -139,8 +118,4 @@ impl Trie {
         let at = insert_path(&mut self.nodes, path);
         &mut self.nodes[at]
     }
-}
-
-fn fields(names: &[&str]) -> Vec<Segment> {
-    names.iter().map(|name| Segment::Field((*name).into())).collect()
 }

@@ -74,7 +74,8 @@ impl InformerOptions {
             Projection::Keep(paths) => Some(format!("only {}", names(paths))),
             Projection::Drop(paths) => {
                 let default = Projection::default();
-                let dropped: Vec<_> = paths.iter().filter(|path| default.keeps(path)).cloned().collect();
+                let dropped: Vec<_> =
+                    paths.iter().filter(|path| default.keeps(path) && !self.projection.keeps(path)).cloned().collect();
                 (!dropped.is_empty()).then(|| format!("without {}", names(&dropped)))
             }
         }
