@@ -111,11 +111,6 @@ impl Informer {
     /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
     /// with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
-        // The next list is assumed to be read under this generation of the CRD: discovery has found the new resource,
-        // so the apiserver has read the CRD.
-        if let Some(generation) = self.generation {
-            self.parts.health.set_definition_generation(generation);
-        }
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
         (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);
         self.address.as_ref().map(|address| address.send(to))

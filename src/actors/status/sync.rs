@@ -32,7 +32,7 @@ pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabe
 #[error("not synced after {:?}: {}", in_millis(*waited), waiting.join("; "))]
 #[non_exhaustive]
 pub struct NotSynced {
-    /// Duration of the wait; the timeout if the hub ended during the wait.
+    /// Duration of the wait: the timeout, or less if the hub ended before it.
     pub waited: Duration,
     /// One line for each missing informer, with its cluster, resource, state and last error; or another reason.
     pub waiting: Vec<String>,
@@ -171,8 +171,8 @@ impl SyncView {
     /// # Errors
     /// [`NotSynced`] after the timeout, with the missing informers and their errors; or as soon as the hub has ended.
     pub async fn wait(mut self, of: SyncScope, timeout: Duration) -> Result<(), NotSynced> {
-        let now = clock::now();
-        let until = now.checked_add(timeout).unwrap_or(now + FAR_FUTURE);
+        let began = clock::now();
+        let until = began.checked_add(timeout).unwrap_or(began + FAR_FUTURE);
         loop {
             let waiting = self.waiting(&of);
             if waiting.is_empty() {
@@ -183,8 +183,8 @@ impl SyncView {
             }
             let next = until.min(clock::now() + SYNC_POLL);
             if let Ok(Err(_)) = tokio::time::timeout_at(next, self.changed.changed()).await {
-                let waiting = vec!["the hub has ended".to_owned()];
-                return Err(NotSynced { waited: timeout, waiting });
+                let (waited, waiting) = (clock::now() - began, vec!["the hub has ended".to_owned()]);
+                return Err(NotSynced { waited, waiting });
             }
         }
     }

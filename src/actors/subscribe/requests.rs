@@ -57,9 +57,11 @@ impl InformerFor {
     /// Returns the views of the scopes, i.e. the forms in which objects are kept. A view is left out if the previous
     /// scope has the same.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
-        let mut views: Vec<_> = self.scopes.iter().map(|scope| &scope.view).collect();
-        views.dedup();
-        views.into_iter()
+        let views = self.scopes.iter().map(|scope| &scope.view);
+        views
+            .enumerate()
+            .filter(|(at, view)| !self.scopes[..*at].iter().any(|scope| scope.view == **view))
+            .map(|(_, view)| view)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix::{Message, Recipient};
 use parking_lot::Mutex;
+use smol_str::SmolStr;
 
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::inbox::Inbox;
@@ -88,16 +89,14 @@ impl Subscribe {
         self
     }
 
-    /// Selects one namespace. Has no effect with `""`: by default, all namespaces are selected.
+    /// Selects one namespace; `""`, the default, selects all.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        if namespace.is_empty() {
-            return self;
-        }
+        let namespace: Option<SmolStr> = (!namespace.is_empty()).then(|| namespace.into());
         if let Target::Resource(_, scope) = &mut self.target {
-            scope.namespace = Some(namespace.into());
+            scope.namespace.clone_from(&namespace);
         }
-        self.options.filter.namespace = Some(namespace.into());
+        self.options.filter.namespace = namespace;
         self
     }
 

@@ -321,6 +321,11 @@ impl ClusterActor {
             "the version or definition of the resource has changed; its informer watches the new one"
         );
         informer.parts.health.set_error(None);
+        // The next list is assumed to be read under this generation of the CRD: discovery has found the new resource,
+        // so the apiserver has read the CRD.
+        if let Some(generation) = informer.generation {
+            informer.parts.health.set_definition_generation(generation);
+        }
         let moving = informer.move_to(MoveTo { origin, source, mode: WatchMode::Active, renewed });
         self.informers.insert(Arc::new(to), informer);
         for key in same_informer {

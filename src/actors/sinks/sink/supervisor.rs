@@ -299,7 +299,7 @@ impl Handler<ChildExited> for Supervisor {
             sink = %self.params.machine.name, status = %exited.status, restart_in = ?rest,
             "sink actor failed; restarting it"
         );
-        self.params.machine.health.set_error(format!("sink actor {}", exited.status));
+        self.params.machine.health.set_error(format!("sink actor failed ({})", exited.status));
         self.address.set(None);
         ctx.run_later(rest, Self::relaunch);
     }
