@@ -26,7 +26,10 @@ async fn reload(State(ask): State<AskReload>) -> Response {
     match tokio::time::timeout(DEADLINE, ask()).await {
         Ok(Some(Ok(changes))) => Json(changes).into_response(),
         Ok(Some(Err(problem))) => error_answer::error_response(StatusCode::UNPROCESSABLE_ENTITY, problem),
-        Ok(None) => error_answer::error_response(StatusCode::CONFLICT, "there is no configuration file to reload"),
+        Ok(None) => {
+            let problem = "cannot reload: the hub has no configuration file, or is shutting down";
+            error_answer::error_response(StatusCode::CONFLICT, problem)
+        }
         Err(_) => {
             let problem = format!("the reload takes longer than {DEADLINE:?} and continues; /v1/status has the result");
             error_answer::error_response(StatusCode::GATEWAY_TIMEOUT, problem)

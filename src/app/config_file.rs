@@ -109,8 +109,13 @@ impl ConfigFile {
                 serde_json::to_value(changes).map_err(|error| error.to_string())
             }
             Err(error) => {
+                let is_partial = error.may_be_partial();
                 let error = format!("{:#}", anyhow::Error::new(error));
-                tracing::error!(error, "cannot apply the configuration; the previous one stays in force");
+                if is_partial {
+                    tracing::error!(error, "cannot apply the whole configuration; parts of it may be in force");
+                } else {
+                    tracing::error!(error, "cannot apply the configuration; the previous one stays in force");
+                }
                 Err(error)
             }
         }

@@ -88,6 +88,13 @@ pub enum ReloadError {
     Stopped,
 }
 
+impl ReloadError {
+    /// Returns whether parts of the configuration may have been applied before the error.
+    pub(super) fn may_be_partial(&self) -> bool {
+        matches!(self, Self::Stopped | Self::Unusable(StartError::Cluster(_) | StartError::Died(_)))
+    }
+}
+
 impl From<MailboxError> for ReloadError {
     fn from(_: MailboxError) -> Self {
         Self::Stopped

@@ -64,7 +64,7 @@ pub use self::usage::parse;
     version,
     about,
     after_help = "Exit codes: 0 done, 1 failed (run: also events lost at shutdown), 2 wrong configuration or command \
-        line, 130/143 ended by a second signal."
+        line, 130/143 ended by a signal (run and agent: by a second one)."
 )]
 pub struct Cli {
     #[command(subcommand)]

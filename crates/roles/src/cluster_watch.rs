@@ -43,7 +43,7 @@ pub(crate) trait ClusterObserver: Send + Sync + 'static {
     fn change(&self, change: ClusterChange);
 
     /// Called after each check of the backend, with the backend's error; `None` if it works.
-    fn note_services(&self, error: Option<&str>);
+    fn note_backend(&self, error: Option<&str>);
 }
 
 /// Watch of the owners and documents of all clusters; see the [module documentation](self). Dropping it ends the watch.
@@ -244,7 +244,7 @@ impl<O: ClusterObserver> Watching<O> {
             }
             error
         };
-        self.observer.note_services(error.as_deref());
+        self.observer.note_backend(error.as_deref());
     }
 }
 

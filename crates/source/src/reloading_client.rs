@@ -161,7 +161,7 @@ impl ReloadingClient {
 
 impl fmt::Debug for ReloadingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("way", &*self.settings.lock()).finish_non_exhaustive()
+        f.debug_struct("ReloadingClient").field("settings", &*self.settings.lock()).finish_non_exhaustive()
     }
 }
 

@@ -70,7 +70,7 @@ impl OnRuntime {
     fn show(&self, result: &OTelSdkResult) {
         self.failing.note(result.as_ref().err().map(|error| match error {
             OTelSdkError::Timeout(_) => "timed out",
-            _ => "export failed",
+            _ => "the collector did not accept the spans, or was not reached",
         }));
     }
 }

@@ -70,7 +70,7 @@ mod tests {
         assert!(bucket.is_full(start));
         let waits: Vec<_> = (0..5).map(|_| bucket.take(1, start).as_secs()).collect();
         assert_eq!(waits, [0, 0, 0, 1, 2]);
-        assert_eq!(bucket.wait(1, start + SECOND), 2 * SECOND, "the debt is two tokens");
+        assert_eq!(bucket.wait(1, start + SECOND), 2 * SECOND, "one token of debt, and one to take");
         assert!(!bucket.is_full(start + 4 * SECOND) && bucket.is_full(start + 5 * SECOND));
         let waits: Vec<_> = (0..4).map(|_| bucket.take(1, start + 3600 * SECOND).as_secs()).collect();
         assert_eq!(waits, [0, 0, 0, 1], "an idle bucket holds at most a burst");

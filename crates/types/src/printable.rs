@@ -54,13 +54,15 @@ pub fn printable_end(text: &str, limit: usize) -> String {
 }
 
 /// Returns an equivalent JSON document that is printable except for line breaks. Unsafe characters are written as
-/// `\uXXXX`. They must be inside strings: between values, the document may have only spaces and line feeds.
+/// `\uXXXX`, which is valid only in strings; tabs and carriage returns, which can only be between values, as spaces.
 #[must_use]
 pub fn printable_json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());
     for c in document.chars() {
         if c == '\n' || printable_char(c) == c {
             safe.push(c);
+        } else if matches!(c, '\t' | '\r') {
+            safe.push(' ');
         } else {
             let mut units = [0; 2];
             for unit in c.encode_utf16(&mut units) {
@@ -181,6 +183,7 @@ mod tests {
         let text = printable_json(&serde_json::to_string_pretty(&value).unwrap());
         hostile::assert_harmless("JSON", &text, 3);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        assert_eq!(printable_json("{\r\n\t\"a\":\t1}"), "{ \n \"a\": 1}", "tabs between values");
         let own = "\u{1b}[31merror  \u{1b}[0m a\u{1b}[2J\u{1b}[\nb\t\u{1b}]c\n";
         assert_eq!(printable_lines(own, true), "\u{1b}[31merror  \u{1b}[0m a\nb  ]c\n");
         assert_eq!(printable_lines(own, false), "error   a\nb  ]c\n");

@@ -223,7 +223,9 @@ impl Record {
             (ReaderOrigin::Administrator, _) => "hub.auth.token".to_owned(),
             (ReaderOrigin::ReadToken, _) => "hub.auth.read_token".to_owned(),
             (ReaderOrigin::Table(name), _) => format!("readers.{name}"),
-            (ReaderOrigin::Certificate, true) => "a client certificate that belongs to no reader".to_owned(),
+            (ReaderOrigin::Certificate, true) if grants.rules.is_empty() => {
+                "a client certificate that belongs to no reader".to_owned()
+            }
             _ => match (grants.rules.is_empty(), grants.reviews) {
                 (false, false) => "rules of readers".to_owned(),
                 (false, true) => "rules of readers, or access reviews".to_owned(),

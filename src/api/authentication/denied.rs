@@ -112,7 +112,10 @@ impl Denied {
                 (StatusCode::UNAUTHORIZED, "a token is required: send the header Authorization: Bearer TOKEN")
             }
             Self::WrongToken => (StatusCode::UNAUTHORIZED, "the token is not valid; it may have been replaced"),
-            Self::ReadOnly => (StatusCode::FORBIDDEN, "this token is read-only; use the one of hub.auth.token"),
+            Self::ReadOnly => (
+                StatusCode::FORBIDDEN,
+                "this reader may not change the hub; use the token of hub.auth.token, or set change = true for the reader",
+            ),
             Self::UnknownHost => (
                 StatusCode::MISDIRECTED_REQUEST,
                 "the hub is not served under this host name; add the name to hub.allowed_hosts to allow it",

@@ -28,7 +28,7 @@ impl Scope {
     /// [`Status`] of code 503 if the cluster has no synced partition, or its versions are not integers.
     pub(super) fn known_version(&self, snapshot: &Snapshot) -> Result<u64, Status> {
         self.version(snapshot).ok_or_else(|| {
-            let text = "the cluster's resource versions are no integers, so the hub cannot order them";
+            let text = "the hub cannot order the cluster's resource versions: no resource has synced yet, or the versions are not integers";
             Status::service_unavailable(text)
         })
     }

@@ -37,7 +37,7 @@ const MAX_CONCURRENT: usize = 16;
 /// Memory of the process without objects, in bytes (docs/install.md).
 const PROCESS_MEMORY: u64 = 60 << 20;
 /// Memory that is assumed for each informer without its objects, in bytes.
-const INFORMER_MEMORY: u64 = 66 << 10;
+const INFORMER_MEMORY: u64 = 28 << 10;
 
 /// Arguments of `check`.
 #[derive(Debug, ClapArgs)]

@@ -112,9 +112,12 @@ async fn names(args: &Args, client: &Client) -> anyhow::Result<Vec<String>> {
                 "{word}: watch takes resources; see informer-hub get --watch for one object"
             )));
         }
-        names.extend(known.find(word)?.iter().map(|resource| resource.api.gvr.long()));
+        for name in known.find(word)?.iter().map(|resource| resource.api.gvr.long()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
     }
-    names.dedup();
     if names.is_empty() { Err(Misuse::error("name a resource, e.g. pods")) } else { Ok(names) }
 }
 

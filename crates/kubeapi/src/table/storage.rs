@@ -150,9 +150,6 @@ struct VolumeSpec<'j> {
     volume_attributes_class_name: Option<Text<'j>>,
     #[serde(borrow)]
     volume_mode: Text<'j>,
-    /// Never shown: a volume has no such field, but its claim has ([`ClaimSpec`]).
-    #[serde(borrow)]
-    volume_name: Text<'j>,
 }
 
 #[derive(Deserialize, Default)]

@@ -126,5 +126,5 @@ impl ClusterObserver for Entries {
         }
     }
 
-    fn note_services(&self, _: Option<&str>) {}
+    fn note_backend(&self, _: Option<&str>) {}
 }

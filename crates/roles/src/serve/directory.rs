@@ -44,7 +44,7 @@ impl Directory {
             return feed;
         }
         let feed = Arc::new(Feed::new(shard.clone(), self.stale));
-        feed.note_services(self.watch.error());
+        feed.note_backend(self.watch.error());
         feeds.insert(shard.clone(), Arc::downgrade(&feed));
         self.watch.reread();
         feed
@@ -93,7 +93,7 @@ impl ClusterObserver for Feeds {
         }
     }
 
-    fn note_services(&self, error: Option<&str>) {
-        self.all().iter().for_each(|feed| feed.note_services(error.map(ToOwned::to_owned)));
+    fn note_backend(&self, error: Option<&str>) {
+        self.all().iter().for_each(|feed| feed.note_backend(error.map(ToOwned::to_owned)));
     }
 }

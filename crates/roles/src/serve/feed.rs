@@ -54,7 +54,7 @@ pub(super) struct Feed {
 /// Facts that decide whether the shard is stale, and why.
 struct Signs {
     alive: Alive,
-    /// Errors of the backend, of the owner's entry and of the document, at [`SERVICES`], [`OWNER`] and [`DOCUMENT`].
+    /// Errors of the backend, of the owner's entry and of the document, at [`BACKEND`], [`OWNER`] and [`DOCUMENT`].
     errors: [Option<String>; 3],
 }
 
@@ -65,7 +65,7 @@ struct Alive {
     time: Timestamp,
 }
 
-const SERVICES: usize = 0;
+const BACKEND: usize = 0;
 const OWNER: usize = 1;
 const DOCUMENT: usize = 2;
 
@@ -125,8 +125,8 @@ impl Feed {
     }
 
     /// Records the error of the backend, `None` if it answers, and checks whether the shard has become stale.
-    pub(super) fn note_services(&self, error: Option<String>) {
-        self.update(|signs, _| signs.errors[SERVICES] = error);
+    pub(super) fn note_backend(&self, error: Option<String>) {
+        self.update(|signs, _| signs.errors[BACKEND] = error);
     }
 
     fn update(&self, change: impl FnOnce(&mut Signs, &mut Known)) {

@@ -47,7 +47,7 @@ struct Queues {
     /// Bytes of all queued entries.
     bytes: AtomicUsize,
     /// Number of the next subscription.
-    last: AtomicU64,
+    next: AtomicU64,
     /// Sequence of the last entry that the tail has read. It and all earlier ones have been queued.
     position: AtomicU64,
     /// Whether the tail was ever opened, and why it is not open now.
@@ -84,7 +84,7 @@ impl Live {
     /// partition ends this one.
     pub(super) async fn subscribe(&self, partition: &Partition) -> Subscription {
         self.queues.opened().await;
-        let number = self.queues.last.fetch_add(1, Relaxed);
+        let number = self.queues.next.fetch_add(1, Relaxed);
         let (sender, receiver) = mpsc::channel(QUEUE_ENTRIES);
         self.queues.subscribers.lock().insert(partition.clone(), Subscriber { number, sender });
         Subscription { queues: Arc::clone(&self.queues), partition: partition.clone(), number, receiver }

@@ -115,7 +115,7 @@ impl<T> Machine<T> {
             health.set_circuit_open(true);
             tracing::warn!(
                 sink = %name, error,
-                "the receiver keeps failing; sending one batch at a time until it accepts one"
+                "the receiver has failed five times in a row; retries continue"
             );
         }
         if content && self.lanes.batch_len(lane) == 1 {

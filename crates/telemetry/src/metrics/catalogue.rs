@@ -245,7 +245,7 @@ catalogue! {
     Attempts: Histogram "informer_hub_sink_attempt_duration_seconds" [sink, outcome];
     /// When a batch was last acknowledged; 0 if never.
     SinkLastDelivery: Gauge "informer_hub_sink_last_delivery_timestamp_seconds" [sink];
-    /// Whether deliveries are suspended because the receiver keeps failing.
+    /// Whether the receiver has failed five times in a row. One batch at a time is then sent, unless only one batch fails.
     SinkCircuitOpen: Gauge "informer_hub_sink_circuit_open" [sink];
     /// Whether the receiver has disabled the sink.
     SinkDisabled: Gauge "informer_hub_sink_disabled" [sink];
