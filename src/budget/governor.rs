@@ -115,8 +115,8 @@ struct History {
     until: Instant,
 }
 
-/// Measured cost of an upgrade that did not fit. It is used if the estimate is lower, because the estimate assumes the
-/// same bytes per object for all resources, which is too low for some.
+/// Memory that an upgrade (a change to a step that keeps more) took before it had to be undone. Used if the estimate is
+/// lower: the estimate assumes the same bytes per object for all resources, which is too low for some.
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,

@@ -154,7 +154,8 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Returns the readers on disk that are not in `wanted`. Events in their journals will not be delivered.
+    /// Returns the sinks and durable subscribers with files in the directory that are not in `wanted`. The events in their
+    /// journals will not be delivered.
     pub fn unwanted<'n>(&self, wanted: impl IntoIterator<Item = &'n str>) -> Result<Vec<String>, StateError> {
         let wanted: std::collections::BTreeSet<&str> = wanted.into_iter().collect();
         Ok(self.readers()?.into_iter().filter(|name| !wanted.contains(name.as_str())).collect())

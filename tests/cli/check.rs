@@ -93,7 +93,7 @@ async fn forbidden_and_absent_resources_are_errors_with_advice() {
     let expected = [
         "\"error\" resources.nodes in one: may not list nodes in the cluster (forbidden by the simulation)",
         "\"error\" resources.nodes in one: may not watch nodes in the cluster (forbidden by the simulation)",
-        "\"error\" resources.pdos in one: no resource \"pdos\"; known: pods, po, pod",
+        "\"error\" resources.pdos in one: the cluster has no resource \"pdos\"; known: pods, po, pod",
     ];
     assert_eq!(found, expected);
     let all = report["clusters"][0]["findings"].as_array().unwrap();

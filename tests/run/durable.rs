@@ -150,7 +150,7 @@ async fn file_size_limit_is_reported_and_does_not_end_the_hub() {
         sink_status(&hub).await["journal"]["trouble"].as_str().map(ToOwned::to_owned)
     })
     .await;
-    assert!(error.starts_with("disk: File too large"), "{error}");
+    assert!(error.starts_with("cannot write to the disk: File too large"), "{error}");
     hub.signal("TERM");
     assert!([0, 1].contains(&hub.ended().await), "the hub ends without a signal");
     receiver.set(Mode::Healthy);

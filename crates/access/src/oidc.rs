@@ -90,7 +90,7 @@ pub enum InvalidJwt {
     #[error("the token is not valid yet")]
     NotYet,
     /// The token has no usable user name.
-    #[error("the token has no usable user name")]
+    #[error("the token's claim of the user name is missing, not allowed, or an unverified e-mail address")]
     Username,
     /// The issuer's keys could not be fetched.
     #[error("the keys of the issuer cannot be fetched now; try again")]

@@ -80,7 +80,7 @@ pub struct Review {
 #[non_exhaustive]
 pub enum ReviewError {
     /// The cluster is unknown or was removed.
-    #[error("the hub has no such cluster")]
+    #[error("the hub has no cluster of this name")]
     UnknownCluster,
     /// The cluster did not answer in time.
     #[error("the cluster did not answer in time")]

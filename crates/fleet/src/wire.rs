@@ -18,10 +18,10 @@ pub enum DecodeError {
         known: u8,
     },
     /// The bytes end within a field, or a length exceeds the remaining bytes.
-    #[error("damaged data: truncated {0}")]
+    #[error("damaged data: {0} is cut off")]
     Truncated(&'static str),
     /// A field has an impossible value.
-    #[error("damaged data: invalid {0}")]
+    #[error("damaged data: {0} is invalid")]
     Invalid(&'static str),
     /// A size exceeds the limit.
     #[error("{0} is larger than its limit of {1} bytes")]

@@ -25,7 +25,7 @@ pub enum SendError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
     /// Opening the connection took longer than its deadline.
-    #[error("timed out")]
+    #[error("connecting took too long")]
     TimedOut,
     /// The server chose HTTP/1.1, but the configuration requires HTTP/2.
     #[error("the server does not offer HTTP/2; set http = \"1.1\" or \"auto\"")]
@@ -34,7 +34,7 @@ pub(crate) enum Unusable {
     #[error("the server accepts no request on a new HTTP/2 connection")]
     NoStreams,
     /// The task that opens the connection was cancelled.
-    #[error("opening the connection was interrupted")]
+    #[error("the attempt to connect was cancelled")]
     Interrupted,
 }
 

@@ -19,7 +19,7 @@ pub enum ConvertError {
     #[error("the object is nested too deeply")]
     TooDeep,
     /// The JSON exceeds the limit.
-    #[error("the object is larger than the limit as JSON")]
+    #[error("the object exceeds the limit on JSON objects")]
     TooLarge,
 }
 
@@ -48,6 +48,6 @@ pub enum EncodeError {
     #[error("the object is nested too deeply")]
     TooDeep,
     /// The protobuf exceeds the limit.
-    #[error("the object is larger than the limit as protobuf")]
+    #[error("the object exceeds the limit on protobuf objects")]
     TooLarge,
 }

@@ -29,7 +29,7 @@ pub(crate) enum AppendError {
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
     /// The partition is not open under the epoch that the caller passed.
-    #[error("the partition is not open for writing")]
+    #[error("this collector does not write the log of this resource")]
     NotOpen,
     /// A record exceeds the limit of the log.
     #[error("{0}")]

@@ -239,7 +239,7 @@ impl<O: ClusterObserver> Watching<O> {
                 Some(error) if !before => {
                     tracing::warn!(error, "cannot read from NATS which collectors own the clusters; retrying");
                 }
-                None if before => tracing::info!("the owners of the clusters can be read from NATS again"),
+                None if before => tracing::info!("NATS answers again which collectors own the clusters"),
                 _ => {}
             }
             error

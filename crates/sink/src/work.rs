@@ -143,6 +143,6 @@ pub enum StoreError {
         most: u64,
     },
     /// An I/O error.
-    #[error("disk: {0}")]
+    #[error("cannot write to the disk: {0}")]
     Disk(#[source] std::io::Error),
 }

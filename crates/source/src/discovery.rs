@@ -23,7 +23,7 @@ pub(super) const AT_ONCE: usize = 8;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DiscoveryError {
     /// The cluster has no such resource that can be listed and watched. Correct the name, or install the resource.
-    #[error("no resource {resource:?}{}", suggestion(nearest))]
+    #[error("the cluster has no resource {resource:?}{}", suggestion(nearest))]
     NotFound {
         /// The requested name.
         resource: String,

@@ -34,7 +34,7 @@ pub struct TrainError {
 
 /// Stored bytes cannot be decompressed: a bug in this program or faulty memory, never bad input.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read stored bytes: {0}")]
+#[error("cannot read a cached object, by a bug or faulty memory: {0}")]
 pub struct CodecError(pub(super) &'static str);
 
 /// Magic number at the start of every zstd frame. It is not stored with the bodies.

@@ -247,7 +247,7 @@ where
 }
 
 impl<T, L, F> PerLaneRateLimiter<T, L, F> {
-    /// Returns how many lanes have a limiter.
+    /// Returns for how many lanes there is a limiter. The items of a lane share one.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.limiters.len()

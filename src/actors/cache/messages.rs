@@ -64,7 +64,7 @@ pub struct OpenedPartition {
 pub struct ClosePartition {
     /// ID of the partition.
     pub partition: PartitionId,
-    /// Lease of the caller.
+    /// Right of the caller to write to the partition.
     pub lease: Lease,
 }
 
@@ -84,7 +84,7 @@ pub enum CloseAbandoned {
 pub struct Apply {
     /// ID of the partition.
     pub partition: PartitionId,
-    /// Lease of the caller.
+    /// Right of the caller to write to the partition.
     pub lease: Lease,
     /// Changes to apply.
     pub batch: Vec<Popped>,
@@ -127,7 +127,7 @@ pub struct Expect {
 pub struct SetMemoryStep {
     /// ID of the partition.
     pub partition: PartitionId,
-    /// Lease of the caller.
+    /// Right of the caller to write to the partition.
     pub lease: Lease,
     /// New memory step.
     pub step: MemoryStep,

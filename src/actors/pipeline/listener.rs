@@ -22,7 +22,7 @@ use informer_hub_types::{InformerHealth, Origin};
 /// How often to check whether objects that a durable subscriber waits for are on disk.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to check the disk while the first list is incomplete. The end of the list wakes the listener.
+/// How often to check this while the informer's first list is incomplete. The end of the list wakes the listener.
 const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.

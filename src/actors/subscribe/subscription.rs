@@ -241,7 +241,7 @@ impl Subscription {
         detach(self.registry.send(Unsubscribe(self.id)));
     }
 
-    /// Returns whether the subscription selects an informer with this request, scope and users.
+    /// Returns whether the subscription selects an informer of the resource `wanted` and the scope that runs for `users`.
     pub(in crate::actors) fn selects(&self, wanted: &ResourceRequest, scope: &Scope, users: &[User]) -> bool {
         match &self.target {
             Target::Of(user) => users.contains(user),

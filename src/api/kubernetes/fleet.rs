@@ -40,7 +40,7 @@ pub struct CacheInfo {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The cluster does not have the document.
-    #[error("the cluster has no such document")]
+    #[error("the cluster serves no OpenAPI document at this path")]
     Missing,
     /// The cluster did not answer in time or answered with an error.
     #[error("the cluster does not answer")]

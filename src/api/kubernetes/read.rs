@@ -404,7 +404,7 @@ struct Rest {
 
 /// Error of a protobuf list whose items do not have the announced length, because an object could not be read any more.
 #[derive(Debug, thiserror::Error)]
-#[error("an object of the list cannot be read any more")]
+#[error("an object changed while the list was sent: read the list again")]
 struct ListChanged;
 
 impl Rest {

@@ -124,7 +124,7 @@ pub enum OwnerChainError {
     #[error("{} {} {:?} owns itself", .0.api_version, .0.kind, .0.name)]
     Cycle(OwnerRef),
     /// The chain exceeds the maximum length.
-    #[error("the chain of owners is longer than {MAX_LINKS}")]
+    #[error("the chain of owners has more than {MAX_LINKS} objects")]
     TooLong,
     /// An object's body is not kept under the hub's memory limit.
     #[error("the hub's memory limit leaves no room for the body of {0}, so its owners are not known")]

@@ -125,7 +125,7 @@ pub enum OfferError {
     #[error("the writer's queue is full: offer the record again after others are stored")]
     Full,
     /// The partition is not open, or is closing.
-    #[error("the partition is not open for writing")]
+    #[error("this writer has not opened the log of this resource")]
     NotOpen,
     /// The record exceeds [`MAX_BODY`].
     #[error(

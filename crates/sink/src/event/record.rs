@@ -18,7 +18,7 @@ const TYPES: [EventType; 4] = [EventType::Added, EventType::Updated, EventType::
 
 /// Error for bytes that are not a valid event: damaged, or written by a later version of this program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cannot decode event: {0}")]
+#[error("cannot decode a stored event: {0}")]
 pub struct InvalidRecord(&'static str);
 
 impl InvalidRecord {

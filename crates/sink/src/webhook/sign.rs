@@ -19,7 +19,7 @@ pub struct SigningKeys(Box<[Box<[u8]>]>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSecret {
     /// The text has only white space.
-    #[error("signing secret is empty")]
+    #[error("the signing secret is empty")]
     Empty,
     /// A secret starts with `whsec_` but continues without valid base64.
     #[error("signing secret {0} starts with whsec_ but continues without valid base64")]

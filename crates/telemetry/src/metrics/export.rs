@@ -60,11 +60,11 @@ struct Exporter {
 /// Reason of a failed export.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 enum ExportError {
-    #[error("timed out")]
+    #[error("the OTLP receiver did not answer in time")]
     Timeout,
-    #[error("cannot reach the receiver")]
+    #[error("cannot reach the OTLP receiver")]
     Unreachable,
-    #[error("the receiver rejected the request")]
+    #[error("the OTLP receiver rejected the metrics")]
     Refused,
     #[error("the hub failed to gather its metrics")]
     CollectFailed,

@@ -32,7 +32,7 @@ impl RegistryActor {
     pub(super) fn on_governor_exit(exited: ChildExited, ctx: &mut Context<Self>) {
         tracing::error!(
             status = %exited.status, restart_in = ?super::RESTART_DELAY,
-            "memory governor failed; restarting it"
+            "the actor that enforces the memory limit failed; restarting it"
         );
         ctx.run_later(super::RESTART_DELAY, Self::start_governor);
     }
