@@ -260,10 +260,8 @@ impl<T> Durable<T> {
                     params.health.unreadable.fetch_add(lost, Relaxed);
                     tracing::error!(sink = %params.name, lost, "damaged events in the journal are lost");
                 }
-                let room = lanes.room();
-                let all = events.len() <= room.0;
-                self.feed(events, lanes, now);
-                if all {
+                // `next` is also behind acknowledged and damaged events at the end.
+                if self.feed(events, lanes, now) {
                     self.next_read = self.next_read.max(next);
                 }
             }
@@ -315,15 +313,17 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Puts consecutive events into the lanes while there is room. The others are read from the journal later.
-    fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) {
+    /// Puts consecutive events into the lanes while there is room. The others are read from the journal later. Returns
+    /// whether there was room for all.
+    fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) -> bool {
         for event in events {
             let number = event.sequence().unwrap_or_default();
             if lanes.push(event, now).is_err() {
-                return;
+                return false;
             }
             self.next_read = number + 1;
         }
+        true
     }
 }
 

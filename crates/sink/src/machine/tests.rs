@@ -303,6 +303,26 @@ fn backlog_beyond_the_memory_bound_waits_on_disk_in_order() {
 }
 
 #[test]
+fn backlog_beyond_the_memory_bound_in_bytes_is_delivered_completely_and_in_order() {
+    let mut rig = Rig::new();
+    // A record on disk has fewer bytes than its event in memory, so a read returns more events than fit.
+    let bounds = Bounds { events: 10_000, bytes: 50_000 };
+    rig.machine.reconfigure(MachineParams { bounds, ..params(Arc::clone(&rig.health)) }, rig.now);
+    rig.receiver(down);
+    rig.send(history(100, 10));
+    rig.run(SECOND);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(DAY);
+    let all: Vec<u64> = (1..=10).collect();
+    let versions = rig.versions();
+    assert_eq!(versions.len(), 100);
+    for (object, versions) in versions {
+        assert_eq!(versions, all, "{object}");
+    }
+    assert_eq!(rig.machine.undelivered(), 0);
+}
+
+#[test]
 fn full_journal_merges_then_refuses_and_recovers() {
     let limits = StoreLimits { journal: 512 * 1024, ..StoreLimits::default() };
     let mut rig = Rig::with(limits, Fsync::default());
