@@ -40,7 +40,7 @@ struct SlotState {
     idle: Option<(u64, Instant)>,
     /// Number of requests being answered, including responses that are streams. HTTP/2 can have several at once.
     requests: usize,
-    /// Streams being read, by number.
+    /// Responses being read as streams, by number.
     streams: BTreeMap<u64, Stream>,
     next_stream: u64,
 }
@@ -208,7 +208,7 @@ impl StreamSlot {
         self.waits_since(Some(clock::now()));
     }
 
-    /// Records that the client has taken the part.
+    /// Records that the client has read the part of the stream that waited.
     pub(super) fn part_taken(&self) {
         self.waits_since(None);
     }

@@ -345,7 +345,7 @@ struct StreamBody {
     stream: StreamSlot,
     /// Whether the client has not read the previous part yet, or the first part has not been requested.
     waits: bool,
-    /// Pace of the client; `None` for a stream without an end, such as a watch.
+    /// Measures how fast the client reads; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,
 }
 

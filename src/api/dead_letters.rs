@@ -109,7 +109,7 @@ struct About<'r> {
 }
 
 impl<'r> About<'r> {
-    /// Returns the object of a letter; `None` if the hub does not know its resource.
+    /// Returns the object of a dead letter; `None` if the hub does not know its resource.
     fn of(letter: &LetterSummary, resources: &'r [ApiResource]) -> Option<Self> {
         let [group, _, plural, namespace, _] = parts_of(&letter.subject)?;
         let resource = resources.iter().find(|known| known.gvr.group == group && known.gvr.resource == plural)?;
@@ -207,7 +207,8 @@ async fn purge(
     change(&letters, reader, &sink, LetterRequest::Purge { filter }).await
 }
 
-/// Replays or purges the letters that a filter selects. A filter may select any letter, so the reader must see everything.
+/// Replays or purges the dead letters that a filter selects. A filter may select any dead letter, so the reader must
+/// see everything.
 async fn change(letters: &Letters, reader: Option<Extension<Reader>>, sink: &str, request: LetterRequest) -> Response {
     if !reader.is_some_and(|Extension(reader)| reader.sees_everything()) {
         let problem = "only a reader that sees everything may replay or purge dead letters";

@@ -15,10 +15,10 @@ use informer_hub_access::ReviewTokens;
 use informer_hub_disk::FileStates;
 use informer_hub_types::clock;
 
-/// How often files are checked for changes.
+/// How often the TLS and token files are checked for changes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks between two reports of denied requests.
+/// Number of file checks between two log reports of denied requests.
 const CHECKS_PER_REPORT: u32 = 60;
 
 /// Protection of the HTTP port.
@@ -30,7 +30,7 @@ pub struct Protection {
     pub token: Option<TokenFrom>,
     /// Token that grants only reading (`hub.auth.read_token`).
     pub read_token: Option<TokenFrom>,
-    /// Readers other than those of the tokens above.
+    /// Readers (API users) other than those of `hub.auth`.
     pub readers: ReaderSettings,
     /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
@@ -80,7 +80,7 @@ impl Default for Limits {
     }
 }
 
-/// Invalid protection of the port; the operator can fix the configuration.
+/// Invalid TLS files or tokens of the HTTP port; the operator can fix the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     /// `[hub.tls]` is invalid.
@@ -102,7 +102,7 @@ pub struct Guard {
     versions: Mutex<FileVersions>,
 }
 
-/// Sizes and times of the files when they were last read, successfully or not.
+/// Sizes and times of the TLS and token files when they were last read, successfully or not.
 #[derive(Debug, Default)]
 struct FileVersions {
     tls: FileStates,
@@ -157,8 +157,8 @@ impl Guard {
         self.config.load_full()
     }
 
-    /// Reads files that have changed. Unusable files are logged once and leave the current state in place, because
-    /// files may be replaced one after the other. Blocks.
+    /// Reads TLS and token files that have changed. Unusable files are logged once and leave the current state in
+    /// place, because files may be replaced one after the other. Blocks.
     fn check_files(&self) {
         let mut versions = self.versions.lock();
         if let Some(files) = &self.files {

@@ -13,7 +13,7 @@ use super::openapi;
 use informer_hub_kubeapi::{Reason, Status};
 use informer_hub_types::{MAX_QUOTED, shortened};
 
-/// First segments of the paths of an apiserver, which the hub serves only below its roots.
+/// First segments of the paths of an apiserver, which the hub serves only below `/clusters` and `/unique`.
 const OF_APISERVERS: [&str; 4] = ["api", "apis", "openapi", "version"];
 
 /// Returns the routes. `reads` is whether the port serves objects.

@@ -66,7 +66,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct ReportedState {
     /// Whether every informer of a reachable cluster has synced or cannot sync at present, and neither a cluster source
-    /// nor, with `[fleet]`, NATS or a first collector is still waited for.
+    /// nor, with `[fleet]`, NATS or the first collector process is still waited for.
     pub ready: bool,
     /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
     /// memory.

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Key in the `extra` attributes of a table's reader. The value is how often the table's credential has changed. A
+/// Key in the `extra` attributes of a table's reader. The value is the credential's number in the directory. A
 /// reader that was authenticated with an earlier token has a lower number, and is no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
@@ -69,7 +69,7 @@ pub struct DirectoryEntry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// For each table in `entries`, the number of its credential: that of the first directory with this credential.
+    /// For each table in `entries`, the number of the directory (start or reload) that first had its credential.
     credentials: Vec<u64>,
     /// Number of this directory: 0 at the start, one more with each reload.
     number: u64,
@@ -83,7 +83,7 @@ impl Directory {
         Self { credentials: vec![0; entries.len()], number: 0, entries, reviews }
     }
 
-    /// Continues the numbers of the directory `old`, which this one replaces at a reload. A credential that `old` does
+    /// Continues the credential numbers of `old`, which this one replaces at a reload. A credential that `old` does
     /// not have gets a new number, so that nothing opened with an earlier credential stays valid.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {

@@ -23,9 +23,9 @@ use informer_hub_types::{MAX_QUOTED, printable_start};
 
 /// Tolerated difference between the clocks of the issuer and the hub.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(30);
-/// Minimum interval between two fetches of the keys.
+/// Minimum interval between two fetches of the issuer's keys.
 const MIN_INTERVAL: Duration = Duration::from_secs(10);
-/// Age at which the keys are fetched again.
+/// Age at which the issuer's keys are fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// Deadline for fetching the issuer's discovery document and key set together.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -195,7 +195,7 @@ impl Oidc {
         }
     }
 
-    /// Fetches the keys now, to check the configuration. Does not keep them.
+    /// Fetches the issuer's keys now, to check the configuration. Does not keep them.
     ///
     /// # Errors
     /// [`FetchFailure`] if the issuer does not publish usable keys.

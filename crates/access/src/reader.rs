@@ -35,7 +35,7 @@ pub enum ReaderOrigin {
 /// Sources of a reader's rights. An object is visible if one source allows it. The default grants nothing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Grants {
-    /// Static rules.
+    /// Static rules of the configuration.
     pub rules: Arc<[Rule]>,
     /// Whether clusters also decide, by access reviews, what the user may see.
     pub reviews: bool,
@@ -76,7 +76,7 @@ pub struct ReaderLimits {
     pub bytes_per_second: Option<usize>,
 }
 
-/// Data of a [`Reader`].
+/// Data of a [`Reader`], the sender of a request: its identity, rights and limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReaderParts {
     /// Name of the user, as sent in access reviews and written to the audit log.
@@ -104,7 +104,7 @@ pub struct ReaderParts {
 pub struct Reader(Arc<ReaderParts>);
 
 impl Reader {
-    /// Creates a reader.
+    /// Creates the sender of a request from its data.
     #[must_use]
     pub fn new(parts: ReaderParts) -> Self {
         Self(Arc::new(parts))
@@ -160,13 +160,13 @@ impl Reader {
         &self.0
     }
 
-    /// Returns the name.
+    /// Returns the user name.
     #[must_use]
     pub fn name(&self) -> &SmolStr {
         &self.0.name
     }
 
-    /// Returns the groups.
+    /// Returns the groups of the user.
     #[must_use]
     pub fn groups(&self) -> &[SmolStr] {
         &self.0.groups

@@ -48,7 +48,7 @@ pub trait ReviewTokens: fmt::Debug + Send + Sync + 'static {
 /// Settings of a [`TokenReviewer`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenReviewSettings {
-    /// Clusters that are asked, all at the same time. If several accept a token, the first in this order counts.
+    /// Clusters that are asked about a token, all at once. If several accept it, the first in this order counts.
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens must have; `None` means the apiserver's own.
     pub audience: Option<String>,

@@ -1,4 +1,4 @@
-//! The log: its queue and the thread that writes it.
+//! The audit log: its queue and the thread that writes it.
 
 use std::fmt;
 use std::io;
@@ -79,7 +79,7 @@ impl AuditLog {
         self.shared.queue.push(event.line(), |lost| self.shared.line_of_losses(lost));
     }
 
-    /// Returns the numbers of events.
+    /// Returns the numbers of written, lost and queued events.
     #[must_use]
     pub fn counts(&self) -> AuditCounts {
         let (lost, waiting) = self.shared.queue.counts();

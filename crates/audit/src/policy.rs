@@ -1,4 +1,4 @@
-//! Policy: which requests are logged. Rules are read in order, and the first that matches decides.
+//! Audit policy: which requests are logged. Rules are read in order, and the first that matches decides.
 
 use smol_str::SmolStr;
 
@@ -42,9 +42,9 @@ pub struct PolicyRule {
     pub readers: Vec<Pattern>,
     /// Patterns of groups of users.
     pub groups: Vec<Pattern>,
-    /// Verbs.
+    /// Verbs of requests.
     pub verbs: Vec<SmolStr>,
-    /// Resources. If the list is not empty, a request that is about no resource does not match.
+    /// Requested resources or API groups. If the list is not empty, a request that is about no resource does not match.
     pub resources: Vec<Exclusion>,
     /// Patterns of paths, without percent-encoding.
     pub paths: Vec<Pattern>,
@@ -91,7 +91,8 @@ pub struct Facts<'r> {
     pub is_denied: bool,
 }
 
-/// Rules in order. The default has no rules, and logs every request except probes and scrapes of the metrics.
+/// Rules, in order, that decide which requests are logged. The default has no rules, and logs every request except
+/// probes and scrapes of the metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Policy {
     rules: Vec<PolicyRule>,

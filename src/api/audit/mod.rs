@@ -1,5 +1,5 @@
-//! Audit log of the port: one event for each request, also a denied or failed one, and two for each stream of changes.
-//! The policy can exclude requests.
+//! Audit log of the HTTP port: one event for each request, also a denied or failed one, and two for each stream of
+//! changes. The policy can exclude requests.
 //!
 //! `connections` begins a [`Record`] when it has read the head of a request. Handlers add what they read to its
 //! [`Notes`](super::notes). The record writes its last event when it is dropped: after the last part of the answer, or
@@ -26,18 +26,18 @@ use super::extensions::PeerAddress;
 use informer_hub_audit::{AuditCounts, AuditLog, Policy};
 use informer_hub_types::clock;
 
-/// Audit log of a port.
+/// Audit log of an HTTP port.
 pub struct Auditor {
     log: AuditLog,
     policy: Policy,
-    /// Number of requests whose last event is not written yet.
+    /// Number of requests whose last audit event is not written yet.
     open: AtomicUsize,
     /// Notified when `open` becomes zero.
     became_idle: Notify,
 }
 
 impl Auditor {
-    /// Creates the audit log of a port.
+    /// Creates the audit log of an HTTP port.
     #[must_use]
     pub fn new(log: AuditLog, policy: Policy) -> Self {
         Self { log, policy, open: AtomicUsize::new(0), became_idle: Notify::new() }
@@ -54,12 +54,12 @@ impl Auditor {
         Record::new(Arc::clone(self), request, peer, access)
     }
 
-    /// Returns the numbers of written, lost and queued events.
+    /// Returns the numbers of written, lost and queued audit events.
     pub fn counts(&self) -> AuditCounts {
         self.log.counts()
     }
 
-    /// Logs the number of events lost since the last call.
+    /// Logs the number of audit events lost since the last call.
     pub(in crate::api) fn report_losses(&self) {
         let lost = self.log.unreported();
         if lost > 0 {

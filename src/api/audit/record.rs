@@ -119,7 +119,7 @@ impl Record {
         self.is_complete = true;
     }
 
-    /// Returns whether the port or the handler denied the request. A handler may hide objects by answering 404.
+    /// Returns whether access control or the handler denied the request. A handler may hide objects by answering 404.
     fn is_denied(&self) -> bool {
         self.denied.is_some() || self.notes.is_withheld() || matches!(self.code, Some(401 | 403))
     }

@@ -16,7 +16,7 @@ pub(in crate::api) enum Denied {
     Anonymous,
     /// The token is unknown.
     WrongToken,
-    /// The request needs the right to change, but its credential grants only the right to look.
+    /// The request needs the right to change the hub, but its credential grants only the right to read.
     ReadOnly,
     /// The request was sent by a web page in a browser.
     WebPage,
@@ -30,7 +30,7 @@ pub(in crate::api) enum Denied {
     ServiceAccount(RefusedToken),
 }
 
-/// Labels of the reasons, in the order of [`Denied::number`].
+/// Metric labels of the reasons for denying requests, in the order of [`Denied::number`].
 const REASONS: [&str; 16] = [
     "anonymous",
     "token",
@@ -53,7 +53,7 @@ const REASONS: [&str; 16] = [
 #[derive(Debug, Default)]
 pub(super) struct DeniedCounts {
     total: [AtomicU64; REASONS.len()],
-    /// Denied requests that [`Self::unreported`] has already returned.
+    /// Numbers of denied requests, by reason, that [`Self::unreported`] has already returned.
     reported: [AtomicU64; REASONS.len()],
 }
 

@@ -1,5 +1,5 @@
-//! Known readers: those of tokens and tables of the configuration, users of the OIDC issuer, and service accounts whose
-//! tokens clusters review. A change replaces the whole value of `KnownReaders`.
+//! Known readers (API users): those of tokens and tables of the configuration, users of the OIDC issuer, and service
+//! accounts whose tokens clusters review. A change replaces the whole value of `KnownReaders`.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use informer_hub_access::{
     Directory, Oidc, Reader, ReaderOrigin, ReviewMeter, ReviewTokens, TokenMac, TokenReviewer, check_token,
 };
 
-/// Settings of readers, with the tokens as read from their files and environment variables.
+/// Settings of readers (API users), with the tokens as read from their files and environment variables.
 #[derive(Debug)]
 pub struct PreparedReaders {
     settings: ReaderSettings,
@@ -30,9 +30,9 @@ impl PreparedReaders {
 /// Known readers, with their tokens as last read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct KnownReaders {
-    /// Token of `hub.auth` that grants the right to change.
+    /// Token of `hub.auth` that grants all rights, also to change the hub.
     pub(super) change: Option<TokenMac>,
-    /// Token of `hub.auth` that grants the right to look.
+    /// Token of `hub.auth` that grants only reading.
     pub(super) look: Option<TokenMac>,
     pub(super) settings: ReaderSettings,
     pub(super) directory: Directory,

@@ -54,9 +54,9 @@ pub(super) struct MayRead(pub(super) bool);
 /// How readers of `hub.auth` and `hub.tls` are recognized. Does not change while the port is open.
 #[derive(Debug, Default)]
 pub(super) struct Credentials {
-    /// Token that grants the right to change.
+    /// Token that grants all rights (`hub.auth.token`).
     pub(super) token: Option<TokenFrom>,
-    /// Token that grants the right to look.
+    /// Token that grants only reading (`hub.auth.read_token`).
     pub(super) read_token: Option<TokenFrom>,
     /// Whether client certificates are accepted.
     pub(super) certificates: bool,
@@ -118,7 +118,7 @@ impl Access {
         Ok(())
     }
 
-    /// Replaces the readers. Open streams ask [`Self::current`] for their rights.
+    /// Replaces the known readers (API users). Open streams ask [`Self::current`] for their rights.
     pub fn replace(&self, readers: &PreparedReaders) {
         self.known.rcu(|old| old.replaced_by(readers, self.clusters.as_ref(), &self.token_reviews));
         self.replaced.store(true, Relaxed);
@@ -153,7 +153,7 @@ impl Access {
         &self.token_reviews
     }
 
-    /// Returns the tables `[readers.<name>]`.
+    /// Returns the tables `[readers.<name>]` of the configuration.
     pub fn tables(&self) -> Vec<DirectoryEntry> {
         self.known.load().directory.entries().to_vec()
     }

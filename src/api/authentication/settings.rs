@@ -1,4 +1,4 @@
-//! Settings of readers: where their tokens are, and what they may see.
+//! Settings of readers (API users): where their tokens are, and what they may see.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use informer_hub_access::{
     Directory, DirectoryEntry, FetchDocument, Identity, OidcSettings, ReaderLimits, Rule, TokenReviewSettings,
 };
 
-/// Readers other than those of `hub.auth`. The default has none.
+/// Readers (API users) other than those of `hub.auth`. The default has none.
 #[derive(Clone, Debug, Default)]
 pub struct ReaderSettings {
     /// Tables `[readers.<name>]`.
@@ -17,7 +17,7 @@ pub struct ReaderSettings {
     pub reviews: bool,
     /// OIDC issuer whose JWTs are accepted.
     pub oidc: Option<OidcSource>,
-    /// Clusters whose service accounts are readers.
+    /// Clusters whose service accounts may use the API.
     pub token_review: Option<TokenReviewSettings>,
 }
 

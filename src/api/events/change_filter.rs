@@ -25,7 +25,7 @@ pub(super) struct ChangeFilter {
     events: Vec<EventType>,
     /// Whether existing objects are sent before changes, and also the objects of clusters that are added later.
     pub(super) replay: bool,
-    /// Whether updates include the paths that changed.
+    /// Whether updates include the paths of the fields that changed.
     pub(super) changed: bool,
     /// Replaces the values of Secrets, which are never sent.
     redaction: Redaction,
@@ -51,7 +51,8 @@ impl ChangeFilter {
         Ok(Self { clusters, sight, namespaces, labels, filter, events, replay, changed, redaction })
     }
 
-    /// Returns the reader's visibility in a cache, and the reviewer that updates it while the feed runs.
+    /// Returns which objects of a cache the reader may see, and the reviewer that repeats access reviews for an open
+    /// stream.
     pub(super) async fn rights(&self, cache: &CacheInfo) -> (Visibility, Reviewer) {
         let is_wanted = |origin: &Origin| self.selects(origin);
         let visibility = self.sight.visibility(Verb::Watch, cache, is_wanted, &self.namespaces).await;

@@ -1,4 +1,4 @@
-//! One resource of a stream: first its existing objects, if wanted, then its window of recent changes.
+//! One resource of an event stream: first its existing objects, if wanted, then its window of recent changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::cache::{
 use informer_hub_access::Visibility;
 use informer_hub_types::{Notification, Object, ObjectKey, Origin};
 
-/// Maximum number of changes per read of the window.
+/// Maximum number of changes per read of the window of recent changes.
 const BATCH: usize = 256;
 
 /// Maximum number of existing objects per read.
@@ -50,7 +50,7 @@ impl Expired {
     }
 }
 
-/// Next step of a feed.
+/// Result of reading a feed, which returns the objects and changes of one resource.
 #[derive(Debug)]
 pub(super) enum Next {
     Item(Item),
@@ -60,10 +60,10 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// Next item of a feed.
+/// Item of a feed, which returns the objects and changes of one resource.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// An object that existed when the feed started.
+    /// An object that already existed when the stream began or started anew.
     Present(Notification),
     Change(Arc<RecordedChange>),
     /// All existing objects have been returned.
@@ -91,11 +91,11 @@ pub(super) struct Feed {
     labels: SeenLabels,
 }
 
-/// The existing objects, read informer by informer.
+/// Existing objects that are sent before changes, read informer by informer.
 #[derive(Debug)]
 struct Replay {
     snapshot: Arc<Snapshot>,
-    /// Partitions that are not read completely; the last one is being read.
+    /// Partitions (objects of one informer each) that are not read completely; the last one is being read.
     partitions: Vec<PartitionId>,
     after: Option<ObjectKey>,
 }
@@ -287,7 +287,7 @@ impl Feed {
         self.items.is_empty() && self.replay.is_none() && self.history().newest() <= self.cursor.version()
     }
 
-    /// Waits for a change.
+    /// Waits until the cache records another change in the selected clusters.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -297,7 +297,7 @@ impl Feed {
 }
 
 impl Replay {
-    /// Reads the next objects. Returns whether there are more.
+    /// Reads the next existing objects into `items`. Returns whether there are more.
     fn read(&mut self, wanted: &ChangeFilter, items: &mut VecDeque<Item>) -> bool {
         let Some(partition) = self.partitions.last().and_then(|id| self.snapshot.partition(*id)) else { return false };
         let mut last = None;

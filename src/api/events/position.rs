@@ -1,7 +1,8 @@
 //! Position of a client: the version that it has reached, for each resource.
 //!
 //! It is a text of letters, digits, `-` and `_`. The versions are those of the windows of recent changes, like the
-//! resource versions of watches at fleet roots. They are not secret: each change is filtered by the client's rights.
+//! resource versions of watches of several clusters. They are not secret: each change is filtered by the client's
+//! rights.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -47,7 +47,7 @@ pub(super) struct EventsRequest {
     pub(super) events: Vec<EventType>,
     /// Whether existing objects are sent before changes.
     pub(super) replay: bool,
-    /// Whether updates include the paths that changed.
+    /// Whether updates include the paths of the fields that changed.
     pub(super) changed: bool,
     pub(super) timeout: Option<Duration>,
 }

@@ -1,4 +1,5 @@
-//! A running stream of events: takes turns in the fair queue, writes the events of its feeds, and waits for changes.
+//! A running stream of events: takes turns in the fair queue, writes the events of its feeds (one per resource), and
+//! waits for changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Number of bytes after which a chunk of events ends.
 const CHUNK: usize = 64 << 10;
 
-/// Maximum number of feed steps (items or empty reads) in one turn of the fair queue.
+/// Maximum number of items and empty reads in one turn of the fair queue.
 const STEPS: usize = 512;
 
 /// Access of a stream to the fair queue of readers, in which it takes turns.
@@ -56,7 +57,7 @@ struct Writer {
     wanted: ChangeFilter,
     feeds: Vec<Feed>,
     frames: Frames,
-    /// Index, modulo the number of feeds, of the feed that is read next.
+    /// Index of the feed (objects and changes of one resource) that is read next, modulo the number of feeds.
     at: usize,
     /// Number of changes written so far.
     written: u64,

@@ -17,7 +17,7 @@ static METADATA: LazyLock<Members> = LazyLock::new(|| {
 /// Names and resource versions that objects have below a URL root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Naming {
-    /// As in the object's cluster.
+    /// Names and resource versions as in the object's cluster.
     Cluster,
     /// Resource versions of the fleet, and the name of the cluster in an annotation and a label of each object.
     Fleet,
@@ -26,7 +26,7 @@ pub(super) enum Naming {
 }
 
 impl Naming {
-    /// Returns whether the root covers several clusters.
+    /// Returns whether the URL root covers several clusters.
     pub(super) fn is_fleet(self) -> bool {
         self != Self::Cluster
     }

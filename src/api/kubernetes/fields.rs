@@ -11,7 +11,7 @@ pub(super) enum Field {
     Name,
     /// `metadata.namespace`.
     Namespace,
-    /// `metadata.cluster`, at roots of several clusters.
+    /// `metadata.cluster`, at URL roots of several clusters.
     Cluster,
     /// Paths in the object, of which the first with a value counts, and the default value if none has one.
     Paths(Vec<FieldPath>, &'static str),

@@ -39,7 +39,7 @@ pub(super) struct Encoding {
     pub(super) version: Option<u64>,
 }
 
-/// Writer of events.
+/// Writer of watch events.
 #[derive(Debug)]
 pub(super) struct Frames {
     encoder: Encoder,
@@ -66,7 +66,7 @@ impl Frames {
         self.encoder.naming
     }
 
-    /// Returns whether names include the cluster.
+    /// Returns whether the names of objects include the cluster.
     pub(super) fn is_unique(&self) -> bool {
         self.encoder.naming == Naming::Unique
     }

@@ -28,7 +28,7 @@ pub(in crate::api) struct Coverage {
 }
 
 impl Coverage {
-    /// Adds a partition that contributes to the answer.
+    /// Adds the freshness of a partition (objects of one informer) that contributes to the answer.
     pub(in crate::api) fn add(&mut self, partition: &Partition) {
         let origin = partition.origin();
         match partition.freshness() {

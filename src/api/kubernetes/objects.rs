@@ -1,6 +1,7 @@
 //! Objects of a list in order: by cluster, then by namespace and name.
 //!
-//! A cluster can have several partitions, one per scope. They are merged by key; an object in two of them appears once.
+//! A cluster can have several partitions, one per informer. They are merged by key; an object in two of them appears
+//! once.
 //! An earlier state is the present one with the changes since then undone.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ pub(super) struct Candidates<'a> {
     pub(super) field: Option<(&'a FieldPath, &'a str)>,
 }
 
-/// Objects of a partition in the order of their keys, each with whether it may be selected.
+/// Objects of one informer's partition in the order of their keys, each with whether it may be selected.
 type CandidateIter<'s> = Box<dyn Iterator<Item = (&'s Arc<StoredObject>, bool)> + 's>;
 
 /// State of the cache that a list is read from: the newest snapshot, or an earlier state.
@@ -43,7 +44,7 @@ pub(super) struct State {
     partitions: BTreeMap<ClusterName, Vec<PartitionId>>,
     /// Objects of an earlier state that differ from the snapshot, by cluster; `None` if the object did not exist then.
     undone: BTreeMap<ClusterName, BTreeMap<ObjectKey, Option<ObjectWithOrigin>>>,
-    /// All clusters of `partitions` and `undone`.
+    /// Clusters that may have objects in this state: those of `partitions` and `undone`.
     clusters: BTreeSet<ClusterName>,
     visibility: Visibility,
     /// Key ranges of the visible objects, by cluster. All objects of a cluster without an entry are visible.
@@ -241,7 +242,8 @@ impl State {
         last
     }
 
-    /// Returns the objects of a partition whose keys follow `after`, each with whether it may meet `wanted`.
+    /// Returns the objects of one informer's partition whose keys follow `after`, each with whether it may meet
+    /// `wanted`.
     fn candidates<'s>(
         &'s self,
         id: PartitionId,

@@ -25,7 +25,7 @@ pub(super) struct QueueLimits {
     pub(super) turns: usize,
 }
 
-/// Fair queue of one port.
+/// Fair queue of the requests to one HTTP port.
 #[derive(Debug)]
 pub(in crate::api) struct FairQueue {
     limits: QueueLimits,
@@ -36,7 +36,7 @@ pub(in crate::api) struct FairQueue {
 struct State {
     requests: usize,
     watches: usize,
-    /// Requests, watches and scans in progress by reader.
+    /// Numbers of requests, watches and scans in progress by reader (API user).
     readers: BTreeMap<(Kind, ReaderId), usize>,
     turns: usize,
     /// Waiting requests by reader. `order` has the readers in the order in which they get the next turns.
@@ -53,14 +53,14 @@ enum Kind {
     Scan,
 }
 
-/// Work of one reader in progress.
+/// Numbers of one reader's requests in progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReaderInUse {
-    /// Lists, queries and single objects.
+    /// Number of lists, queries and requests for single objects.
     pub requests: usize,
-    /// Watches and event streams.
+    /// Number of watches and event streams.
     pub watches: usize,
-    /// Queries that scan.
+    /// Number of queries that scan objects.
     pub scans: usize,
 }
 
@@ -71,7 +71,7 @@ pub(in crate::api) struct Admission {
     key: (Kind, ReaderId),
 }
 
-/// A turn of work. Dropping it passes the turn on.
+/// A turn in the fair queue, which lets a request work. Dropping it passes the turn to the next request.
 #[derive(Debug)]
 pub(in crate::api) struct Turn<'q>(&'q FairQueue);
 
@@ -96,7 +96,7 @@ impl FairQueue {
         self.admit_kind(Kind::Watch, reader, limits.watches.unwrap_or(usize::MAX))
     }
 
-    /// Admits a scan, unless this reader has too many.
+    /// Admits a query that scans objects, unless this reader has too many.
     pub(super) fn admit_scan(self: &Arc<Self>, reader: &ReaderId, limits: ReaderLimits) -> Result<Admission, Limit> {
         self.admit_kind(Kind::Scan, reader, limits.scans.unwrap_or(usize::MAX))
     }

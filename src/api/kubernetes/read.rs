@@ -37,7 +37,7 @@ const MAX_UNDONE: usize = 100_000;
 /// Maximum number of repeated access reviews for one answer, if namespaces keep appearing.
 const MAX_REVIEWS: usize = 3;
 
-/// State and version that a request is answered from.
+/// State of the cache and resource version that a request is answered from.
 struct At {
     state: State,
     version: u64,
@@ -169,7 +169,7 @@ fn check_form(asked: &ReadRequest, unfit: Form, problem: &str) -> Result<(), Sta
     Ok(())
 }
 
-/// Prepares the selection of a request.
+/// Prepares the conditions of a request on objects: namespace, name, labels and fields.
 pub(super) fn selection_of(
     scope: &Scope,
     definition: &Definition,

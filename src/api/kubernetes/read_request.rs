@@ -34,7 +34,7 @@ pub(super) struct ReadRequest {
     /// Whether the client accepts gzip.
     pub(super) gzip: bool,
     pub(super) reader: ReaderId,
-    /// Reader with its rights.
+    /// Sender of the request, with its rights.
     pub(super) user: Reader,
     /// Client program, such as `kubectl`, for metrics and traces.
     pub(super) client: SmolStr,

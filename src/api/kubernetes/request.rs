@@ -23,7 +23,7 @@ use crate::api::rights::reader_of;
 use informer_hub_kubeapi::{Document, Reason, Root, Status, Target, parse_path};
 use informer_hub_telemetry::spans;
 
-/// Answers one request below the roots.
+/// Answers one request below the Kubernetes roots `/clusters` and `/unique`.
 pub(super) async fn handle(State(api): State<Arc<ReadApi>>, request: Request<Body>) -> Response {
     let (parts, body) = request.into_parts();
     match answer(&api, &parts, body).await {
@@ -77,7 +77,7 @@ async fn answer(api: &Arc<ReadApi>, parts: &Parts, body: Body) -> Result<Respons
     outcome
 }
 
-/// Returns the root of a request as text for traces: the name of a cluster, or a selection such as `*`.
+/// Returns the URL root of a request as text for traces: the name of a cluster, or a selection such as `*`.
 fn root_of(root: &Root) -> SmolStr {
     match root {
         Root::Cluster(name) => name.as_str().into(),
@@ -119,7 +119,7 @@ pub(super) fn check_started(fleet: &dyn Fleet) -> Result<(), Status> {
     Err(Status { retry_after: Some(1), ..status })
 }
 
-/// Returns 405: the hub changes nothing.
+/// Returns 405: the hub does not change Kubernetes objects.
 fn read_only(target: &Target) -> Status {
     let status = Status::method_not_allowed();
     let what = match target {

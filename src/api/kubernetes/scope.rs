@@ -26,7 +26,7 @@ pub(super) enum Clusters {
 }
 
 impl Clusters {
-    /// Returns the clusters that a root selects, and the naming of objects below it.
+    /// Returns the clusters that a URL root selects, and the naming of objects below it.
     pub(super) fn of(root: &Root) -> (Self, Naming) {
         match root {
             Root::Cluster(name) => (Self::One(name.clone()), Naming::Cluster),
@@ -66,7 +66,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Finds the cache of a resource below a root.
+    /// Finds the cache of a resource below a URL root.
     ///
     /// # Errors
     /// [`Status`] of code 404 if the hub does not cache the resource there or the reader may not see it, of code 503
@@ -113,8 +113,8 @@ impl Scope {
         Ok(scope)
     }
 
-    /// Refuses a request of which the reader may see nothing, as kube-apiserver does. At fleet roots, a reader needs to
-    /// see only some objects; the answer has the visible objects of all clusters.
+    /// Refuses a request of which the reader may see nothing, as kube-apiserver does. At URL roots of several clusters,
+    /// a reader needs to see only some objects; the answer has the visible objects of all clusters.
     ///
     /// # Errors
     /// [`Status`] of code 403.
@@ -169,7 +169,7 @@ impl Scope {
         }
     }
 
-    /// Returns whether every namespace of a state has been reviewed.
+    /// Returns whether the reader's access to every namespace in a snapshot has been reviewed.
     pub(super) fn is_reviewed(&self, snapshot: &Snapshot, path: &ResourcePath) -> bool {
         let Some(reviewed) = self.visibility.reviewed() else { return true };
         self.places(snapshot, path.namespace.as_ref()).iter().all(|place| {
@@ -184,8 +184,8 @@ impl Scope {
         })
     }
 
-    /// Returns the clusters and namespaces to review for a request. At a root of one cluster, a request without a
-    /// namespace needs the right to all namespaces, as in kube-apiserver.
+    /// Returns the clusters and namespaces for which a request needs access reviews. At a URL root of one cluster, a
+    /// request without a namespace needs the right to all namespaces, as in kube-apiserver.
     fn places(&self, snapshot: &Snapshot, namespace: Option<&SmolStr>) -> Vec<Place> {
         let has_namespaces = self.naming.is_fleet() && self.cache.resource.namespaced && namespace.is_none();
         let mut found: BTreeMap<ClusterName, (ClusterLabels, BTreeSet<SmolStr>)> = BTreeMap::new();
@@ -218,13 +218,13 @@ impl Scope {
         known.or_else(|| snapshot.expected().find(|(name, _)| *name == cluster).map(|(_, labels)| labels.clone()))
     }
 
-    /// Returns whether a partition of a cluster has synced, visible or not.
+    /// Returns whether any informer of the resource in a cluster has synced, whether its objects are visible or not.
     fn is_synced(&self, cluster: &ClusterName) -> bool {
         let snapshot = self.cache.published.load();
         snapshot.partitions().any(|(_, partition)| partition.has_synced() && partition.origin().cluster == *cluster)
     }
 
-    /// Returns whether a cluster is selected by the root and, at fleet roots, has the resource.
+    /// Returns whether a cluster is selected by the URL root and, at roots of several clusters, has the resource.
     pub(super) fn covers(&self, cluster: &ClusterName) -> bool {
         match &self.clusters {
             Clusters::One(name) => name == cluster,
@@ -240,12 +240,12 @@ impl Scope {
         self.clusters.include(origin) && is_visible(&self.visibility, origin)
     }
 
-    /// Returns whether any visible partition of the selected clusters has synced.
+    /// Returns whether any partition (objects of one informer) that is visible in the selected clusters has synced.
     pub(super) fn has_synced(&self, snapshot: &Snapshot) -> bool {
         self.partitions(snapshot).next().is_some()
     }
 
-    /// Returns the synced and visible partitions of the selected clusters.
+    /// Returns the synced and visible partitions (objects of one informer each) of the selected clusters.
     pub(super) fn partitions<'s>(
         &'s self,
         snapshot: &'s Snapshot,
@@ -347,7 +347,7 @@ pub(super) fn is_listed(cache: &CacheInfo, clusters: &Clusters, visibility: &Vis
     }
 }
 
-/// Returns the rank of a view: a cache whose view has a lower rank is preferred.
+/// Returns the rank of a view, the part of the objects that a cache keeps. A cache with a lower rank is preferred.
 pub(in crate::api) fn view_rank(view: &View) -> u8 {
     match view {
         View::Whole => 0,

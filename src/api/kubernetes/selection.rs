@@ -53,7 +53,7 @@ pub(super) struct SelectionRequest<'a> {
     pub(super) name: Option<&'a SmolStr>,
     pub(super) labels: &'a LabelSelector,
     pub(super) fields: &'a FieldSelector,
-    /// Whether the root covers several clusters. Field selectors may then name `metadata.cluster`.
+    /// Whether the URL root covers several clusters. Field selectors may then name `metadata.cluster`.
     pub(super) is_fleet: bool,
     /// `selectableFields` of a custom resource.
     pub(super) selectable: &'a [String],
@@ -196,8 +196,8 @@ impl Selection {
     }
 }
 
-/// Returns the bits that each selected object has in its label filter, a Bloom filter. At fleet roots, the label with
-/// the cluster is not in the filter.
+/// Returns the bits that each selected object has in its label filter, a Bloom filter. The label with the cluster,
+/// which URL roots of several clusters add, is not in the filter.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())

@@ -1,7 +1,7 @@
 //! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
 //!
 //! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights:
-//! reads that the hub would answer are allowed, everything else is not. At roots of several clusters, an access is
+//! reads that the hub would answer are allowed, everything else is not. At URL roots of several clusters, an access is
 //! allowed if some visible cluster allows it.
 
 use std::borrow::Cow;
@@ -113,7 +113,7 @@ impl SelfReview {
     }
 }
 
-/// Body of a review.
+/// JSON body of a review that a client sent.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
@@ -160,7 +160,7 @@ struct PathAttributes {
     verb: String,
 }
 
-/// Sender of a review, the clusters below the root that it may know of, and the resources of all caches.
+/// Sender of a review, the clusters below the URL root that it may know of, and the resources of all caches.
 struct Sender<'a> {
     api: &'a ReadApi,
     reader: Reader,
@@ -168,7 +168,7 @@ struct Sender<'a> {
     resources: Vec<ApiResource>,
 }
 
-/// Answers a review.
+/// Answers a review that asks about its own sender, such as `SelfSubjectAccessReview`.
 pub(super) async fn answer(
     api: &Arc<ReadApi>,
     parts: &Parts,
@@ -221,7 +221,7 @@ fn is_protobuf(parts: &Parts) -> Result<bool, Status> {
     }
 }
 
-/// Converts a review in protobuf.
+/// Converts the body of a review from protobuf to JSON.
 fn json_of(body: &[u8], review: SelfReview) -> Result<Cow<'static, [u8]>, Status> {
     let wrong = |error: ConvertError| Status::bad_request(format!("the body is not a review in protobuf: {error}"));
     let Envelope { api_version, kind, raw } = Envelope::read(body).map_err(wrong)?;
@@ -255,7 +255,7 @@ impl Sender<'_> {
         })
     }
 
-    /// Returns why a request is refused.
+    /// Returns why the hub does not allow an access, as text for the answer to a review.
     fn reason(&self, wanted: &ResourceAttributes) -> String {
         if !VERBS.contains(&wanted.verb.as_str()) || !wanted.subresource.is_empty() {
             return "the hub only reads objects".to_owned();

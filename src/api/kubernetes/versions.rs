@@ -16,8 +16,8 @@ const WAIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(50);
 
 impl Scope {
-    /// Returns the resource version of a state: that of the fleet, or at a root of one cluster that of the cluster.
-    /// `None` if the cluster has no synced partition or its versions are not integers.
+    /// Returns the resource version of a state: that of the fleet, or at a URL root of one cluster that of the cluster.
+    /// `None` if no informer of the cluster has synced or its versions are not integers.
     pub(super) fn version(&self, snapshot: &Snapshot) -> Option<u64> {
         if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
     }
@@ -25,7 +25,7 @@ impl Scope {
     /// Returns the resource version of a state; fails if there is none.
     ///
     /// # Errors
-    /// [`Status`] of code 503 if the cluster has no synced partition, or its versions are not integers.
+    /// [`Status`] of code 503 if no informer of the cluster has synced, or its versions are not integers.
     pub(super) fn known_version(&self, snapshot: &Snapshot) -> Result<u64, Status> {
         self.version(snapshot).ok_or_else(|| {
             let text = "the hub cannot order the cluster's resource versions: no resource has synced yet, or the versions are not integers";
@@ -33,7 +33,7 @@ impl Scope {
         })
     }
 
-    /// Returns the cluster's version at a cluster root; `None` at a fleet root, or if it is unknown.
+    /// Returns the cluster's resource version if the URL root is of one cluster; `None` if not, or if it is unknown.
     pub(super) fn cluster_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_version(cluster),
@@ -41,7 +41,7 @@ impl Scope {
         }
     }
 
-    /// Returns the version up to which a state has all changes. At a root of one cluster it may be less than
+    /// Returns the version up to which a state has all changes. At a URL root of one cluster it may be less than
     /// [`Self::version`]. For example, after the hub was killed, its next process shows a made-up version that is
     /// higher than any that readers have seen.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {

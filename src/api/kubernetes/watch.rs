@@ -28,7 +28,7 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(50);
 /// Number of bytes after which a chunk of events ends.
 const CHUNK: usize = 64 << 10;
 
-/// Maximum number of changes per read of the window.
+/// Maximum number of changes per read of the window of recent changes.
 const BATCH: usize = 256;
 
 /// Options of a watch that decide how it begins and ends.

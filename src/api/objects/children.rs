@@ -14,10 +14,10 @@ use informer_hub_access::Verb;
 use informer_hub_query::Expr;
 use informer_hub_types::{ClusterSelector, Object, Uid};
 
-/// Maximum number of objects in a tree, without its root.
+/// Maximum number of objects in the tree that an object owns, without the object itself.
 pub(super) const MOST: usize = 1000;
 
-/// Maximum number of levels of a tree.
+/// Maximum number of levels of the tree that an object owns.
 const LEVELS: usize = 16;
 
 /// Maximum number of owners whose children one query searches for.

@@ -14,7 +14,7 @@ use informer_hub_types::{ClusterSelector, FieldPath, Object};
 /// Maximum number of Events in an answer.
 const MOST: usize = 50;
 
-/// Time limit of the query.
+/// Time limit of the query for Events.
 const WITHIN: Duration = Duration::from_secs(5);
 
 /// Events, newest first, in the form of the answer.

@@ -42,12 +42,12 @@ fn declared(reads: bool) -> Vec<&'static Route> {
     reads.iter().copied().chain(&operators::ROUTES).chain([&ROUTE]).collect()
 }
 
-/// Returns all paths below `/v1`. `reads` as in [`declared`].
+/// Returns all paths below `/v1`; with `reads`, also those that read objects.
 pub(super) fn paths(reads: bool) -> impl Iterator<Item = &'static str> {
     declared(reads).into_iter().map(|route| route.path)
 }
 
-/// Returns the route. `reads` as in [`declared`].
+/// Returns the route of the OpenAPI document; with `reads`, it also describes the paths that read objects.
 pub(super) fn routes(reads: bool) -> Router {
     let text = Bytes::from(format!("{:#}\n", document(&declared(reads))));
     Router::new().route(PATH, get(move || async move { answer(text) }))

@@ -1,4 +1,5 @@
-//! JSON schemas of bodies. Those of answers allow unknown members, because later versions may add some.
+//! JSON schemas of request and response bodies. Those of answers allow unknown members, because later versions may add
+//! some.
 
 use serde_json::{Map, Value, json};
 

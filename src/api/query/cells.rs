@@ -64,7 +64,7 @@ impl Items {
         }
     }
 
-    /// Returns the cells of an item.
+    /// Returns the table cells of the item at index `at`.
     pub(super) fn cells(&self, at: usize) -> Vec<String> {
         match self {
             Self::Objects(objects) => {

@@ -152,12 +152,12 @@ pub(in crate::api) struct Reviewer {
     resource: ApiResource,
     /// Consecutive checks in which a review of an allowed access was not answered.
     failures: u32,
-    /// First turn whose part of the denied accesses has not been reviewed again yet.
+    /// First turn (period of [`TURN`]) whose part of the denied accesses has not been reviewed again yet.
     turn: u64,
 }
 
 impl Rights {
-    /// Returns the reviewer of a watch.
+    /// Returns the reviewer that repeats the access reviews of a watch.
     pub(in crate::api) fn reviewer(&self, reader: &Reader, verb: Verb, resource: &ApiResource) -> Reviewer {
         let (rights, reader, resource) = (self.clone(), reader.clone(), resource.clone());
         let turn = rights.turn();
@@ -213,7 +213,7 @@ impl Reviewer {
     }
 }
 
-/// Returns whether a denied namespace is to be reviewed again in one of these turns.
+/// Returns whether a denied namespace is to be reviewed again in one of these turns, periods of [`TURN`].
 fn has_turn(cluster: &ClusterName, namespace: &str, turns: &RangeInclusive<u64>) -> bool {
     let mut hasher = DefaultHasher::new();
     (cluster.as_str(), namespace).hash(&mut hasher);

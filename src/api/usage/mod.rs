@@ -17,10 +17,10 @@ use self::bandwidth::Bucket;
 pub(in crate::api) use self::paced::{Delayed, paced};
 use informer_hub_access::{Reader, ReaderOrigin};
 
-/// Common label of all users of certificates, OIDC and service accounts. Their names are unbounded in number.
+/// Common metric label of all users of certificates, OIDC and service accounts. Their names are unbounded in number.
 const USERS: &str = "informer-hub:users";
 
-/// Maximum number of labels counted separately, because reloads may replace tables any number of times.
+/// Maximum number of reader labels counted separately. Reloads may add tables `[readers.<name>]` without end.
 const MAX_LABELS: usize = 1024;
 
 /// Label of all readers beyond [`MAX_LABELS`].

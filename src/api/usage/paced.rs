@@ -40,7 +40,7 @@ struct PacedBody {
     bandwidth: Bandwidth,
     is_stream: bool,
     delayed: Delayed,
-    /// Part that waits for its delay to end.
+    /// Part of the body that waits for its delay to end.
     held: Option<(Frame<Bytes>, Pin<Box<Sleep>>)>,
 }
 

@@ -5,7 +5,7 @@ use axum::http::request::Parts;
 
 use super::failure::Failure;
 
-/// Form of an answer.
+/// Form of an answer, such as JSON or CSV.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::api) enum Form {
     Json,

@@ -1,4 +1,4 @@
-//! Parameters of a request's query.
+//! Parameters of the query in a request's URL.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub(in crate::api) struct Answer {
     pub(in crate::api) media: &'static [Media],
 }
 
-/// A form of an answer.
+/// Media type of an answer, with its schema.
 #[derive(Debug)]
 pub(in crate::api) struct Media {
     pub(in crate::api) name: &'static str,

@@ -129,7 +129,7 @@ impl Sight {
         (query.visible_to(self.reader.name(), visibility.clone()), visibility)
     }
 
-    /// Returns the reviewer of the reader's rights for an open stream of a resource.
+    /// Returns the reviewer that repeats access reviews of the reader for an open stream of a resource.
     pub(in crate::api) fn reviewer(&self, resource: &ApiResource) -> Reviewer {
         self.rights.reviewer(&self.reader, Verb::Watch, resource)
     }
