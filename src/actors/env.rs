@@ -25,11 +25,11 @@ pub struct Env {
     pub readers: Threads,
     /// Blocking threads for closures of the embedding program. Separate, so that blocked closures do not stall the hub.
     pub handlers: Threads,
-    /// Caches by resource and view.
+    /// Caches by resource and view (form in which objects are kept).
     pub caches: CacheDirectory,
     /// Limits and delays.
     pub tuning: Arc<Tuning>,
-    /// Memory status, and the informers the governor manages.
+    /// Memory status, and the informers whose memory the governor limits.
     pub budget: Budget,
     /// Resources whose resourceVersions went back, because etcd was restored from a backup.
     pub rewinds: Rewinds,
@@ -40,7 +40,7 @@ pub struct Env {
     arbiters: Arc<[ArbiterHandle]>,
     next: Arc<AtomicUsize>,
     synced: Arc<WatchCell<()>>,
-    /// Requests whose options keep only parts of objects in the shared view.
+    /// Requests whose options keep only parts of objects in the shared view (the default form of objects).
     partial: Arc<RwLock<Vec<ResourceRequest>>>,
 }
 
@@ -96,7 +96,7 @@ impl Env {
         &self.arbiters[self.next.fetch_add(1, Relaxed) % self.arbiters.len()]
     }
 
-    /// Records a request whose options keep only parts of objects in the shared view.
+    /// Records a request whose options keep only parts of objects in the shared view (the default form of objects).
     pub(in crate::actors) fn note_partial(&self, wanted: ResourceRequest) {
         self.partial.write().push(wanted);
     }

@@ -52,8 +52,8 @@ pub struct CacheActor {
     pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
-    /// Set while a compression round or a sweep slice runs. Processors that must wait for its end hold a
-    /// [`Pressure`](crate::actors::runtime::pressure::Pressure) of this source.
+    /// Set while a compression round or a slice of the sweep (recompression of poorly packed chunks) runs. Processors
+    /// that must wait for its end hold a [`Pressure`](crate::actors::runtime::pressure::Pressure) of this source.
     packing: Option<PressureSource>,
     /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
     sweeping: bool,
@@ -67,10 +67,11 @@ pub struct CacheActor {
 /// Idle time after which all objects of a resource are compressed. The actual delay is up to twice this.
 const IDLE_TIME: Duration = Duration::from_secs(2);
 
-/// Pause after a sweep slice, as a multiple of the time the slice took. Limits the sweep to a fifth of a core.
+/// Pause after a slice of the sweep (recompression of poorly packed chunks), as a multiple of the time the slice took.
+/// Limits the sweep to a fifth of a core.
 const SWEEP_PAUSE_FACTOR: u32 = 4;
 
-/// Shortest pause after a sweep slice.
+/// Shortest pause after a slice of the sweep (recompression of poorly packed chunks).
 const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 impl CacheActor {
@@ -190,7 +191,8 @@ impl fmt::Debug for CacheActor {
 }
 
 impl Drop for CacheActor {
-    /// Closes the write half, so that no processor writes to this store after a successor of the actor has taken over.
+    /// Closes the write half of the store, so that no informer writes to it after a successor of the actor has taken
+    /// over.
     fn drop(&mut self) {
         self.write_half.close();
     }
@@ -325,7 +327,7 @@ impl Handler<Ask> for CacheActor {
     }
 }
 
-/// Directory of a hub's caches by resource and view; creates a cache on first use.
+/// Directory of a hub's caches by resource and view (form in which objects are kept); creates a cache on first use.
 ///
 /// A cache whose actor died is recovered from its last published snapshot, which is always consistent.
 #[derive(Clone)]
@@ -457,8 +459,8 @@ impl CacheDirectory {
         caches.iter().map(|(key, entry)| (key.clone(), entry.write_half.published().load_full())).collect()
     }
 
-    /// Removes the cache of a private view, after the only user of that view has released it. Remaining readers see an
-    /// empty cache.
+    /// Removes the cache of a private view (objects as one subscriber transforms them), after that subscriber has
+    /// released it. Remaining readers see an empty cache.
     pub(in crate::actors) fn forget_private(&self, gvr: &Gvr, view: &View) {
         if matches!(view, View::Private(_)) {
             self.caches.lock().remove(&(gvr.clone(), view.clone()));

@@ -22,7 +22,7 @@ use informer_hub_types::ResourceVersion;
 use informer_hub_types::SharedStr;
 use std::sync::Arc;
 
-/// Opens an informer's partition, or finds the existing one.
+/// Opens an informer's partition (its objects in the cache), or finds the existing one.
 #[derive(Debug, Message)]
 #[rtype(result = "OpenedPartition")]
 pub struct OpenPartition {
@@ -43,13 +43,13 @@ pub struct OpenPartition {
 /// Answer to [`OpenPartition`].
 #[derive(Debug)]
 pub struct OpenedPartition {
-    /// ID of the partition.
+    /// ID of the informer's partition of the cache.
     pub id: PartitionId,
     /// Right to write to the partition, valid until it is opened again.
     pub lease: Lease,
     /// Changes of the last applied batch, of which the listeners may not have been notified.
     pub outbox: Option<Outbox>,
-    /// Memory step of the partition.
+    /// Memory step of the partition: how much of the objects is kept.
     pub step: MemoryStep,
     /// resourceVersion from which a watch may resume after a restart. Only the first informer that opens the partition
     /// receives it.
@@ -58,17 +58,18 @@ pub struct OpenedPartition {
     pub(in crate::actors) write_half: SharedWriteHalf,
 }
 
-/// Closes a partition and drops its objects. Does nothing if the lease is not current.
+/// Closes a partition and drops its objects. Does nothing if the lease (the caller's right to write) is not current.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct ClosePartition {
-    /// ID of the partition.
+    /// ID of the informer's partition of the cache.
     pub partition: PartitionId,
     /// Right of the caller to write to the partition.
     pub lease: Lease,
 }
 
-/// Closes partitions whose informers died before they could close them, regardless of leases.
+/// Closes partitions whose informers died before they could close them, whether or not the caller holds their leases
+/// (rights to write).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub enum CloseAbandoned {
@@ -78,11 +79,12 @@ pub enum CloseAbandoned {
     Cluster(ClusterName),
 }
 
-/// Applies a batch to a partition. The answer is `None` if the partition is closed or the lease is not current.
+/// Applies a batch to a partition. The answer is `None` if the partition is closed or the lease (the caller's right to
+/// write) is not current.
 #[derive(Debug, Message)]
 #[rtype(result = "Option<AppliedBatch>")]
 pub struct Apply {
-    /// ID of the partition.
+    /// ID of the informer's partition of the cache.
     pub partition: PartitionId,
     /// Right of the caller to write to the partition.
     pub lease: Lease,
@@ -120,16 +122,17 @@ pub struct Expect {
     pub expected: bool,
 }
 
-/// Sets the memory step of a partition. Answered once new objects are stored accordingly; existing objects follow in
-/// slices. Does nothing if the lease is not current.
+/// Sets the memory step (how much of the objects is kept) of a partition. Answered once new objects are stored
+/// accordingly; existing objects follow in slices. Does nothing if the lease (the caller's right to write) is not
+/// current.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetMemoryStep {
-    /// ID of the partition.
+    /// ID of the informer's partition of the cache.
     pub partition: PartitionId,
     /// Right of the caller to write to the partition.
     pub lease: Lease,
-    /// New memory step.
+    /// New memory step: how much of the objects is kept.
     pub step: MemoryStep,
 }
 

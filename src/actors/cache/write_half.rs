@@ -1,4 +1,5 @@
-//! Write half of a cache: its store, uncompressed objects, and leases, which admit one pipeline per partition.
+//! Write half of a cache: its store, uncompressed objects, and leases (rights to write), which admit one informer
+//! pipeline per partition.
 //!
 //! The cache actor owns it. A processor, which writes an informer's changes, writes small batches directly instead of
 //! by message. This saves two thread wake-ups per event. If the lock is not free, the processor sends a message instead
@@ -25,7 +26,7 @@ use informer_hub_types::{MemoryStep, ObjectKey, ResourceVersion, clock};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease(pub(in crate::actors) u64);
 
-/// Store, leases and uncompressed objects; see the module.
+/// Writable part of a cache: its store, the leases (rights to write to a partition), and the uncompressed objects.
 pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) store: Store,
     pub(in crate::actors) uncompressed: Uncompressed,
@@ -35,11 +36,11 @@ pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) changed: bool,
     /// Whether the idle timer is running.
     pub(in crate::actors) idle_timer_runs: bool,
-    /// Whether a compression round or a sweep slice is running.
+    /// Whether a compression round or a slice of the sweep (recompression of poorly packed chunks) is running.
     pub(in crate::actors) packing: bool,
-    /// Memory step of each partition that is not at [`MemoryStep::Full`].
+    /// Memory step (how much of the objects is kept) of each partition that is not at [`MemoryStep::Full`].
     steps: BTreeMap<PartitionId, MemoryStep>,
-    /// Partitions whose first list is being read.
+    /// Partitions (cached objects of one informer each) whose first list is being read.
     first_lists: BTreeSet<PartitionId>,
     /// Limit on the bytes of uncompressed objects while a first list is being read.
     list_limit: usize,
@@ -85,8 +86,8 @@ impl WriteHalf {
         }
     }
 
-    /// Sets how much of a partition's objects is kept in memory. If the lease is not current, changes nothing and returns
-    /// false.
+    /// Sets how much of a partition's objects is kept in memory. If the lease (right to write) is not current, changes
+    /// nothing and returns false.
     pub(in crate::actors) fn keep(&mut self, partition: PartitionId, lease: Lease, step: MemoryStep) -> bool {
         if self.leases.get(&partition) != Some(&lease) {
             return false;
@@ -101,7 +102,7 @@ impl WriteHalf {
         true
     }
 
-    /// Closes a partition.
+    /// Closes a partition (cached objects of one informer) and drops its objects.
     pub(in crate::actors) fn forget(&mut self, partition: PartitionId) {
         self.leases.remove(&partition);
         self.steps.remove(&partition);
@@ -152,7 +153,8 @@ impl WriteHalf {
         }
     }
 
-    /// As [`Store::strip`]. Returns the key to continue after; `None` at the end of the partition.
+    /// Drops the stored JSON of up to `most` objects, as [`Store::strip`] does. Returns the key to continue after;
+    /// `None` at the end of the partition.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,
@@ -191,7 +193,8 @@ impl WriteHalf {
         }
     }
 
-    /// Applies a batch. Returns `None` if the partition is closed or the lease is not current.
+    /// Applies a batch of changes. Returns `None` if the partition is closed or the lease (right to write) is not
+    /// current.
     pub(in crate::actors) fn apply(
         &mut self,
         partition: PartitionId,
@@ -254,7 +257,7 @@ impl SharedWriteHalf {
         &self.pinned
     }
 
-    /// Returns the number of uncompressed bytes.
+    /// Returns the bytes of uncompressed objects, which can be read without the lock.
     pub(in crate::actors) fn uncompressed_bytes(&self) -> &AtomicUsize {
         &self.uncompressed_bytes
     }
@@ -310,7 +313,7 @@ impl SharedWriteHalf {
         }
     }
 
-    /// Empties the slot, because the actor has stopped. Later calls of [`Self::apply`] write nothing.
+    /// Empties the slot of the write half, because the actor has stopped. Later calls of [`Self::apply`] write nothing.
     pub(in crate::actors) fn close(&self) {
         *self.slot.lock() = None;
     }

@@ -10,14 +10,16 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::cache::{Partition, PartitionId};
 use crate::state::caches::Commit;
 
-/// Barrier of one partition: which readers must still acknowledge events of its snapshot before it is written.
+/// Barrier of one partition: which readers (sinks and durable subscribers) must still acknowledge events of its
+/// snapshot before it is written.
 pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
-    /// Readers that have acknowledged every event, or that had none to acknowledge.
+    /// Names of the sinks and durable subscribers that have acknowledged every event, or that had none to acknowledge.
     acknowledged: BTreeSet<String>,
-    /// Readers with unacknowledged events.
+    /// Sinks and durable subscribers with unacknowledged events: name, inbox, and the batch up to which to acknowledge.
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
-    /// Readers that received events of the partition before the restart and have not subscribed again.
+    /// Sinks and durable subscribers that received events of the partition before the restart and have not subscribed
+    /// again.
     absent: BTreeSet<String>,
     /// Whether there is nothing to write: the partition is empty and not on disk, and its first list is not complete.
     has_nothing_to_write: bool,
@@ -54,7 +56,8 @@ impl Barrier {
         barrier
     }
 
-    /// Checks for new acknowledgements. Returns whether all readers have acknowledged.
+    /// Checks for new acknowledgements. Returns whether all sinks and durable subscribers have acknowledged their
+    /// events.
     pub(in crate::actors) fn poll(&mut self) -> bool {
         let acknowledged = &mut self.acknowledged;
         self.waiting.retain_mut(|(name, inbox, mark)| {
@@ -71,19 +74,21 @@ impl Barrier {
         self.waiting.is_empty() && self.absent.is_empty()
     }
 
-    /// Returns whether waiting within this pass cannot help, because a reader has not subscribed again.
+    /// Returns whether waiting within this checkpoint pass cannot help, because a sink or durable subscriber has not
+    /// subscribed again.
     pub(in crate::actors) fn is_blocked(&self) -> bool {
         !self.absent.is_empty()
     }
 
-    /// Returns the readers that have not acknowledged.
+    /// Returns the names of the sinks and durable subscribers that have not acknowledged their events.
     pub(in crate::actors) fn held_by(&self) -> Vec<String> {
         let waiting = self.waiting.iter().map(|(name, ..)| name.clone());
         let all: BTreeSet<_> = waiting.chain(self.absent.iter().cloned()).collect();
         all.into_iter().collect()
     }
 
-    /// Returns what to write of the partition. `None` if a reader has not acknowledged or there is nothing to write.
+    /// Returns the ID of the partition to write to disk, and its readers (sinks and durable subscribers). `None` if a
+    /// reader has not acknowledged its events, or there is nothing to write.
     pub(in crate::actors) fn commit(&self) -> Option<Commit> {
         (self.is_open() && !self.has_nothing_to_write)
             .then(|| Commit { id: self.id, readers: self.acknowledged.clone() })

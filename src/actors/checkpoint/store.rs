@@ -48,7 +48,8 @@ pub struct CheckpointStore {
     pub(in crate::actors) root: PathBuf,
     /// Interval between checkpoint passes.
     pub(in crate::actors) every: Duration,
-    /// Time after the start in which passes wait for readers of the previous process to subscribe again.
+    /// Time after the start in which checkpoint passes wait for sinks and durable subscribers of the previous process
+    /// to subscribe again.
     pub(in crate::actors) grace: Duration,
     pub(in crate::actors) since: Instant,
     /// Clock that dates files. It ignores changes of the system clock, which must not expire anything.
@@ -60,9 +61,10 @@ pub struct CheckpointStore {
     /// Partitions that moved to another API version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
-    /// resourceVersions up to which readers had received events of restored partitions before the start.
+    /// resourceVersions up to which sinks and durable subscribers had received events of restored partitions before the
+    /// start.
     delivered: Mutex<DeliveredVersions>,
-    /// Lock for the files; `waiting` counts the callers that wait for it.
+    /// Lock for the checkpoint files; `waiting` counts the callers that wait for it.
     pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
@@ -70,11 +72,13 @@ pub struct CheckpointStore {
     /// Clusters that may have partitions on disk that no cache has open. Copied from `files`, where the entry of a
     /// cache is missing during a write.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
-    /// Whether every partition had reached its resourceVersion in `delivered` at the last pass.
+    /// Whether at the last checkpoint pass every partition had reached its resourceVersion in `delivered`, i.e. the one
+    /// up to which events had been delivered before the start.
     caught_up: AtomicBool,
 }
 
-/// Partition of a removed cluster that could not be saved yet: a reader has not acknowledged, or the disk failed.
+/// Partition of a removed cluster that could not be saved yet: a sink or durable subscriber has not acknowledged its
+/// events, or the disk failed.
 pub(in crate::actors) struct UnsavedPartition {
     pub(in crate::actors) cache: (Gvr, View),
     pub(in crate::actors) id: PartitionId,
@@ -101,9 +105,9 @@ pub struct StateStatus {
     /// Time of the last pass without errors. That pass may have skipped partitions; see `held`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_checkpoint: Option<jiff::Timestamp>,
-    /// Objects written by the last pass that wrote any.
+    /// Objects written by the last checkpoint pass that wrote any.
     pub last_objects: u64,
-    /// Bytes written by the pass that `last_objects` counts.
+    /// Bytes written by the checkpoint pass that wrote the `last_objects`.
     pub last_bytes: u64,
     /// Partitions that the last pass did not write because sinks or subscribers had not acknowledged their events.
     /// Includes unsaved partitions of removed clusters.
@@ -112,13 +116,13 @@ pub struct StateStatus {
     /// dropped.
     #[serde(skip_serializing_if = "is_zero")]
     pub leaving: u64,
-    /// Error of the last pass; cleared by the next successful pass.
+    /// Error of the last checkpoint pass; cleared by the next successful pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Number of passes that found files removed or replaced externally and rewrote all of them.
+    /// Number of checkpoint passes that found cache files removed or replaced externally and rewrote all of them.
     #[serde(skip_serializing_if = "is_zero")]
     pub replaced: u64,
-    /// Damage found at the start.
+    /// Descriptions of the damaged files found at the start.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub damage: Vec<String>,
 }
@@ -129,7 +133,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl CheckpointStore {
-    /// Creates the state for files below `root`, starting with the files that were loaded.
+    /// Creates the checkpoint state for files below `root`, starting with the files that were loaded.
     #[must_use]
     pub fn new(
         disk: Arc<dyn Disk>,
@@ -171,8 +175,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Sets the resourceVersions up to which readers have received events of restored partitions. `None` marks
-    /// partitions whose delivered events are all on disk.
+    /// Sets the resourceVersions up to which sinks and durable subscribers have received events of restored partitions.
+    /// `None` marks partitions whose delivered events are all on disk.
     #[must_use]
     pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
         self.delivered = Mutex::new(delivered);
@@ -216,8 +220,8 @@ impl CheckpointStore {
         short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
-    /// Returns whether a partition has reached the resourceVersion up to which readers had received events before the
-    /// start. From then on, journals need not keep the partition's events.
+    /// Returns whether a partition has reached the resourceVersion up to which sinks and durable subscribers had
+    /// received events before the start. From then on, journals need not keep the partition's events.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
@@ -231,8 +235,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Moves a partition's delivered version from its ID `before` to its ID `now`. `before` is `None` for a partition
-    /// whose delivered events are all on disk.
+    /// Moves a partition's delivered version (resourceVersion up to which events had been delivered before the start)
+    /// from its ID `before` to its ID `now`. `before` is `None` for a partition whose delivered events are all on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();
@@ -245,24 +249,27 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes the delivered version of a closed partition.
+    /// Removes the delivered version (resourceVersion up to which events had been delivered before the start) of a
+    /// closed partition.
     pub(in crate::actors) fn remove_number(&self, cache: &(Gvr, View), id: PartitionId) {
         if let Some(delivered) = self.delivered.lock().get_mut(cache) {
             delivered.remove(&id);
         }
     }
 
-    /// Stores whether every partition had caught up at this pass. Returns what the previous pass stored.
+    /// Stores whether at this checkpoint pass every partition had caught up with the events delivered before the start.
+    /// Returns what the previous pass stored.
     pub(in crate::actors) fn note_caught_up(&self, all: bool) -> bool {
         self.caught_up.swap(all, SeqCst)
     }
 
-    /// Returns the interval between passes.
+    /// Returns the interval between checkpoint passes.
     pub(in crate::actors) fn every(&self) -> Duration {
         self.every
     }
 
-    /// Returns whether passes still wait for readers of the previous process to subscribe again.
+    /// Returns whether checkpoint passes still wait for sinks and durable subscribers of the previous process to
+    /// subscribe again.
     pub(in crate::actors) fn waits(&self) -> bool {
         clock::now() < self.since + self.grace
     }
@@ -300,12 +307,12 @@ struct Shared {
 }
 
 impl Checkpoints {
-    /// Requests a pass soon, because a subscriber waits for it.
+    /// Requests a checkpoint pass soon, because a durable subscriber waits until objects are on disk.
     pub(in crate::actors) fn request_pass(&self) {
         self.0.requested.notify_one();
     }
 
-    /// Completes when a pass has been requested.
+    /// Completes when a checkpoint pass has been requested.
     pub(in crate::actors) async fn pass_requested(&self) {
         self.0.requested.notified().await;
     }
@@ -363,7 +370,7 @@ impl Checkpoints {
         self.0.readers.lock().remove(&id);
     }
 
-    /// Removes all readers, so that passes wait for none of them.
+    /// Removes all readers (sinks and durable subscribers), so that checkpoint passes wait for none of them.
     pub(in crate::actors) fn remove_readers(&self) {
         self.0.readers.lock().clear();
     }

@@ -21,10 +21,10 @@ mod removed_clusters;
 
 pub(in crate::actors) use removed_clusters::{Reopened, SAVE_TIMEOUT, restore_removed, save_removed};
 
-/// Minimum time between passes when a subscriber requests one.
+/// Minimum time between checkpoint passes when a subscriber requests one.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// Maximum backoff after failed passes, unless the interval between passes is longer.
+/// Maximum backoff after failed checkpoint passes, unless the interval between passes is longer.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Runs checkpoint passes; see the module.
@@ -79,7 +79,7 @@ impl CheckpointActor {
         }));
     }
 
-    /// Runs the last pass, after the one in progress.
+    /// Runs the last checkpoint pass, after the one in progress.
     fn last(&mut self, until: Instant) -> ResponseActFuture<Self, ()> {
         let running = self.busy.then(|| self.ended.wait());
         let env = self.env.clone();

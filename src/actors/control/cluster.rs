@@ -79,10 +79,10 @@ struct RequestState {
     attempts: u32,
     /// Whether the cluster has reported that it does not have the resource.
     missed: bool,
-    /// Number of the current lookup. Answers and timers of earlier lookups are ignored.
+    /// Number of the current lookup of the resource. Answers and timers of earlier lookups are ignored.
     lookup: u64,
-    /// Whether the next lookup waits because the cluster did not answer. `haste` decides whether that wait may be cut
-    /// short.
+    /// Whether the next lookup waits because the cluster did not answer. `haste` decides whether that wait may end
+    /// early once the cluster answers another request.
     unanswered: bool,
     haste: EarlyRetry,
 }
@@ -108,8 +108,8 @@ struct Informer {
 }
 
 impl Informer {
-    /// Moves the informer to another origin with its objects and subscribers. An informer whose actor is dead starts
-    /// with the new origin.
+    /// Moves the informer to another origin (resource, API version or cluster labels) with its objects and subscribers.
+    /// An informer whose actor is dead starts with the new origin.
     fn move_to(&mut self, to: MoveTo) -> Option<Request<InformerActor, MoveTo>> {
         self.parts.moved_from = Some(std::mem::replace(&mut self.parts.origin, Arc::clone(&to.origin)));
         (self.parts.source, self.parts.mode) = (Arc::clone(&to.source), to.mode);

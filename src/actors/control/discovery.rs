@@ -32,7 +32,7 @@ pub(in crate::actors) struct DiscoveryParts {
     pub(in crate::actors) connection: Arc<dyn Connection>,
     pub(in crate::actors) listener: Recipient<DiscoveryReport>,
     pub(in crate::actors) number: usize,
-    /// Recovery signal, shared with the cluster's informers.
+    /// Signal that the cluster answers again, shared with the cluster's informers.
     pub(in crate::actors) recovery: RecoverySignal,
 }
 
@@ -177,7 +177,7 @@ impl DiscoveryActor {
         self.view.asked.is_some() && self.failed.is_none()
     }
 
-    /// Sends the current state to the cluster actor.
+    /// Sends the current discovery status and results to the cluster actor.
     fn report(&mut self, outcome: Option<Result<(), SourceError>>) {
         if let WatchState::All(names) = &self.definitions {
             if self.sent_definitions.as_deref() != Some(names) {

@@ -61,11 +61,11 @@ pub(in crate::actors) struct InformerParts {
     pub(in crate::actors) watch_errors: Arc<WatchErrors>,
     /// Receiver of list and watch outcomes.
     pub(in crate::actors) outcomes: Recipient<WatchOutcome>,
-    /// Recovery signal, shared with the cluster's other informers.
+    /// Signal that the cluster answers again, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
     /// Whether the informer lists and watches.
     pub(in crate::actors) mode: WatchMode,
-    /// Previous origin, whose objects the informer takes over.
+    /// Previous origin (resource, API version or cluster labels), whose objects the informer takes over.
     pub(in crate::actors) moved_from: Option<Arc<Origin>>,
 }
 
@@ -101,10 +101,10 @@ pub(in crate::actors) struct InformerActor {
     subscriptions: Vec<Arc<Subscription>>,
     listeners: LiteMap<SubscriptionId, ListenerChild>,
     next_listener: usize,
-    /// Applied memory step.
+    /// Applied memory step: how much of the objects is kept.
     step: MemoryStep,
     inboxes: Arc<Inboxes>,
-    /// Registration with the memory governor; set once started.
+    /// Registration with the memory governor, which enforces the memory limit; set once started.
     membership: Option<Membership>,
     stopping: bool,
     yield_budget: YieldBudget,
@@ -164,7 +164,7 @@ impl InformerActor {
         self.start_pipeline(ctx);
     }
 
-    /// Starts the pipeline: opens the partition, starts the processor, joins the listeners, then starts fifo and
+    /// Starts the pipeline: opens the partition, starts the processor, adds the listeners to it, then starts fifo and
     /// reflector.
     fn start_pipeline(&mut self, ctx: &mut Context<Self>) {
         self.cache = self.env.caches.of_origin(&self.parts.origin);
@@ -253,7 +253,7 @@ impl InformerActor {
         })
     }
 
-    /// Returns the exit guard for the next start of a child. Later exit reports of its earlier starts are ignored.
+    /// Returns the guard that reports a child's exit, for its next start. Reports of earlier starts are ignored.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)

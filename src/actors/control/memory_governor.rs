@@ -40,9 +40,10 @@ pub(in crate::actors) struct GovernorActor {
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
-    /// Samples of restored partitions that no informer has opened, by the address of their `InformerHealth`.
+    /// Samples of the body sizes in restored partitions that no informer has opened, by the address of their
+    /// `InformerHealth`.
     unopened: BTreeMap<usize, Sample>,
-    /// Timer of the checks; set while a limit is set.
+    /// Timer of the memory checks; set while a memory limit is set.
     timer: Option<SpawnHandle>,
     _guard: ExitGuard,
 }
@@ -113,8 +114,8 @@ impl GovernorActor {
     }
 }
 
-/// Stores a step in the informer's health, then notifies the informer. If the step changes several times, the informer
-/// applies the last.
+/// Stores a memory step (how much of the objects is kept) in the informer's health, then notifies the informer. If the
+/// step changes several times, the informer applies the last.
 fn apply_step(member: &Member, change: Change<u64>) {
     let Origin { cluster, resource, scope, .. } = &*member.origin;
     let (from, to, reason) = (change.from, change.to, change.reason);
@@ -179,10 +180,10 @@ struct Sample {
 }
 
 impl Sample {
-    /// Number of objects visited per check, which takes 2 µs.
+    /// Number of objects whose sizes are sampled per check, which takes 2 µs.
     const OBJECTS: usize = 32;
 
-    /// Weight of the newest check in the moving average.
+    /// Weight of the newest check in the moving average of stored size relative to JSON size.
     const WEIGHT: f64 = 0.1;
 
     /// Visits the next objects and returns the estimated bytes of all bodies, as stored.
@@ -213,7 +214,8 @@ impl Actor for GovernorActor {
         self.start(ctx);
     }
 
-    /// Lifts the memory limit. Otherwise reflectors would wait for headroom that nothing refills.
+    /// Lifts the memory limit. Otherwise reflectors would wait for headroom (bytes left under the limit) that nothing
+    /// refills.
     fn stopped(&mut self, _ctx: &mut Self::Context) {
         self.env.budget.headroom().refill(UNLIMITED);
     }

@@ -38,7 +38,8 @@ pub struct RemoveListener(pub SubscriptionId);
 pub struct StopInformer {
     /// Deadline for delivering pending events; `None` drops them.
     pub drain_until: Option<Instant>,
-    /// Keeps the partition open, for the caller to save. Pending events are then delivered to durable subscribers only.
+    /// Keeps the informer's partition of the cache open, for the caller to save. Pending events are then delivered to
+    /// durable subscribers only.
     pub stays_open: bool,
 }
 
@@ -60,9 +61,9 @@ pub enum WatchMode {
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct MoveTo {
-    /// New origin.
+    /// New origin of the objects: cluster, its labels, resource and scope.
     pub origin: Arc<Origin>,
-    /// Source for the new origin.
+    /// Source of the lists and watches of the new origin.
     pub source: Arc<dyn ListerWatcher>,
     /// Whether the informer lists and watches the new origin.
     pub mode: WatchMode,

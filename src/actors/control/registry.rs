@@ -66,7 +66,7 @@ pub struct RegistryActor {
     /// Clusters whose saved partitions are being restored, and callers waiting for that.
     restoring: BTreeMap<ClusterName, Waiters>,
     views: Views,
-    /// Number of messages to clusters whose effect is not in the published views yet.
+    /// Number of messages to clusters whose effect is not in the clusters' published state (views) yet.
     in_flight: Arc<AtomicUsize>,
     demands: Vec<InformerFor>,
     subscriptions: BTreeMap<SubscriptionId, Arc<Subscription>>,
@@ -184,7 +184,7 @@ impl RegistryActor {
         Box::pin(join_all(requests).map(drop))
     }
 
-    /// Attaches a subscription to a cluster. Completes when its informers have added it.
+    /// Attaches a subscription to a cluster. Completes when the cluster's informers have added the subscription.
     fn send_subscription(
         &self,
         name: &ClusterName,
@@ -205,8 +205,8 @@ impl RegistryActor {
         }))
     }
 
-    /// Sends a message to a cluster and counts it until the cluster's view shows its effect. Until then the hub does
-    /// not count as synced. The message is sent even if the returned future is dropped.
+    /// Sends a message to a cluster and counts it until the cluster's published state (view) shows its effect. Until
+    /// then the hub does not count as synced. The message is sent even if the returned future is dropped.
     fn send_counted<T: 'static>(
         &self,
         request: impl Future<Output = Result<T, MailboxError>> + 'static,

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use crate::budget::UNLIMITED;
 
-/// Longest wait for headroom. By then the governor should have lowered an informer's memory step. If not, the batch
-/// exceeds the limit, because an informer that never proceeds is worse.
+/// Longest wait for headroom (bytes left under the memory limit). By then the governor should have made an informer
+/// keep less of its objects. If not, the batch exceeds the limit, because an informer that never proceeds is worse.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Bytes that may be read until the next refill; see the module.
@@ -40,8 +40,8 @@ impl Headroom {
         self.left.load(Relaxed) < UNLIMITED / 2
     }
 
-    /// Waits at most [`LONGEST`] until there is headroom, then subtracts `bytes`. A batch larger than the headroom
-    /// makes it negative.
+    /// Waits at most [`LONGEST`] until there is headroom (bytes left under the memory limit), then subtracts `bytes`. A
+    /// batch larger than the headroom makes it negative.
     ///
     /// # Cancel safety
     /// Nothing is taken before the future completes.

@@ -27,21 +27,21 @@ pub struct MemoryStatus {
     pub resident: Option<u64>,
     /// Bytes that all informers use, partly estimated.
     pub accounted: u64,
-    /// Number of informers whose memory step is not [`MemoryStep::Full`].
+    /// Number of informers that do not keep all of their objects, i.e. whose memory step is not [`MemoryStep::Full`].
     pub short: usize,
 }
 
-/// Memory step, share and use of an informer.
+/// Memory step (how much of the objects is kept), memory share and memory use of an informer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InformerMemory {
-    /// Current memory step.
+    /// Current memory step: how much of the objects is kept.
     pub step: MemoryStep,
-    /// Time of the last step change.
+    /// Time of the last change of the memory step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<jiff::Timestamp>,
-    /// Reason for the last step change.
+    /// Reason for the last change of the memory step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Bytes the informer may use while other informers need memory too; zero without a limit.
@@ -63,7 +63,7 @@ impl InformerMemory {
     }
 }
 
-/// Notifies an informer that the memory step in its health has changed.
+/// Notifies an informer that the memory step (how much of the objects to keep) in its health has changed.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(crate) struct MemoryStepChanged;
@@ -87,7 +87,7 @@ impl Inboxes {
     }
 }
 
-/// Informer registered with the governor.
+/// Informer registered with the memory governor.
 #[derive(Clone, Debug)]
 pub(in crate::actors) struct Member {
     pub(in crate::actors) origin: Arc<Origin>,
@@ -108,7 +108,7 @@ struct Shared {
     accounted: AtomicU64,
 }
 
-/// Registration with the governor; ends when dropped.
+/// Registration of an informer with the memory governor; ends when dropped.
 #[derive(Debug)]
 pub(in crate::actors) struct Membership {
     budget: Budget,
@@ -125,7 +125,7 @@ impl Budget {
         &self.0.headroom
     }
 
-    /// Registers an informer until the returned value is dropped.
+    /// Registers an informer with the memory governor until the returned value is dropped.
     pub(in crate::actors) fn join(&self, member: Member) -> Membership {
         let mut members = self.0.members.lock();
         members.0 += 1;

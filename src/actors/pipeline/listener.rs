@@ -22,7 +22,8 @@ use informer_hub_types::{InformerHealth, Origin};
 /// How often to check whether objects that a durable subscriber waits for are on disk.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to check this while the informer's first list is incomplete. The end of the list wakes the listener.
+/// How often to check whether those objects are on disk while the informer's first list is incomplete. The end of the
+/// list wakes the listener.
 const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.
@@ -34,7 +35,7 @@ pub(in crate::actors) struct ListenerActor {
     subscription: Arc<Subscription>,
     health: Arc<InformerHealth>,
     busy: bool,
-    /// Timer of the next disk check, and its interval.
+    /// Timer of the next check whether the objects are on disk, and its interval.
     disk_check: Option<(SpawnHandle, Duration)>,
     draining: bool,
     stopping: bool,
@@ -75,7 +76,7 @@ impl ListenerActor {
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()
     }
 
-    /// Schedules the next disk check.
+    /// Schedules the next check whether the informer's objects are on disk.
     fn schedule_disk_check(&mut self, ctx: &mut Context<Self>) {
         let synced = self.health.has_synced();
         if synced {

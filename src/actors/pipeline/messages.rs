@@ -39,8 +39,8 @@ pub struct Process {
 #[rtype(result = "()")]
 pub struct Wake;
 
-/// Adds a listener to a processor. The inbox is filled with the current objects, unless it has joined this partition
-/// before.
+/// Adds a listener to a processor. The inbox is filled with the current objects, unless it was filled from this
+/// partition of the cache before.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Join {

@@ -113,7 +113,7 @@ impl ProcessorActor {
         }
     }
 
-    /// Handles the result of a direct write.
+    /// Handles the result of a batch written to the store directly, without a message to the cache actor.
     fn applied_directly(&mut self, written: Option<WrittenBatch>, ctx: &mut Context<Self>) {
         let Some(WrittenBatch { outbox, objects, maintain }) = written else { return self.orphaned(ctx) };
         self.health.objects.store(objects, Relaxed);

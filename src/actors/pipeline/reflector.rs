@@ -51,7 +51,7 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) budget: Budget,
     /// resourceVersion up to which the store contains every change. A watch may resume from it without a list.
     pub(in crate::actors) resume: Option<ResourceVersion>,
-    /// Recovery signal, shared with the cluster's other informers.
+    /// Signal that the cluster answers again, shared with the cluster's other informers.
     pub(in crate::actors) recovery: RecoverySignal,
     /// Resources whose resourceVersions went back, because etcd was restored from a backup.
     pub(in crate::actors) rewinds: Rewinds,
@@ -126,7 +126,7 @@ struct Driver {
     list_began: Instant,
     /// Reason for the next list.
     relists_for: ListReason,
-    /// Whether a success must still be reported, after the start or a failure.
+    /// Whether a success of list or watch must still be reported, after the start or a failure.
     unproven: bool,
     /// resourceVersion last reported to the fifo as the one up to which it has every change.
     progress: Option<ResourceVersion>,
@@ -463,7 +463,7 @@ impl Driver {
 
     // === list and watch ===
 
-    /// Passes pending changes to the fifo. Waits while the fifo is full, or while there is no headroom for new objects.
+    /// Passes pending changes to the fifo. Waits while it is full, or the memory limit has no room for new objects.
     async fn hand_over(&mut self) -> Result<(), FifoGone> {
         while !self.pending.is_empty() {
             let rest = self.pending.split_off(self.pending.len().min(ENQUEUE_BATCH));

@@ -37,10 +37,10 @@ pub const DIRECT_BATCH: usize = 16;
 /// Maximum number of notifications a listener delivers in one message.
 pub const DELIVER_BATCH: usize = 256;
 
-/// Maximum number of threads for one scan.
+/// Maximum number of threads for the scan of one query.
 pub const SCAN_THREADS: usize = 8;
 
-/// Maximum number of scans waiting for a permit; further scans are rejected.
+/// Maximum number of query scans waiting for a permit to run; further scans are rejected.
 pub const SCANS_WAITING: usize = 64;
 
 /// Maximum time that a supervisor waits for a child to stop. Then the supervisor continues without waiting.
@@ -55,7 +55,7 @@ pub struct Tuning {
     pub uncompressed_limit: usize,
     /// Pending notifications of one listener above which they are merged. Default 1,024.
     pub merge_above: usize,
-    /// Scans that run concurrently, in all caches together. Default 4.
+    /// Query scans that run concurrently, in all caches together. Default 4.
     pub scans: usize,
     /// Delay before a degraded informer is restarted; up to half of it is added at random. Default 60 s.
     pub degraded_rest: Duration,

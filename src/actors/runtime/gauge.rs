@@ -30,7 +30,7 @@ impl Gauge for ProcessGauge {
 pub struct MemoryTuning {
     /// Interval at which memory use is compared with the limit. Default 250 ms.
     pub look: Duration,
-    /// Timing of the governor's decisions.
+    /// Timing of the memory governor's decisions.
     pub pace: Pace,
     /// Source of the resident memory size.
     pub gauge: Arc<dyn Gauge>,

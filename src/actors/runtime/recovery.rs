@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use informer_hub_types::{WatchCell, Watcher};
 
-/// Recovery signal of one cluster. Cheap to clone.
+/// Signal that one cluster answers again after an outage. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct RecoverySignal(Arc<WatchCell<()>>);
 

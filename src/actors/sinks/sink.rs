@@ -49,7 +49,7 @@ pub struct SinkParams {
     pub machine: MachineParams,
     /// Transport that sends batches.
     pub transport: Arc<dyn Transport>,
-    /// Threads that run attempts and the work on the store.
+    /// Threads that run delivery attempts and the work on the journal and dead letters.
     pub io: Threads,
     /// Location of the journal; `None` keeps pending events in memory.
     pub place: Option<StorePlace>,
@@ -123,7 +123,7 @@ pub struct SinkActor {
     state: Recoverable<State>,
     store: Arc<Mutex<Store>>,
     timer: Option<(SpawnHandle, Instant)>,
-    /// Number of the current configuration. Outcomes of attempts under earlier configurations are ignored.
+    /// Number of the current configuration. Outcomes of delivery attempts under earlier configurations are ignored.
     generation: u64,
     _guard: ExitGuard,
 }
@@ -183,8 +183,8 @@ impl<A: Actor, M: Message<Result = T>, T: 'static> MessageResponse<A, M> for Rep
 }
 
 impl SinkActor {
-    /// Creates an actor that continues from `state`. Attempts that were in flight are repeated, because their outcome
-    /// is unknown.
+    /// Creates an actor that continues from `state`. Delivery attempts that were in flight are repeated, because their
+    /// outcome is unknown.
     pub(in crate::actors) fn new(
         params: SinkParams,
         mut state: Recoverable<State>,
@@ -195,12 +195,12 @@ impl SinkActor {
         Self { params, state, store, timer: None, generation: 0, _guard: guard }
     }
 
-    /// Returns whether this process may send: there is no fence, or it is open.
+    /// Returns whether this process may send: there is no fence (permission to deliver only as leader), or it is open.
     fn may_send(&self) -> bool {
         self.params.fence.as_ref().is_none_or(|fence| fence.is_open())
     }
 
-    /// Executes the machine's actions, answers drains, and sets the timer.
+    /// Executes the actions of the delivery state machine, answers drain requests, and sets the timer.
     fn pump(&mut self, ctx: &mut Context<Self>) {
         let now = clock::now();
         if self.state.machine.is_sending() && !self.may_send() {
@@ -262,7 +262,8 @@ impl SinkActor {
         }));
     }
 
-    /// Runs work on the store. Work in progress when this actor dies completes before its successor reopens the store.
+    /// Runs work on the sink's store (journal and dead letters). Work in progress when this actor dies completes before
+    /// its successor reopens the store.
     fn work(&mut self, work: Work, ctx: &mut Context<Self>) {
         let store = Arc::clone(&self.store);
         let done = self.params.io.spawn_blocking(move || store.lock().run(work));

@@ -15,10 +15,10 @@ use informer_hub_sink::{SourceVersions, resource_key};
 /// batch reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to that version.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
-    /// Progress by the memory address of the inbox. The entry keeps the inbox alive, so that no other inbox gets its
-    /// address.
+    /// Acknowledgement progress of each informer's inbox (pending notifications), by the memory address of the inbox.
+    /// The entry keeps the inbox alive, so that no other inbox gets its address.
     inboxes: HashMap<usize, Progress>,
-    /// Resources with an informer whose progress is unknown, by cluster.
+    /// Resources with an informer whose acknowledgement progress is unknown, by cluster.
     unknown: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -96,7 +96,7 @@ impl AcceptedVersions {
         self.unknown.get(cluster).is_some_and(|resources| resources.contains(resource))
     }
 
-    /// Creates the progress of one informer that has just started.
+    /// Creates the accepted versions of one informer that has just started, whose progress is unknown.
     #[cfg(test)]
     pub(crate) fn unknown_of(cluster: &str, resource: &str) -> Self {
         let resources = BTreeSet::from([resource.to_owned()]);

@@ -263,7 +263,7 @@ pub(in crate::actors) struct InformerView {
     pub(in crate::actors) listeners: Box<[(String, Arc<ListenerHealth>)]>,
 }
 
-/// Slot in which a cluster actor publishes its view.
+/// Slot in which a cluster actor publishes the state of its cluster.
 pub(in crate::actors) type SharedView = Arc<ArcSwap<ClusterView>>;
 
 impl ClusterView {

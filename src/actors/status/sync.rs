@@ -24,7 +24,7 @@ const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// not end a wait for sync.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
-/// Published views of all clusters, by name.
+/// Published state (view) of all clusters, with their labels, by name.
 pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabels, SharedView)>>>;
 
 /// Error of a wait for sync: it timed out, or it could not succeed.
@@ -88,7 +88,7 @@ pub struct InformerSync {
 #[derive(Clone)]
 pub struct SyncView {
     views: Views,
-    /// Number of messages sent to clusters whose effect is not in the views yet.
+    /// Number of messages sent to clusters whose effect is not in the clusters' published state (views) yet.
     in_flight: Arc<AtomicUsize>,
     changed: Watcher<()>,
 }
@@ -98,7 +98,7 @@ impl SyncView {
         Self { views, in_flight, changed }
     }
 
-    /// Returns a copy of the current views.
+    /// Returns a copy of the map of the clusters' labels and published state.
     pub(in crate::actors) fn views(&self) -> BTreeMap<ClusterName, (ClusterLabels, SharedView)> {
         self.views.read().clone()
     }

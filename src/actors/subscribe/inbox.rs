@@ -35,7 +35,8 @@ pub(in crate::actors) struct ListenerHealth {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::actors) struct InboxLease(u64);
 
-/// Batch number in a partition. The subscriber reaches the mark when it has acknowledged every batch up to `number`.
+/// Batch number in a partition (cached objects of one informer). The subscriber reaches the mark when it has
+/// acknowledged every batch up to `number`.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
@@ -62,7 +63,7 @@ pub struct Inbox {
 struct State {
     /// Queue of the subscriber; `None` until a processor calls [`Inbox::join`].
     queue: Option<ListenerQueue>,
-    /// Partition whose changes are queued.
+    /// Partition (cached objects of one informer) whose changes are queued.
     partition: Option<PartitionId>,
     /// Batch delivered to the subscriber and not acknowledged.
     unacknowledged: Vec<Notification>,
@@ -115,19 +116,20 @@ impl Inbox {
         }
     }
 
-    /// Returns whether the inbox has joined this partition before. It then continues with its pending notifications.
+    /// Returns whether the inbox was filled from this partition (objects of one informer) before. It then continues
+    /// with its pending notifications.
     pub(in crate::actors) fn has_joined(&self, partition: PartitionId) -> bool {
         let state = self.state.lock();
         state.queue.is_some() && state.partition == Some(partition)
     }
 
-    /// Returns the partition that the inbox has joined; `None` before the first one.
+    /// Returns the partition (objects of one informer) that the inbox is filled from; `None` before the first one.
     pub(in crate::actors) fn partition(&self) -> Option<PartitionId> {
         self.state.lock().partition
     }
 
-    /// Starts the inbox with `queue`, unless the inbox has joined this partition before. Batch numbers are per
-    /// partition, so pending notifications of an earlier partition are dropped.
+    /// Starts the inbox with `queue`, unless it was already filled from this partition (objects of one informer). Batch
+    /// numbers are per partition, so pending notifications of an earlier partition are dropped.
     pub(in crate::actors) fn join(&self, partition: PartitionId, queue: ListenerQueue) {
         let mut state = self.state.lock();
         if state.queue.is_none() || state.partition != Some(partition) {
@@ -200,8 +202,8 @@ impl Inbox {
         self.state.lock().synced
     }
 
-    /// Returns whether the subscriber has acknowledged everything up to a mark. After a merge, positions are no longer
-    /// comparable, so everything pending must be acknowledged.
+    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. After a merge, positions
+    /// are no longer comparable, so everything pending must be acknowledged.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));

@@ -11,35 +11,35 @@ use informer_hub_types::ClusterSelector;
 use informer_hub_types::Scope;
 use informer_hub_types::View;
 
-/// Requests an informer of one cluster. Starts it, or adds a user if it runs.
+/// Requests an informer of one cluster. Starts the informer, or adds `user` to its users if it runs.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct RequestInformer {
-    /// User of the informer.
+    /// User of the informer: configuration entry, caller or subscription.
     pub user: User,
     /// Requested resource.
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
     /// Options for decoding and selection. The options of a configuration entry take precedence, otherwise those of the
-    /// first user of the informer.
+    /// request that started the informer.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
 
-/// Removes a user from all its informers; informers without users stop.
+/// Removes a user (configuration entry, caller or subscription) from all its informers; informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
 
-/// Requests an informer in each selected cluster, also in clusters that are added later. Informers are shared by their
-/// users. Answered when the clusters have received the request, at the latest after
+/// Requests an informer in each selected cluster, also in clusters that are added later. Requests for the same resource
+/// and scope share an informer. Answered when the clusters have received the request, at the latest after
 /// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct InformerFor {
-    /// User of the informers; [`Release`] withdraws the request.
+    /// User of the informers (configuration entry or caller); [`Release`] withdraws the request.
     pub user: User,
     /// Requested resource.
     pub wanted: ResourceRequest,
@@ -65,7 +65,7 @@ impl InformerFor {
     }
 }
 
-/// Withdraws all requests of a user; informers without users stop.
+/// Withdraws all requests of a user (configuration entry or caller); informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Release(pub User);

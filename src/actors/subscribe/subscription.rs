@@ -67,7 +67,8 @@ impl Subscribe {
         Self::new(Target::Of(User::Config(name.to_owned())), clusters, subscriber.into())
     }
 
-    /// Subscribes to the informers that an [`InformerFor`](crate::actors::messages::InformerFor) of this user started.
+    /// Subscribes to the informers that an [`InformerFor`](crate::actors::messages::InformerFor) of this configuration
+    /// entry or caller started.
     pub fn to_informers_of<K: 'static>(
         user: User,
         clusters: ClusterSelector,
@@ -101,7 +102,7 @@ impl Subscribe {
     }
 
     /// Requests only metadata (PartialObjectMetadata), with separate informers and a separate cache. Has no effect on a
-    /// subscription to the informers of a configuration entry or of a user.
+    /// subscription to the informers of a configuration entry or of an `InformerFor`.
     #[must_use]
     pub fn metadata_only(mut self) -> Self {
         if let Target::Resource(_, scope) = &mut self.target {

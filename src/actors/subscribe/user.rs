@@ -12,7 +12,7 @@ impl fmt::Display for SubscriptionId {
     }
 }
 
-/// User of an informer. An informer stops when it has no users left.
+/// User of an informer: configuration entry, caller or subscription. An informer stops when it has no users left.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum User {
     /// Configuration entry `[resources.<name>]`.

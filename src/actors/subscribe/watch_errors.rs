@@ -37,7 +37,7 @@ impl fmt::Debug for WatchErrorHandler {
     }
 }
 
-/// Handlers of one informer. Each is kept as long as the user that set it uses the informer.
+/// Handlers of one informer. Each is kept as long as the request that set it uses the informer.
 #[derive(Default)]
 pub(in crate::actors) struct WatchErrors(Mutex<Vec<UserHandler>>);
 

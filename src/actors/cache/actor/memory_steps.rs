@@ -1,4 +1,4 @@
-//! Memory steps of partitions: drops object bodies if memory is short.
+//! Memory steps (how much of the objects is kept) of partitions: drops object bodies if memory is short.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use informer_hub_types::{MemoryStep, ObjectKey};
 /// Number of objects whose bodies (stored JSON) are dropped in one slice, which takes about a millisecond.
 const STRIP_SLICE: usize = 1024;
 
-/// Pause between slices, in which writers run.
+/// Pause between two slices of dropping bodies, in which writers run.
 const STRIP_PAUSE: Duration = Duration::from_millis(1);
 
 impl CacheActor {
@@ -29,7 +29,7 @@ impl CacheActor {
         self.sweep(ctx);
     }
 
-    /// Applies a new memory step to the objects a partition already has.
+    /// Applies a new memory step (how much of the objects is kept) to the objects a partition already has.
     pub(super) fn apply_step(&mut self, partition: PartitionId, step: MemoryStep, ctx: &mut Context<Self>) {
         if !step.keeps_bodies() {
             self.strip(partition, None, ctx);

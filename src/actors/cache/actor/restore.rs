@@ -73,9 +73,9 @@ impl CacheDirectory {
         done
     }
 
-    /// Finds the restored partition that a request selects, before the cluster has resolved the request's resource
-    /// name. Returns its resource and health. Partitions that an informer has opened do not count. `None` unless
-    /// exactly one partition matches.
+    /// Finds the restored partition (saved objects of one informer) that a request for an informer selects, before the
+    /// cluster has resolved the request's resource name. Returns its resource and health. Partitions that an informer
+    /// has opened do not count. `None` unless exactly one partition matches.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -112,9 +112,10 @@ impl CacheDirectory {
         self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
-    /// Moves the objects of the informer with this `health` to the partition of the origin `to`, in the cache of the
-    /// resource of `to`. Readers find the objects in at least one of the two caches at any time. Returns `None` if the
-    /// informer has no partition. Blocks. The caller ensures that nothing writes to the partition meanwhile.
+    /// Moves the objects of the informer with this `health` to the partition of the informer that `to` identifies, in
+    /// the cache of the resource of `to`. Readers find the objects in at least one of the two caches at any time.
+    /// Returns `None` if the informer has no partition. Blocks. The caller ensures that nothing writes to the partition
+    /// meanwhile.
     pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,
@@ -145,7 +146,7 @@ impl CacheDirectory {
         Some(id)
     }
 
-    /// Closes a restored partition that no informer will open.
+    /// Closes a restored partition (saved objects of one informer) that no informer will open.
     pub(in crate::actors) fn forget_restored(&self, cluster: &ClusterName, resource: &ApiResource, scope: &Scope) {
         let Some(snapshot) = self.published(&resource.gvr, &scope.view) else { return };
         let matches = |origin: &Origin| origin.cluster == *cluster && origin.scope == *scope;

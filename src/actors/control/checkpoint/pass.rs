@@ -12,7 +12,7 @@ use crate::state::caches::{CacheFiles, CheckpointResult, Commit};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{CheckpointState, Gvr, Origin, View};
 
-/// How often a pass checks for acknowledgements that it waits for.
+/// How often a checkpoint pass checks whether sinks and durable subscribers have acknowledged their events.
 const POLL: Duration = Duration::from_millis(5);
 
 /// One cache and its snapshot in a checkpoint pass.
@@ -23,14 +23,15 @@ pub(in crate::actors) struct Part {
 }
 
 impl Part {
-    /// Returns whether every partition has reached the resourceVersion up to which readers had received events before
-    /// the start.
+    /// Returns whether every partition has reached the resourceVersion up to which sinks and durable subscribers had
+    /// received events before the start.
     fn has_caught_up(&self, store: &CheckpointStore) -> bool {
         self.snapshot.partitions().all(|(id, partition)| store.has_caught_up(&self.key, id, partition))
     }
 }
 
-/// Runs a pass in which readers have until `until` to acknowledge. Returns whether all writes succeeded.
+/// Runs a checkpoint pass in which sinks and durable subscribers have until `until` to acknowledge their events.
+/// Returns whether all writes succeeded.
 pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> bool {
     let Some(store) = env.checkpoints.store().cloned() else { return true };
     let _lock = store.lock.lock().await;
@@ -80,7 +81,8 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     error.is_none()
 }
 
-/// Waits until all present readers have acknowledged, `until` has passed, or another caller waits for the files.
+/// Waits until all present readers (sinks and durable subscribers) have acknowledged their events, `until` has passed,
+/// or another caller waits for the files.
 async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;
@@ -100,7 +102,8 @@ struct PassResult {
     bytes: u64,
 }
 
-/// Writes the partitions whose readers have acknowledged every event. A failing cache does not stop the others.
+/// Writes the partitions whose readers (sinks and durable subscribers) have acknowledged every event. A failing cache
+/// does not stop the others.
 fn write(store: &CheckpointStore, parts: &[Part], is_last: bool) -> PassResult {
     let (mut wrote, mut error) = (CheckpointResult::default(), None);
     let mut note = |part: &Part, done: io::Result<CheckpointResult>| match done {
@@ -160,8 +163,8 @@ pub(in crate::actors) fn write_one(
     done
 }
 
-/// Updates the checkpoint state of each informer: when and up to which version it was saved, and which readers delay
-/// it.
+/// Updates the checkpoint state of each informer: when and up to which version it was saved, and which readers (sinks
+/// and durable subscribers) delay that.
 fn report_to_informers(part: &Part, commits: &[Commit], is_written: bool) {
     for barrier in &part.barriers {
         let Some(partition) = part.snapshot.partition(barrier.id) else { continue };

@@ -28,7 +28,8 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, S
 /// How long an unsaved partition of a removed cluster stays in memory, and how long to wait for a hanging disk.
 pub(in crate::actors) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Partition of a removed cluster that was still in memory and is open again, with its old and new origin.
+/// Partition of a removed cluster that was still in memory and is open again. `from` and `to` identify its informer
+/// before and after.
 #[derive(Debug)]
 pub(in crate::actors) struct Reopened {
     pub(in crate::actors) from: Arc<Origin>,
@@ -53,7 +54,7 @@ impl Drop for WaitingCaller<'_> {
 }
 
 impl CheckpointStore {
-    /// Returns whether a caller waits for the files while a pass holds them.
+    /// Returns whether a caller waits for the checkpoint files while a pass holds them.
     pub(in crate::actors) fn has_waiters(&self) -> bool {
         self.waiting.load(SeqCst) > 0
     }
@@ -85,7 +86,7 @@ impl CheckpointStore {
         files.iter().filter(|(_, files)| files.has_closed(cluster)).map(|(cache, _)| cache.clone()).collect()
     }
 
-    /// Drops the unsaved partitions whose timeout has passed and returns their origins.
+    /// Drops the unsaved partitions whose timeout has passed and returns the informers (origins) that filled them.
     pub(in crate::actors) fn drop_expired(&self) -> Vec<Arc<Origin>> {
         let now = clock::now();
         let mut unsaved = self.unsaved.lock();
@@ -106,7 +107,7 @@ impl CheckpointStore {
 }
 
 /// Saves and closes the partitions of a removed cluster, whose informers have stopped and left them open. Returns the
-/// origins of the partitions that could not be saved and stay in memory.
+/// origins (informers) of the partitions that could not be saved and stay in memory.
 pub(in crate::actors) async fn save_removed(
     env: &Env,
     store: &Arc<CheckpointStore>,
@@ -164,7 +165,8 @@ fn unsaved_of(part: &Part) -> impl Iterator<Item = UnsavedPartition> {
     })
 }
 
-/// Writes the partitions whose readers have acknowledged every event; the others stay on disk as they are.
+/// Writes the partitions whose readers (sinks and durable subscribers) have acknowledged every event; the others stay
+/// on disk as they are.
 fn write(store: &CheckpointStore, cluster: &ClusterName, part: &Part) {
     let commits: Vec<Commit> = part.barriers.iter().filter_map(Barrier::commit).collect();
     if let Err(error) = write_one(store, part, &commits, true) {

@@ -26,7 +26,8 @@ use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ClusterDiscovery {
-    /// Sets the pattern of a user, and adds a scope in which the pattern's resources are watched.
+    /// Sets the resource pattern of a user (configuration entry, caller or subscription), and adds a scope in which the
+    /// pattern's resources are watched.
     pub(super) fn add_pattern(
         &mut self,
         user: User,

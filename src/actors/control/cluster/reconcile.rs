@@ -25,7 +25,7 @@ use informer_hub_types::{
 /// Delay before discovery is restarted after it died too often; up to half of it is added at random.
 const RESTART_DELAY: Duration = Duration::from_secs(60);
 
-/// Pattern of resources that a user requested.
+/// Pattern of resources that a user (configuration entry, caller or subscription) requested.
 pub(super) struct RequestedPattern {
     pub(super) pattern: ResourcePattern,
     pub(super) scopes: BTreeSet<Scope>,
@@ -54,7 +54,7 @@ impl ClusterDiscovery {
         self.seen.as_ref()
     }
 
-    /// Returns whether `number` is the current discovery actor.
+    /// Returns whether `number` is the number of the current discovery actor.
     pub(super) fn is_of(&self, number: usize) -> bool {
         self.actor.as_ref().is_some_and(|(known, _)| *known == number)
     }

@@ -26,7 +26,8 @@ impl ClusterActor {
         self.stop_unused(None, ctx)
     }
 
-    /// Stops informers without users. Pending events are delivered until `drain_until`; `None` drops them.
+    /// Stops informers without users (configuration entries, callers or subscriptions). Pending events are delivered
+    /// until `drain_until`; `None` drops them.
     pub(super) fn stop_unused(
         &mut self,
         drain_until: Option<Instant>,

@@ -122,7 +122,7 @@ impl NameWatch {
         }
     }
 
-    /// Reads a page. Returns whether the list is complete.
+    /// Reads a page of the list. Returns whether the list is complete.
     async fn read_page(&mut self, request: ListRequest) -> Result<bool, SourceError> {
         let mut requested = clock::now();
         let opening = within(self.stall.list_head, "list: no answer", self.source.list(request));

@@ -51,7 +51,7 @@ impl InformerActor {
         ctx.wait(work);
     }
 
-    /// Sets the partition's memory step in the cache.
+    /// Sets the partition's memory step (how much of the objects is kept) in the cache.
     fn keep(&mut self, step: MemoryStep) -> Pending {
         let keeping =
             self.partition.map(|(partition, lease)| self.cache.send(SetMemoryStep { partition, lease, step }));
@@ -117,7 +117,7 @@ impl InformerActor {
         }))
     }
 
-    /// Clears counters and sync state after the partition was released.
+    /// Clears counters and sync state after the partition was released, i.e. its objects were dropped to free memory.
     fn forget(&self) {
         self.parts.source.trim();
         let health = &self.parts.health;

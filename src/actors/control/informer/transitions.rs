@@ -67,7 +67,7 @@ impl InformerActor {
         }))
     }
 
-    /// Takes over the objects and pending events of the previous origin.
+    /// Takes over the objects and pending events of the previous origin (resource, API version or labels).
     pub(super) fn take_over(&mut self) -> Pending {
         let Some(from) = self.parts.moved_from.clone() else { return Box::pin(actix::fut::ready(())) };
         let (caches, to, before) = (self.env.caches.clone(), Arc::clone(&self.parts.origin), Arc::clone(&from));

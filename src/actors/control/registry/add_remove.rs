@@ -62,7 +62,7 @@ impl RegistryActor {
         }))
     }
 
-    /// Schedules dropping the partitions that could not be saved.
+    /// Schedules dropping the partitions of removed clusters that could not be saved.
     fn drop_unsaved_later(ctx: &mut Context<Self>) {
         ctx.run_later(checkpoint::SAVE_TIMEOUT, |act, _| {
             let dropped = act.env.checkpoints.store().map(|store| store.drop_expired()).unwrap_or_default();

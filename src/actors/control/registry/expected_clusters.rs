@@ -10,7 +10,8 @@ use crate::actors::subscribe::subscription::Target;
 use informer_hub_types::{ClusterLabels, ClusterName, View};
 
 impl RegistryActor {
-    /// Marks a cluster as expected in the cache of a requested resource.
+    /// Marks a cluster in the cache of a requested resource as expected, i.e. not queried yet: answers report it as
+    /// missing.
     pub(super) fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &ResourceRequest, view: &View) {
         let known = match wanted {
             ResourceRequest::Known(known) => vec![&known.0],
@@ -31,7 +32,8 @@ impl RegistryActor {
         }
     }
 
-    /// Removes the expected mark from clusters that were selected only by the removed requests `gone`.
+    /// Removes the mark "expected to have the resource" from clusters that were selected only by the removed requests
+    /// `gone`.
     pub(super) fn unexpect_unrequested(&self, gone: &[InformerFor]) {
         for demand in gone {
             let ResourceRequest::Known(known) = &demand.wanted else { continue };

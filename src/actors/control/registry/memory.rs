@@ -7,7 +7,7 @@ use crate::actors::control::messages::SetMemoryLimit;
 use crate::actors::control::registry::RegistryActor;
 use crate::actors::runtime::supervision::{ChildExited, ExitGuard, detach, start_control, stop_with};
 
-/// Child number of the governor; clusters use numbers from 1 on.
+/// Child number of the memory governor; clusters use numbers from 1 on.
 pub(super) const GOVERNOR: usize = 0;
 
 /// Memory limit, and the address of its governor once started.

@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// Reports success, if it has not been reported since the last failure.
+    /// Reports that list or watch succeeded, if that has not been reported since the last failure.
     pub(super) fn report_success(&mut self) {
         if std::mem::take(&mut self.unproven) {
             self.report(None);

@@ -1,4 +1,5 @@
-//! Leader and standby: starts and stops the deliveries of a sink whose fence depends on a lease.
+//! Leader and standby: starts and stops the deliveries of a sink whose fence lets it send only while this process holds
+//! a lease, i.e. is the leader.
 
 use actix::{Context, Handler, Message};
 
@@ -6,9 +7,9 @@ use crate::actors::sinks::sink::SinkActor;
 use informer_hub_sink::{Coverage, SourceVersions};
 use informer_hub_types::clock;
 
-/// Reports the events that another process has delivered, and makes the sink check its fence. In standby, the sink
-/// drops those of its queued events that the other process has delivered. If the fence is open, the sink then sends its
-/// remaining events.
+/// Reports the events that another process has delivered, and makes the sink check its fence (permission to send while
+/// this process is the leader). In standby, the sink drops those of its queued events that the other process has
+/// delivered. If the fence is open, the sink then sends its remaining events.
 ///
 /// Answered with the lowest resourceVersion among undelivered events, by cluster and resource; `None` if it is unknown.
 #[derive(Debug)]

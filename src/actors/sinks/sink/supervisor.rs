@@ -44,7 +44,7 @@ pub struct Sink {
     _children: Arc<Children>,
 }
 
-/// Opened store of a sink, and the state to resume from.
+/// Opened store (journal and dead letters) of a sink, and the state to resume from.
 #[derive(Debug)]
 pub struct OpenStore {
     store: Store,
@@ -163,8 +163,8 @@ impl Sink {
         Subscriber::new(self.clone())
     }
 
-    /// Sends a [`Reconcile`]. Returns the lowest undelivered resourceVersion by cluster and resource; `None` if it is
-    /// unknown or the sink has ended.
+    /// Sends a [`Reconcile`], which reports events that another process has delivered. Returns the lowest undelivered
+    /// resourceVersion by cluster and resource; `None` if it is unknown or the sink has ended.
     pub async fn reconcile(&self, coverage: Coverage) -> Option<SourceVersions> {
         let mut sink = self.clone();
         sink.running().await?.send(Reconcile(coverage)).await.ok()?
