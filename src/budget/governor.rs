@@ -98,19 +98,22 @@ pub struct Decision<Id> {
 struct History {
     /// Number of objects, stored or still to be listed, when the informer last kept objects.
     objects: u64,
-    /// Mean compressed bytes of a body when the informer last kept bodies.
+    /// Mean compressed bytes of a body (the stored JSON of one object) when the informer last kept bodies.
     body: u64,
-    /// Estimated bytes after a degradation, and the time until which they replace the measured bytes if less.
+    /// Estimated bytes after a degradation (a change to a step that keeps less), and the time until which they replace
+    /// the measured bytes if less.
     expected: Option<(u64, Instant)>,
-    /// Estimated bytes after an upgrade, and the time until which they replace the measured bytes if greater.
+    /// Estimated bytes after an upgrade (a change to a step that keeps more), and the time until which they replace the
+    /// measured bytes if greater.
     promised: Option<(u64, Instant)>,
-    /// Time of the last step change.
+    /// Time of the last change of the informer's memory step.
     since: Instant,
-    /// Last upgrade if no degradation followed: its time, the new step, and the estimated total memory before it.
+    /// Last upgrade if no degradation followed: its time, the new step, and the estimated total memory in bytes before
+    /// it.
     improved: Option<(Instant, MemoryStep, u64)>,
-    /// Measured cost of the last upgrade that had to be reverted.
+    /// Measured memory cost of the last upgrade (a change to a step that keeps more) that had to be reverted.
     observed: Option<ObservedCost>,
-    /// Wait after a step change before the next upgrade; `until` is when it ends.
+    /// Wait after a change of the memory step before the next upgrade; `until` is when it ends.
     wait: Duration,
     until: Instant,
 }
@@ -120,9 +123,9 @@ struct History {
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,
-    /// Growth of total memory until the upgrade was reverted; at least the earlier `observed_cost`.
+    /// Growth of total memory in bytes until the upgrade was reverted; at least the earlier `observed_cost`.
     grown: u64,
-    /// Number of the informer's objects when the upgrade was reverted.
+    /// Number of the informer's objects when its upgrade (to a step that keeps more) was reverted.
     objects: u64,
 }
 
@@ -137,24 +140,24 @@ pub struct Governor<Id> {
     limit: Option<u64>,
 }
 
-/// State of one informer within a decision.
+/// State of one informer while the governor decides which informers keep less or more.
 struct Candidate<Id> {
     id: Id,
     step: MemoryStep,
     used: u64,
     /// Estimated bytes of the informer at its current memory step, once a recent degradation has taken full effect.
     predicted: u64,
-    /// Estimated bytes once a recent upgrade has taken full effect.
+    /// Estimated bytes of the informer once a recent upgrade (to a step that keeps more) has taken full effect.
     promised: u64,
-    /// Estimated bytes if it kept all objects in full.
+    /// Estimated bytes if the informer kept all objects in full.
     demand: u64,
     usage: Usage,
 }
 
-/// Assumed compressed bytes of a body, if none was measured.
+/// Assumed compressed bytes of a body (the stored JSON of one object), if none was measured.
 const ASSUMED_BODY: u64 = 600;
 
-/// Bytes that a resource may keep uncompressed at the step `Full`.
+/// Bytes of object JSON that a resource may keep uncompressed at the memory step `Full`.
 const UNCOMPRESSED: u64 = 4 << 20;
 
 /// Times after which an allocator begins to return freed memory, and has returned all of it. jemalloc takes 10 s, and
@@ -162,18 +165,18 @@ const UNCOMPRESSED: u64 = 4 << 20;
 const RETURNING: Duration = Duration::from_secs(3);
 const RETURNED: Duration = Duration::from_secs(12);
 
-/// Assumed slack in bytes if resident memory cannot be read.
+/// Assumed slack (resident bytes not accounted to informers) if resident memory cannot be read.
 const ASSUMED_SLACK: i64 = 48 << 20;
 
-/// Thresholds in per cent of the memory limit. Above `HIGH`, informers are degraded until `TARGET` is reached. Upgrades are
-/// allowed up to `LOW`. Above `GATE`, no new data is accepted.
+/// Thresholds in per cent of the memory limit. Above `HIGH`, informers must keep less until `TARGET` is reached. Up to
+/// `LOW`, they may keep more. Above `GATE`, no new data is accepted.
 const LOW: u64 = 80;
 const TARGET: u64 = 85;
 const HIGH: u64 = 90;
 const GATE: u64 = 92;
 
-/// Headroom if there is no limit. Half of the greatest number, so that subtracting accepted bytes does not make it look
-/// like a limit.
+/// Headroom (bytes that may be accepted) if there is no memory limit. Half of the greatest number, so that subtracting
+/// accepted bytes does not make it look like a limit.
 pub const UNLIMITED: i64 = i64::MAX / 2;
 
 fn percent(part: u64, of: u64) -> u64 {
@@ -193,8 +196,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         Self { pace, members: BTreeMap::new(), slack: None, recent: VecDeque::new(), limit: None }
     }
 
-    /// Decides on step changes after a reading of the memory in use. Sorts the informers once, and scans them for each
-    /// change.
+    /// Decides which informers change their memory step, after a reading of the memory in use. Sorts the informers
+    /// once, and scans them for each change.
     pub fn evaluate(&mut self, reading: &Reading<'_, Id>) -> Decision<Id> {
         self.observe(reading);
         let accounted = reading.usages.values().map(Usage::used).sum();
@@ -295,7 +298,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         Candidate { id: id.clone(), step: usage.step, used, predicted, promised, demand, usage: *usage }
     }
 
-    /// Degrades the informers furthest above their share, until the total falls below `TARGET` per cent of the limit.
+    /// Makes the informers furthest above their memory share keep less, until the total falls below `TARGET` per cent
+    /// of the limit.
     fn degrade(
         &mut self,
         candidates: &mut [Candidate<Id>],
@@ -339,7 +343,8 @@ impl<Id: Ord + Clone> Governor<Id> {
         changes
     }
 
-    /// Upgrades at most one informer, if its estimated bytes fit its share and the total stays below `LOW`.
+    /// Lets at most one informer keep more, if its estimated bytes fit its share and the total stays below `LOW` per
+    /// cent of the limit.
     fn improve(
         &mut self,
         candidates: &[Candidate<Id>],
@@ -377,7 +382,7 @@ impl<Id: Ord + Clone> Governor<Id> {
         Some(Change { id: one.id.clone(), from: one.step, to, reason })
     }
 
-    /// Upgrades every informer to `Full`, after the limit was removed.
+    /// Upgrades every informer to the memory step `Full`, after the memory limit was removed.
     fn free(&mut self, candidates: &[Candidate<Id>], now: Instant) -> Vec<Change<Id>> {
         let short = candidates.iter().filter(|one| one.step != MemoryStep::Full);
         short
@@ -392,12 +397,12 @@ impl<Id: Ord + Clone> Governor<Id> {
     }
 }
 
-/// Adds the slack, which may be negative, to a number of bytes.
+/// Adds the slack (resident bytes not accounted to informers), which may be negative, to a number of bytes.
 fn plus_slack(bytes: u64, slack: i64) -> u64 {
     bytes.saturating_add_signed(slack)
 }
 
-/// Estimates the compressed size of uncompressed bodies.
+/// Estimates the compressed bytes of `plain` uncompressed bytes of object JSON.
 fn packed(plain: u64) -> u64 {
     plain / 8
 }
@@ -418,15 +423,15 @@ impl History {
         }
     }
 
-    /// Records the cost of a recent upgrade that is being reverted.
+    /// Records how much memory a recent upgrade took that is being reverted.
     fn record_cost(&mut self, total: u64, pace: &Pace, now: Instant) {
         let Some((_, step, before)) = self.improved.filter(|(at, ..)| now < *at + pace.relapse) else { return };
         let grown = total.saturating_sub(before).max(self.observed_cost(step));
         self.observed = Some(ObservedCost { step, grown, objects: self.objects });
     }
 
-    /// Returns the cost of the last reverted upgrade, scaled to the current number of objects; zero if there is none,
-    /// or if it kept more than `step` does.
+    /// Returns the bytes that the last reverted upgrade took, scaled to the current number of objects; zero if there is
+    /// none, or if it kept more than `step` does.
     fn observed_cost(&self, step: MemoryStep) -> u64 {
         let observed = self.observed.filter(|observed| step <= observed.step && observed.objects > 0);
         observed.map_or(0, |observed| (observed.grown / observed.objects).saturating_mul(self.objects))
@@ -455,7 +460,7 @@ impl History {
     }
 }
 
-/// Numbers that explain a degradation, for the status page and the log.
+/// Numbers that explain why an informer must keep less, for the status page and the log.
 struct DegradationReason {
     used: u64,
     share: u64,

@@ -30,20 +30,21 @@ use std::time::Duration;
 pub use governor::{Change, Decision, Governor, MemoryShare, Reading, Report, UNLIMITED, Usage};
 pub use share::level;
 
-/// Timing of the governor's decisions.
+/// Timing of the governor's decisions on how much each informer keeps in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Time an informer stays at a step before it may be upgraded; doubles with each relapse. Up to half of it is added
-    /// at random. Default 30 s.
+    /// Time an informer stays at a memory step before it may be upgraded; doubles with each relapse (an upgrade that is
+    /// soon undone). Up to half of it is added at random. Default 30 s.
     pub wait: Duration,
     /// Upper bound of `wait`. Default 30 min.
     pub longest_wait: Duration,
-    /// Time after an upgrade within which a degradation counts as a relapse. Default 10 min.
+    /// Time after an upgrade within which a degradation counts as a relapse, which doubles the wait. Default 10 min.
     pub relapse: Duration,
-    /// Time for which the estimated effect of a degradation overrides the measured usage. Default 5 s.
+    /// Time for which the estimated effect of a degradation (to a step that keeps less) overrides the measured memory
+    /// usage. Default 5 s.
     pub settle: Duration,
-    /// Time for which an informer stays paused before it must release its objects, unless the limit is exceeded. Default 2
-    /// s.
+    /// Time for which an informer stays paused (accepts no data) before it must release its objects, unless the limit
+    /// is exceeded. Default 2 s.
     pub pause: Duration,
 }
 

@@ -38,10 +38,10 @@ pub enum Applied {
     Synced,
 }
 
-/// Effects of the last batch that was applied to a partition.
+/// Effects of the last batch of changes that was applied to a partition (the objects of one informer).
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    /// Number of the batch within its partition, from 1.
+    /// Number of the batch of changes within its partition, from 1.
     pub number: u64,
     /// Effects in the order in which the changes were applied.
     pub applied: Arc<[Applied]>,

@@ -34,7 +34,7 @@ type Row = Vec<ValuesOf>;
 pub struct IndexBuild {
     columns: Vec<Column>,
     source: Mutex<Source>,
-    /// The indices under construction, one per column.
+    /// The indices under construction, in the order of `columns`.
     built: Mutex<Vec<Computed>>,
     ended: AtomicBool,
 }
@@ -48,7 +48,7 @@ struct Column {
     dropped: AtomicBool,
 }
 
-/// Remaining input of a build.
+/// Remaining input of an index build: objects of a snapshot, or values of later writes.
 enum Source {
     /// The objects of a snapshot after this position.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
@@ -56,7 +56,7 @@ enum Source {
     Rows(std::vec::IntoIter<(Location, Row)>),
 }
 
-/// Unit of work: the part of the input that a thread processes in one step.
+/// Unit of work of an index build: the part of the input that a thread processes in one step.
 enum Piece {
     Objects(PartitionId, Vec<Arc<StoredObject>>),
     Rows(Vec<(Location, Row)>),
@@ -106,13 +106,13 @@ impl IndexBuild {
         Self { columns, source: Mutex::new(source), built: Mutex::new(built), ended: AtomicBool::new(false) }
     }
 
-    /// Works until no input is left or the build is cancelled. One thread suffices; any number may work. Yields to
-    /// other threads between two objects.
+    /// Builds the indices until no input is left or the build is cancelled. One thread suffices; any number may work.
+    /// Yields to other threads between two objects.
     pub fn work(&self) {
         while self.work_once() {}
     }
 
-    /// Processes one part of the input. Returns false if none was left or the build has ended.
+    /// Builds the indices for one part of the input. Returns false if none was left or the build has ended.
     pub(super) fn work_once(&self) -> bool {
         if self.has_ended() {
             return false;
@@ -194,7 +194,7 @@ impl fmt::Debug for Builds {
     }
 }
 
-/// Progress of a build.
+/// Progress of a build of indices.
 #[derive(Debug)]
 pub enum BuildStep {
     /// The build has work left: call [`IndexBuild::work`], then [`Store::resume_build`](super::Store::resume_build).
@@ -233,12 +233,12 @@ pub(super) struct Builds {
 }
 
 impl Builds {
-    /// Maximum number of journal entries that the store's writer applies itself, which takes 1 to 2 ms. If there are
-    /// more, threads apply them.
+    /// Maximum number of journal entries (objects written during the build) that the store's writer applies itself,
+    /// which takes 1 to 2 ms. If there are more, threads apply them.
     const WRITER_MAX: usize = if cfg!(test) { 2 } else { 1_000 };
 
-    /// Maximum number of rounds in which threads catch up with the journal. It is reached only if writes outpace the
-    /// threads. The writer then applies the rest.
+    /// Maximum number of rounds in which threads catch up with the journal of writes. It is reached only if writes
+    /// outpace the threads. The writer then applies the rest.
     const MAX_ROUNDS: u32 = if cfg!(test) { 4 } else { 16 };
 
     /// Returns the names of the indices that are queued or under construction.
@@ -285,7 +285,7 @@ impl Builds {
         true
     }
 
-    /// Records a written object in the journal of the running build, if there is one.
+    /// Records the index values of a written object in the journal of the running index build, if there is one.
     pub(super) fn put(&mut self, partition: PartitionId, object: &StoredObject) {
         if let Some(request) = self.under_way() {
             let row = request.build.row(object);
@@ -293,7 +293,7 @@ impl Builds {
         }
     }
 
-    /// Records a removed object in the journal of the running build, if there is one.
+    /// Records a removed object in the journal of the running index build, if there is one.
     pub(super) fn discard(&mut self, partition: PartitionId, key: &ObjectKey) {
         if let Some(request) = self.under_way() {
             let row = vec![ValuesOf::new(); request.build.columns.len()];
@@ -301,7 +301,8 @@ impl Builds {
         }
     }
 
-    /// Returns whether a build is running. If so, the store must also report removed objects with [`Self::discard`].
+    /// Returns whether an index build is running. If so, the store must also report removed objects with
+    /// [`Self::discard`].
     pub(super) fn is_under_way(&self) -> bool {
         self.queue.front().is_some_and(BuildRequest::is_under_way)
     }
@@ -325,7 +326,7 @@ impl Builds {
         Some(Next::Built(built, removed))
     }
 
-    /// Cancels the running build.
+    /// Cancels the running build of indices.
     pub(super) fn give_up(&mut self) {
         self.queue.pop_front();
     }

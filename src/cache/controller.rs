@@ -55,7 +55,7 @@ pub struct Controller {
     store: Store,
     partition: PartitionId,
     fifo: DeltaFifo,
-    /// Effects that are in the store and not yet processed.
+    /// Effects of a batch that are in the store and not yet processed by the caller.
     unprocessed: Option<Outbox>,
     synced: bool,
     dropped: u64,

@@ -43,7 +43,7 @@ pub enum Popped {
 #[derive(Debug)]
 struct Entry {
     kind: EntryKind,
-    /// Version up to which all changes had arrived when this entry was queued. If deltas were merged into the entry,
+    /// Resource version up to which all changes had arrived when this entry was queued. If deltas were merged into it,
     /// the version is that of the time when the first of them was queued.
     since: Option<ResourceVersion>,
 }
@@ -103,9 +103,9 @@ pub struct DeltaFifo {
     /// Lists whose ends are in `queue`, in order.
     ends: VecDeque<End>,
     start: Start,
-    /// Version up to which all changes have arrived.
+    /// Resource version up to which all changes have arrived in the queue; `None` if unknown.
     received: Option<ResourceVersion>,
-    /// Watermark before the last [`Self::pop`]; requeueing an entry restores it.
+    /// Watermark (version up to which all is popped) before the last [`Self::pop`]; requeueing an entry restores it.
     settled: Option<ResourceVersion>,
     /// Number of list ends that were popped and not requeued.
     ended: u64,

@@ -4,7 +4,7 @@ use smol_str::SmolStr;
 
 use informer_hub_types::{LabelSelector, StoredObject};
 
-/// Filter by namespace and labels, evaluated on an object's head without decoding.
+/// Filter by namespace and labels, evaluated on an object's head (parsed metadata) without decoding its JSON.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectFilter {
     /// Accept only this namespace.

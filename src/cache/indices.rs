@@ -86,7 +86,7 @@ impl Computed {
         &self.name
     }
 
-    /// Calls the function with the current object of a location and stores the result; a failure counts as no values.
+    /// Calls the index function with the object at a location and stores the values; a failure counts as no values.
     fn put(&mut self, at: &Location, object: &StoredObject) {
         let now = self.function.values(object).unwrap_or_else(|_| {
             self.failures.fetch_add(1, Relaxed);
@@ -141,7 +141,7 @@ impl Computed {
 }
 
 impl Indices {
-    /// Adds an object at a free location.
+    /// Adds an object to all indices. No object may be indexed at its location.
     pub(super) fn insert(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
@@ -150,7 +150,7 @@ impl Indices {
         self.compute(&at, object);
     }
 
-    /// Removes an object.
+    /// Removes an object from all indices.
     pub(super) fn remove(&mut self, partition: PartitionId, object: &StoredObject) {
         let at = Location { partition, key: object.key().clone() };
         for entry in object.index_values() {
@@ -165,7 +165,7 @@ impl Indices {
         }
     }
 
-    /// Updates the entries of a location from the old to the new state of its object.
+    /// Updates the index entries of a location from the old to the new state of its object.
     pub(super) fn update(&mut self, partition: PartitionId, old: &StoredObject, new: &StoredObject) {
         let at = Location { partition, key: new.key().clone() };
         if old.index_values() != new.index_values() {

@@ -47,10 +47,11 @@ pub struct ListenerQueue {
     options: ListenerOptions,
     replay: Option<Replay>,
     slots: VecDeque<Option<Notification>>,
-    /// Sequence number of the first slot, counting all slots since the queue was created.
+    /// Sequence number of the first slot (queued notification), counting all slots since the queue was created.
     first: u64,
     live: usize,
-    /// Waiting slots per key, oldest first; maintained only while merging.
+    /// Sequence numbers of the waiting notifications per object key, oldest first; kept only while notifications are
+    /// merged.
     by_key: Option<HashMap<ObjectKey, SmallVec<[u64; 2]>>>,
     merge_above: usize,
     merged: u64,
@@ -71,7 +72,8 @@ impl ListenerQueue {
     /// Number of waiting notifications above which merging starts.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
-    /// Number of empty slots, and of spare capacity in slots, that the queue keeps because reclaiming it costs more.
+    /// Number of empty slots of cancelled notifications, and of spare slots, that the queue keeps because reclaiming
+    /// them costs more.
     const MIN_GAPS: usize = 64;
 
     /// Creates a queue for a subscriber that joins at the state `partition`.
@@ -105,8 +107,8 @@ impl ListenerQueue {
         }
     }
 
-    /// As [`Self::new`], but a reader that reconnects after a restore only receives the changes since the state that it
-    /// has acknowledged or received.
+    /// As [`Self::new`], but a reader (sink or durable subscription) that reconnects after a restore only receives the
+    /// changes since the state that it has acknowledged or received.
     #[must_use]
     pub fn for_reader(
         reader: Option<&str>,

@@ -225,7 +225,7 @@ impl<'t> Run<'t> {
         self.objects.get(at)?.as_ref()
     }
 
-    /// Returns the objects whose labels may match. Calls `pass` once for each object that is left out.
+    /// Returns the objects whose labels may match a selector. Calls `pass` once for each object that is left out.
     pub(super) fn that_may_match(
         self,
         needs: &LabelNeeds,
@@ -241,7 +241,7 @@ impl<'t> Run<'t> {
         self.filters.iter().zip(self.objects).filter_map(may)
     }
 
-    /// Returns the objects, each with whether its labels may match. Reads only the filters.
+    /// Returns the objects, each with whether its labels may match. Reads only their label filters.
     pub(super) fn judged(self, needs: &LabelNeeds) -> impl Iterator<Item = (&'t Arc<StoredObject>, bool)> {
         let judged = |(filter, object): (&LabelFilter, &'t Option<Arc<StoredObject>>)| {
             Some((object.as_ref()?, !needs.rule_out(*filter)))

@@ -27,16 +27,17 @@ use informer_hub_types::{Dictionary, Gvr, ObjectKey, PackOutcome, PackedTotals, 
 pub struct Packing {
     totals: Arc<PackedTotals>,
     fitness: Fitness,
-    /// Progress of the current sweep.
+    /// Progress of the current sweep, which repacks old bodies.
     sweep: Option<Sweep>,
-    /// Dead bytes when the last sweep started; kept until [`Self::slice`] compares them with the dead bytes after it.
-    /// `None` if there is nothing to compare.
+    /// Dead bytes (of replaced or deleted bodies) when the last sweep started; kept until [`Self::slice`] compares them
+    /// with the dead bytes after it. `None` if there is nothing to compare.
     swept_from: Option<usize>,
-    /// Dead bytes that the last sweep could not free, because old object states that are still referenced keep their
-    /// chunks alive.
+    /// Dead bytes (of replaced or deleted bodies) that the last sweep could not free, because old object states that
+    /// are still referenced keep their chunks alive.
     out_of_reach: usize,
     trainings: u64,
-    /// Packer of the last round. It is reused during a first list, whose rounds are too small to create a packer for each.
+    /// Packer of the last compression round. It is reused during a first list, whose rounds are too small to create a
+    /// packer for each.
     packer: Option<Packer>,
 }
 
@@ -76,7 +77,7 @@ enum Fitness {
 }
 
 impl Fitness {
-    /// Returns the state of a resource before its first object.
+    /// Returns the compression state of a resource before its first object.
     fn initial(resource: &Gvr) -> Self {
         if is_confidential(resource) {
             return Self::Confidential { dictionary: Arc::new(Dictionary::none()) };
@@ -113,11 +114,11 @@ struct Sweep {
     partition: PartitionId,
     after: Option<ObjectKey>,
     /// Whether the sweep repacks all bodies that another dictionary compressed. If false, it repacks only bodies in
-    /// sparse chunks.
+    /// sparse chunks (blocks with many dead bytes).
     migrates: bool,
 }
 
-/// Bytes before and after packing.
+/// Bytes of bodies before and after compression.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ratio {
     plain: usize,
@@ -125,7 +126,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Minimum plain bytes for a meaningful ratio: those of several rounds, since neighbours in a list are alike.
+    /// Minimum uncompressed bytes for a meaningful compression ratio: those of several rounds, since neighbours in a
+    /// list are alike.
     const MIN_BYTES: usize = 1024 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {
@@ -164,7 +166,7 @@ pub struct Round {
     keeps_packer: bool,
 }
 
-/// Result of a packing round.
+/// Result of a round of compression.
 #[derive(Debug)]
 pub struct RoundOutcome {
     fitness: Fitness,
@@ -174,11 +176,12 @@ pub struct RoundOutcome {
 }
 
 impl Packing {
-    /// Rounds without a dictionary before training is retried.
+    /// Number of compression rounds without a dictionary before its training is retried.
     const UNFIT_ROUNDS: u32 = 8;
-    /// For one slice of a sweep: the maximum number of objects to visit, and the maximum number of objects to repack.
+    /// For one slice of a sweep (repacking of old bodies): the maximum number of objects to visit, and the maximum
+    /// number of objects to repack.
     const SLICE: (usize, usize) = (8192, 256);
-    /// Dead bytes that are not worth a sweep.
+    /// Number of dead bytes (of replaced or deleted bodies) up to which no sweep is made to free them.
     const MIN_DEAD_BYTES: usize = 256 * 1024;
     /// Uncompressed bytes of packed bodies after which a resource with a built-in dictionary trains one on its own
     /// objects, for comparison.
@@ -186,26 +189,26 @@ impl Packing {
     /// Factor for a resource that is never idle: it trains a dictionary for comparison only after this many times
     /// `TRIAL_BYTES`.
     const BUSY: usize = 512;
-    /// Divisor of the live packed bytes: while a first list is read, uncompressed objects may use this part of them.
+    /// While a first list is read, uncompressed objects may take an eighth of the bytes of the packed bodies.
     const LIST_SHARE: usize = 8;
     /// Factor by which the uncompressed bytes of packed bodies must grow after a training that gave no better
     /// dictionary, before the next training.
     const NEXT_TRIAL: usize = 8;
 
-    /// Creates the state of a resource without packed bodies.
+    /// Creates the compression state of a resource without packed bodies.
     #[must_use]
     pub fn of(resource: &Gvr) -> Self {
         Self { fitness: Fitness::initial(resource), ..Self::new() }
     }
 
-    /// Creates the state of a resource that begins with a dictionary as if it were built in.
+    /// Creates the compression state of a resource that begins with a dictionary as if it were built in.
     #[cfg(test)]
     #[must_use]
     pub fn with_builtin(dictionary: Arc<Dictionary>) -> Self {
         Self { fitness: Fitness::builtin(None, dictionary), ..Self::new() }
     }
 
-    /// Creates the state of a resource without packed bodies and without a built-in dictionary.
+    /// Creates the compression state of a resource without packed bodies and without a built-in dictionary.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -219,7 +222,8 @@ impl Packing {
         }
     }
 
-    /// Creates the state of a resource whose packed objects were restored from disk and counted in `totals`.
+    /// Creates the compression state of a resource whose packed objects were restored from disk and counted in
+    /// `totals`.
     #[must_use]
     pub fn restored(resource: &Gvr, dictionary: Option<Arc<Dictionary>>, totals: Arc<PackedTotals>) -> Self {
         let mut packing = Self { totals, ..Self::of(resource) };
@@ -263,8 +267,8 @@ impl Packing {
         lowest.max(self.totals.live() / Self::LIST_SHARE)
     }
 
-    /// Returns a round that packs objects which are no longer recent. If training is due, it trains first: on new
-    /// objects or, to replace a dictionary, on samples of new objects and of the whole store.
+    /// Returns a round of work that packs (compresses) objects which are no longer recent. If training is due, it
+    /// trains first: on new objects or, to replace a dictionary, on samples of new objects and of the whole store.
     #[must_use]
     pub fn round(&mut self, aged: Vec<Arc<StoredObject>>, uncompressed: &Uncompressed, snapshot: &Snapshot) -> Round {
         self.begin(aged, uncompressed, snapshot, false)
@@ -413,7 +417,7 @@ fn every<'o>(step: usize, objects: impl Iterator<Item = &'o Arc<StoredObject>>) 
 }
 
 impl Round {
-    /// Runs the round. Costs about 20 µs per object, and 5 to 20 ms for a training.
+    /// Runs the round of compression. Costs about 20 µs per object, and 5 to 20 ms for the training of a dictionary.
     #[must_use]
     pub fn run(self) -> RoundOutcome {
         let Self { mut fitness, samples, objects, totals, replaces, packer, keeps_packer } = self;

@@ -4,14 +4,14 @@ use super::index_errors::IndexError;
 use informer_hub_codec::scan::{self, Scanned};
 use informer_hub_types::{FieldPath, Segment, SharedStr, StoredObject};
 
-/// Returns whether a path may be read from an object's head.
+/// Returns whether a path may be read from an object's head (parsed metadata).
 pub(super) fn is_of_head(path: &FieldPath) -> bool {
     let [Segment::Field(first), Segment::Field(second), ..] = path.segments() else { return false };
     first == "metadata" && matches!(second.as_str(), "name" | "namespace" | "labels")
 }
 
-/// Reads a path from an object's head into `found`. Returns false if the path is not in the head, so that the body must
-/// be read.
+/// Reads a path from an object's head (parsed metadata) into `found`. Returns false if the path is not in the head, so
+/// that the body must be read.
 pub(super) fn from_head(path: &FieldPath, object: &StoredObject, found: &mut Vec<SharedStr>) -> bool {
     let [Segment::Field(first), rest @ ..] = path.segments() else { return false };
     if first != "metadata" {

@@ -137,7 +137,7 @@ impl Store {
         self.history().is_some_and(|history| history.trim(now))
     }
 
-    /// Sets whether memory is short. If so, only an eighth of the byte limit is used.
+    /// Sets whether memory is short. If so, only an eighth of the byte limit on recent changes is used.
     pub fn set_history_tight(&mut self, tight: bool) {
         if let Some(history) = self.next.history() {
             history.set_tight(tight);
@@ -323,7 +323,7 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Records that a partition leaves. Must be called before the partition is closed.
+    /// Records that a partition is removed, with all its objects. Must be called before the partition is closed.
     pub(super) fn record_leave(&mut self, id: PartitionId) {
         if !self.records() || self.partition(id).is_none_or(|partition| !partition.synced) {
             return;
@@ -353,8 +353,8 @@ impl Store {
         self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
     }
 
-    /// Records one change for all objects of a partition. It takes one fleet version for each object, and one if there
-    /// are none.
+    /// Records one change for all objects of a partition. It takes one fleet version (change number over all clusters)
+    /// for each object, and one if there are none.
     fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
         let first = self.next.version + 1;
         self.next.version += partition.len().max(1) as u64;
@@ -374,8 +374,8 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Makes up a version above `received` and all versions that readers may have. Stores it as the floor of the
-    /// partition.
+    /// Makes up a resource version above `received` and all versions that readers may have. Stores it as the floor of
+    /// the partition (greatest version given to readers).
     ///
     /// If the partition is the only one of its cluster, the made-up version is also far above the cluster's own
     /// versions, so that later processes recognize it as made up. The cluster's own versions are used again once the

@@ -56,7 +56,8 @@ impl Partition {
             && self.converting.is_none()
     }
 
-    /// Starts a relist when a list delivers its first object: staged if possible, else in parts.
+    /// Starts a relist when a list delivers its first object: staged (hidden until complete) if possible, else
+    /// published in parts.
     pub(super) fn begin_relist(&mut self) {
         if matches!(self.relist, Relist::None) && self.synced {
             self.relist = if self.may_stage() { Relist::Staged(Stage::default()) } else { Relist::InParts };
@@ -79,9 +80,9 @@ impl Partition {
         }
     }
 
-    /// Returns the stage if a new state of `key` must be staged; `None` if it must be written to the visible objects.
-    /// With `is_same`, the resource version is unchanged (only the body or the index values are new), and the state is
-    /// staged only if the stage already has the key.
+    /// Returns the stage (changes hidden until a list is complete) if a new state of `key` must be staged; `None` if it
+    /// must be written to the visible objects. With `is_same`, the resource version is unchanged (only the body or the
+    /// index values are new), and the state is staged only if the stage already has the key.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -95,7 +96,8 @@ impl Partition {
         self.note_event(batch, applied, is_same, None);
     }
 
-    /// As [`Self::note`]. `event` is the version of the watch event that deleted the object.
+    /// Records an applied change as [`Self::note`] does. `event` is the version of the watch event that deleted the
+    /// object.
     pub(super) fn note_event(
         &mut self,
         batch: &mut Batch,
@@ -128,7 +130,7 @@ impl Store {
         }
     }
 
-    /// Applies the stage to the partition and its indices.
+    /// Writes the staged changes, which readers do not see yet, to the partition and its indices.
     pub(super) fn publish_stage(&mut self, id: PartitionId, partition: &mut Partition, batch: &mut Batch) {
         let Relist::Staged(stage) = std::mem::take(&mut partition.relist) else { return };
         let observed = if batch.drafts.is_some() { observed_deletions(&stage) } else { HashMap::new() };

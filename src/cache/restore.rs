@@ -58,7 +58,7 @@ impl fmt::Debug for Gathering {
 pub struct SavedPartition {
     /// Informer that continues the partition.
     pub origin: Arc<Origin>,
-    /// Health of that informer.
+    /// Health of the informer that continues the partition.
     pub health: Arc<InformerHealth>,
     /// Indices that cover all objects of the partition.
     pub indexes: Vec<DeclaredIndex>,
@@ -75,7 +75,8 @@ pub struct SavedPartition {
 }
 
 impl Restored {
-    /// Returns whether the objects are unchanged since the restore; also true if that state is no longer kept.
+    /// Returns whether the objects are unchanged since the restore from disk; also true if the restored state is no
+    /// longer kept.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         self.has_objects(&partition.objects)
@@ -83,8 +84,8 @@ impl Restored {
 }
 
 impl Partition {
-    /// Compares with an earlier state: calls `put` for each new or replaced object, and `gone` for each removed key.
-    /// Costs in proportion to the difference.
+    /// Compares the partition with an earlier state: calls `put` for each new or replaced object, and `gone` for each
+    /// removed key. Costs in proportion to the difference.
     #[doc(hidden)]
     pub fn changes_since<'p>(
         &'p self,
@@ -170,9 +171,9 @@ impl Store {
         id
     }
 
-    /// Adds an object that was delivered to a reader after the partition was saved. The object is ignored if it is not
-    /// newer than the stored one, or if it has no body and the stored one is an older state of the same object. The
-    /// versions of the partition do not change. Returns whether the object was added.
+    /// Adds an object that was delivered to a reader (sink or durable subscription) after the partition was saved. The
+    /// object is ignored if it is not newer than the stored one, or if it has no body and the stored one is an older
+    /// state of the same object. The versions of the partition do not change. Returns whether the object was added.
     pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
@@ -192,8 +193,8 @@ impl Store {
         });
     }
 
-    /// Records the settings of the informer that opened a partition. Returns the version to resume a watch from; `None`
-    /// unless a restored partition is opened for the first time, with equal settings.
+    /// Records the settings (as a hash) of the informer that opened a partition. Returns the version to resume a watch
+    /// from; `None` unless a restored partition is opened for the first time, with equal settings.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;

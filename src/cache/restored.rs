@@ -10,7 +10,8 @@ use super::applied::Applied;
 use super::objects::{Change, Objects};
 use informer_hub_types::StoredObject;
 
-/// State of a partition when it was restored, kept until all readers that acknowledged it have reconnected.
+/// State of a partition when it was restored, kept until all readers (sinks and durable subscriptions) that
+/// acknowledged it have reconnected.
 pub struct Restored {
     waiting: Mutex<Waiting>,
 }
@@ -22,13 +23,14 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// Objects that each reader, by name, received in states that are not on disk.
+    /// Objects that each reader (sink or durable subscription), by name, received in states that are not on disk.
     delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
-    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// objects that it has. `None` if nothing was delivered to this reader, or it has reconnected before.
+    /// Removes a reader (sink or durable subscription) that has reconnected. Returns whether it has received the end of
+    /// the first list, and the objects that it has. `None` if nothing was delivered to this reader, or it has
+    /// reconnected before.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
         let delivered = self.delivered.remove(name);
         if !self.readers.remove(name) {
@@ -74,33 +76,36 @@ impl Restored {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
 
-    /// Returns the readers that acknowledged the whole restored state and have not reconnected.
+    /// Returns the readers (sinks and durable subscriptions) that acknowledged the whole restored state and have not
+    /// reconnected.
     #[must_use]
     pub fn readers(&self) -> BTreeSet<String> {
         self.waiting.lock().readers.clone()
     }
 
-    /// Returns whether this reader acknowledged the whole restored state and has not reconnected.
+    /// Returns whether this reader (sink or durable subscription) acknowledged the whole restored state and has not
+    /// reconnected.
     #[must_use]
     pub fn has_reader(&self, name: &str) -> bool {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Returns the readers that acknowledged the restored state or received other states of objects, and have not
-    /// reconnected.
+    /// Returns the readers (sinks and durable subscriptions) that acknowledged the restored state or received other
+    /// states of objects, and have not reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
         waiting.readers.iter().chain(waiting.delivered.keys()).cloned().collect()
     }
 
-    /// Records an object that a reader received in a state that is not on disk. A later call for the same object
-    /// replaces the earlier state.
+    /// Records an object that a reader (sink or durable subscription) received in a state that is not on disk. A later
+    /// call for the same object replaces the earlier state.
     pub fn note_delivered(&self, reader: &str, object: Arc<StoredObject>) {
         self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
     }
 
-    /// Stops waiting for readers. A reader that reconnects later is treated as a new one.
+    /// Stops waiting for readers (sinks and durable subscriptions) to reconnect. A reader that reconnects later is
+    /// treated as a new one.
     pub fn give_up(&self) {
         let mut waiting = self.waiting.lock();
         waiting.readers.clear();
@@ -114,8 +119,9 @@ impl Restored {
         self.waiting.lock().is_fresh
     }
 
-    /// Removes a reader that has reconnected. Returns whether it has received the end of the first list, and the
-    /// changes since the state that it has received. `None` if it has received nothing, or has reconnected before.
+    /// Removes a reader (sink or durable subscription) that has reconnected. Returns whether it has received the end of
+    /// the first list, and the changes since the state that it has received. `None` if it has received nothing, or has
+    /// reconnected before.
     pub(super) fn reconnect(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {
         let (synced, state) = self.waiting.lock().take(name)?;
         let mut since = Vec::new();

@@ -30,7 +30,7 @@ struct Listener {
 }
 
 impl<Id: Ord> ResyncSchedule<Id> {
-    /// Minimum period; shorter ones are raised to it.
+    /// Minimum resync period of a listener; shorter ones are raised to it.
     pub const MIN_PERIOD: Duration = Duration::from_secs(1);
 
     /// Creates an empty schedule.
@@ -101,7 +101,7 @@ impl Listener {
         self.next.is_some_and(|next| next <= now)
     }
 
-    /// Moves to the first scheduled time after `now`.
+    /// Moves the listener's next resync to the first scheduled time after `now`.
     fn advance(&mut self, now: Instant) {
         let Some(next) = self.next else { return };
         let missed = now.saturating_duration_since(next).as_nanos() / self.period.as_nanos();

@@ -260,7 +260,7 @@ pub struct Snapshot {
     pub(super) expected: imbl::OrdMap<ClusterName, ClusterLabels>,
     /// ID of the next partition. Only increases, so that the ID of a closed partition is never reused.
     pub(super) next_partition: u32,
-    /// Fleet version of the last change.
+    /// Fleet version (change number over all clusters) of the last change.
     pub(super) version: u64,
     /// Greatest resource version that the store has made up; zero if none.
     pub(super) made_up: u64,

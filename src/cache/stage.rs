@@ -49,7 +49,7 @@ pub(super) enum Relist {
     None,
     /// All changes in one snapshot, when the relist is complete.
     Staged(Stage),
-    /// Batch by batch, because the list may not be staged.
+    /// Batch by batch, because the list may not be staged (hidden until complete).
     InParts,
 }
 

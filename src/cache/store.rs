@@ -30,7 +30,7 @@ pub struct Store {
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
-    /// Fleet version and cluster versions with which an earlier process saved this state. Cleared by the next change.
+    /// Versions of this state (over all clusters and per cluster) as an earlier process saved it. Cleared by a change.
     pub(super) saved_version: Option<(SavedVersion, SavedClusters)>,
 }
 
@@ -342,7 +342,7 @@ impl Store {
         });
     }
 
-    /// Writes to one partition and publishes one snapshot.
+    /// Calls `write` to change one partition, then publishes one snapshot.
     pub(super) fn write(&mut self, id: PartitionId, write: impl FnOnce(&mut Self, &mut Partition)) {
         let Some(mut partition) = self.next.take(id) else { return };
         write(self, &mut partition);

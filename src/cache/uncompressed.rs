@@ -31,12 +31,12 @@ impl Uncompressed {
     /// Limit for the bytes of uncompressed objects under memory pressure.
     pub const TIGHT_LIMIT: usize = 256 * 1024;
 
-    /// Smallest limit in bytes while a first list is read. With a smaller one, compression would run in smaller,
-    /// costlier rounds.
+    /// Smallest limit on the bytes of uncompressed objects while a first list is read. With a smaller one, compression
+    /// would run in smaller, costlier rounds.
     pub const LIST_LIMIT: usize = 256 * 1024;
 
-    /// Limit in bytes while a first list is read, if its objects serve as training samples for a compression
-    /// dictionary.
+    /// Limit on the bytes of uncompressed objects while a first list is read, if its objects serve as training samples
+    /// for a compression dictionary.
     pub const SAMPLES_LIMIT: usize = 3 * 512 * 1024;
 
     /// Maximum number of training samples for a dictionary.
@@ -45,7 +45,7 @@ impl Uncompressed {
     /// Minimum number of training samples for a dictionary.
     pub const MIN_SAMPLES: usize = 32;
 
-    /// Creates an empty queue with a limit in bytes.
+    /// Creates an empty queue with a limit on the bytes of uncompressed objects.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { objects: VecDeque::new(), bytes: 0, aging: 0, limit, list_limit: None }
@@ -57,7 +57,7 @@ impl Uncompressed {
         (self.limit, self.list_limit) = (limit, list_limit);
     }
 
-    /// Returns the limit that holds at present.
+    /// Returns the limit on uncompressed bytes that holds at present.
     fn current_limit(&self) -> usize {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
@@ -81,9 +81,9 @@ impl Uncompressed {
         self.bytes > self.current_limit()
     }
 
-    /// Returns whether the bytes exceed one and a half times the limit, objects being compressed included. Compression
-    /// then lags, and large writes and those of first lists should wait. While a first list is read, at most
-    /// [`Self::LIST_LIMIT`] bytes above the limit are allowed.
+    /// Returns whether the uncompressed bytes exceed one and a half times the limit, objects being compressed included.
+    /// Compression then lags, and large writes and those of first lists should wait. While a first list is read, at
+    /// most [`Self::LIST_LIMIT`] bytes above the limit are allowed.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();
@@ -91,8 +91,9 @@ impl Uncompressed {
         self.bytes + self.aging > limit.saturating_add(lag)
     }
 
-    /// Returns whether the bytes exceed three times the normal limit. Small writes should then wait too. The smaller
-    /// limit of a first list does not count here, so that changes of other clusters need not wait for that list.
+    /// Returns whether the uncompressed bytes exceed three times the normal limit. Small writes should then wait too.
+    /// The smaller limit of a first list does not count here, so that changes of other clusters need not wait for that
+    /// list.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.bytes + self.aging > self.limit.saturating_mul(3)

@@ -49,8 +49,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
-    /// Time of the last change, and the index in `DELAYS` of the next request because of it; `None` once all have been
-    /// made.
+    /// Time of the last change of a CRD or API service, and the index in `DELAYS` of the next discovery request because
+    /// of it; `None` once all have been made.
     changed: Option<(Instant, usize)>,
     last_request: Option<Instant>,
     intervals: DiscoveryIntervals,
@@ -105,8 +105,8 @@ impl Pace {
             };
     }
 
-    /// Returns the time of the next request that the last change causes, if any. Skips those already due: the request that
-    /// just ended covers them.
+    /// Returns the time of the next discovery request that the last API change causes, if any. Skips those already due:
+    /// the request that just ended covers them.
     fn next_request(&mut self, now: Instant) -> Option<Instant> {
         while let Some((since, next)) = self.changed.take() {
             let after = *DELAYS.get(next)?;

@@ -135,12 +135,12 @@ pub struct Claim<'c, U> {
     pub pattern: &'c ResourcePattern,
 }
 
-/// Resources of a cluster that belong to one pattern.
+/// Resources of a cluster that belong to one configured pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Share {
     /// Resources to watch, sorted by name, at most the pattern's limit.
     pub watched: Vec<ApiResource>,
-    /// Names of resources beyond the limit, sorted.
+    /// Names of matching resources beyond the pattern's limit, sorted.
     pub left_out: Vec<String>,
 }
 

@@ -11,7 +11,7 @@ pub(crate) type Arranged = (Draft, Option<u64>);
 /// Limits on the versions that the changes of a batch may get.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
-    /// Version of the list that the batch completes; `None` if it completes none.
+    /// Resource version of the list that the batch completes; `None` if it completes none.
     pub(crate) list: Option<u64>,
     /// Greatest version that a reader may have although no change has it, for example that of a list. A change at or
     /// below it gets no version, because such a reader would miss the change.

@@ -25,7 +25,7 @@ pub enum ChangeKind {
 pub struct RecordedChange {
     /// Fleet version: the number of this change, counted over all clusters of the cache.
     pub version: u64,
-    /// Partition of the object.
+    /// Partition (the objects of one informer) that has the object.
     pub partition: PartitionId,
     /// Informer of the partition at the time of the change.
     pub origin: Arc<Origin>,
@@ -51,19 +51,20 @@ pub enum ChangeCause {
     /// The object was deleted. The hub did not receive its last state, and possibly did not observe the deletion
     /// either.
     Missed,
-    /// The partition joined or left, or changed labels made it visible or invisible to the reader. The object need not
-    /// have changed.
+    /// The whole partition (the objects of one informer) was added or removed, or changed cluster labels made it
+    /// visible or invisible to the reader. The object need not have changed.
     Partition,
 }
 
-/// One change of all objects of a partition. The objects, in key order, have the fleet versions from `first` to `last`.
+/// One change of all objects of a partition (one informer). The objects, in key order, have the fleet versions (change
+/// numbers over all clusters) from `first` to `last`.
 pub(crate) struct PartitionChange {
     pub(crate) first: u64,
     pub(crate) last: u64,
     pub(crate) partition: PartitionId,
     pub(crate) kind: PartitionChangeKind,
-    /// Informer of the partition. Of a partition that joined or was relabelled, the state after the change; of a
-    /// partition that left, the state before it.
+    /// Informer of the partition: as it was before the partition was removed, or as it is after the partition was added
+    /// or the cluster's labels changed.
     pub(crate) origin: Arc<Origin>,
     pub(crate) objects: Objects,
     pub(crate) at: Instant,

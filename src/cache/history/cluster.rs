@@ -30,7 +30,7 @@ pub enum LocateError {
     /// The version is newer than the cache: the reader may wait.
     #[error("the version is newer than the cache, which has {newest}")]
     Future {
-        /// Newest version of the cache.
+        /// Newest resource version of the cluster in the cache.
         newest: u64,
     },
 }
@@ -49,21 +49,23 @@ pub(crate) struct Floor {
 #[derive(Debug)]
 pub(crate) struct ClusterWindow {
     entries: VecDeque<Arc<RecordedChange>>,
-    /// Fleet version after which `entries` has all changes.
+    /// Fleet version (change number over all clusters) after which `entries` has all changes of the cluster.
     start: u64,
     floor: Floor,
     /// Greatest resource version of an entry, including dropped entries.
     newest: u64,
-    /// Fleet version from which each entry has a resource version that is greater than those of all entries before it.
+    /// Fleet version (change number over all clusters) from which each entry has a resource version that is greater
+    /// than those of all entries before it.
     sorted_from: u64,
-    /// Fleet versions of the entries before `sorted_from`, by resource version. Empty while all changes have increasing
-    /// versions.
+    /// Fleet versions (change numbers over all clusters) of the entries before `sorted_from`, by resource version.
+    /// Empty while all changes have increasing versions.
     unsorted: HashMap<u64, u64>,
     /// Ranges of versions, ends excluded, from which readers cannot resume, because a list skipped changes in them.
     gaps: Vec<(u64, u64)>,
-    /// Whether the cluster's last partition was closed. The window is then dropped together with its last change.
+    /// Whether the cluster's last partition was closed. This window of changes is then dropped together with its last
+    /// change.
     pub(crate) has_left: bool,
-    /// Fleet version of the last change, for waiting readers.
+    /// Fleet version (change number over all clusters) of the cluster's last change, for waiting readers.
     pub(crate) changed: Arc<WatchCell<u64>>,
 }
 
@@ -71,7 +73,8 @@ impl Floor {
     /// Floor if no version is known: no reader can resume.
     pub(crate) const UNKNOWN: Self = Self { below: u64::MAX, exact: None };
 
-    /// Returns the floor of a window whose initial state has this version; `None` means that the version is unknown.
+    /// Returns the floor (lowest version to resume from) of a window of changes whose initial state has this version;
+    /// `None` means that the version is unknown.
     pub(crate) fn at(version: Option<u64>) -> Self {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
@@ -84,7 +87,7 @@ impl Floor {
 }
 
 impl ClusterWindow {
-    /// Creates an empty window for the changes after a fleet version.
+    /// Creates an empty window for the cluster's changes after a fleet version (change number over all clusters).
     pub(crate) fn new(start: u64, floor: Floor) -> Self {
         let (entries, unsorted, gaps, changed) = (VecDeque::new(), HashMap::new(), Vec::new(), Arc::default());
         Self { entries, start, floor, newest: 0, sorted_from: start, unsorted, gaps, has_left: false, changed }
@@ -102,7 +105,7 @@ impl ClusterWindow {
         }
     }
 
-    /// Returns the fleet version after which all changes are kept.
+    /// Returns the fleet version (change number over all clusters) after which all changes of the cluster are kept.
     pub(crate) fn oldest(&self) -> u64 {
         self.start
     }
@@ -121,7 +124,8 @@ impl ClusterWindow {
         }
     }
 
-    /// Adds the sorted entries to `unsorted`, and begins an empty sorted part after them.
+    /// Adds the entries of the part sorted by resource version to `unsorted`, and begins an empty sorted part after
+    /// them.
     fn unsort(&mut self) {
         let sorted = self.entries.range(self.first_sorted()..);
         let found = sorted.filter_map(|entry| Some((entry.cluster_version?, entry.version)));
@@ -129,18 +133,19 @@ impl ClusterWindow {
         self.sorted_from = self.entries.back().map_or(self.sorted_from, |last| last.version.saturating_add(1));
     }
 
-    /// Returns the index of the first sorted entry.
+    /// Returns the index of the first entry of the part in which resource versions increase.
     fn first_sorted(&self) -> usize {
         self.entries.partition_point(|entry| entry.version < self.sorted_from)
     }
 
-    /// Drops all entries, and restarts the window at a fleet version. Readers at earlier versions expire.
+    /// Drops all entries, and restarts the window at a fleet version (change number over all clusters). Readers at
+    /// earlier versions expire.
     pub(crate) fn cut(&mut self, at: u64, floor: Floor) {
         let changed = Arc::clone(&self.changed);
         *self = Self { changed, ..Self::new(at, floor) };
     }
 
-    /// Drops the first entry if it has this fleet version.
+    /// Drops the oldest change if it has this fleet version (change number over all clusters).
     pub(crate) fn drop_first(&mut self, version: u64) {
         if self.entries.front().is_none_or(|first| first.version != version) {
             return;
@@ -157,37 +162,39 @@ impl ClusterWindow {
         }
     }
 
-    /// Returns the entries after a fleet version.
+    /// Returns the changes after a fleet version (change number over all clusters).
     pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let from = self.entries.partition_point(|entry| entry.version <= version);
         self.entries.range(from..)
     }
 
-    /// Returns the entries before a fleet version, last first.
+    /// Returns the changes before a fleet version (change number over all clusters), last first.
     pub(crate) fn before(&self, version: u64) -> impl Iterator<Item = &Arc<RecordedChange>> {
         let to = self.entries.partition_point(|entry| entry.version < version);
         self.entries.range(..to).rev()
     }
 
-    /// Returns the resource versions of the entries that have one.
+    /// Returns the resource versions of the kept changes that have one.
     pub(crate) fn versions(&self) -> impl Iterator<Item = u64> {
         self.entries.iter().filter_map(|entry| entry.cluster_version)
     }
 
-    /// Returns whether a change may have had this version: an entry has it, or changes up to it were dropped. A new
-    /// change must not get it.
+    /// Returns whether a change may have had this resource version: a kept change has it, or changes up to it were
+    /// dropped. A new change must not get it.
     pub(crate) fn has_used(&self, version: u64) -> bool {
         version <= self.newest && (version <= self.floor.below || self.position_of(version).is_some())
     }
 
-    /// Returns the fleet version of the entry with this resource version; `None` if there is none.
+    /// Returns the fleet version (change number over all clusters) of the change with this resource version; `None` if
+    /// there is none.
     fn position_of(&self, version: u64) -> Option<u64> {
         let sorted = self.last_sorted(version).filter(|entry| entry.cluster_version == Some(version));
         sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
     }
 
-    /// Returns the fleet version after which a reader with this resource version of the cluster continues. `base` is
-    /// the greatest version that a reader may have although no change has it, for example that of a list.
+    /// Returns the fleet version (change number over all clusters) after which a reader with this resource version of
+    /// the cluster continues. `base` is the greatest version that a reader may have although no change has it, for
+    /// example that of a list.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
@@ -219,7 +226,8 @@ impl ClusterWindow {
         Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
     }
 
-    /// Returns the last of the sorted entries whose resource version is at most `version`.
+    /// Returns the last change with at most this resource version, in the part of the entries in which versions
+    /// increase.
     fn last_sorted(&self, version: u64) -> Option<&Arc<RecordedChange>> {
         let sorted = self.first_sorted();
         let (mut low, mut high) = (sorted, self.entries.len());

@@ -6,7 +6,7 @@ use super::change::ChangeKind;
 use crate::applied::Applied;
 use informer_hub_types::{ResourceVersion, StoredObject};
 
-/// A visible change of one object that has no fleet version yet.
+/// A visible change of one object that has no fleet version (change number over all clusters) yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) kind: ChangeKind,
@@ -27,8 +27,8 @@ pub(crate) enum DraftVersion {
 }
 
 impl Draft {
-    /// Creates the draft of an effect on the store; `None` if nothing changed for readers. `event` is the version of
-    /// the watch event that deleted the object.
+    /// Creates the draft of a recorded change from an effect on the store; `None` if nothing changed for readers.
+    /// `event` is the version of the watch event that deleted the object.
     pub(crate) fn of(applied: &Applied, event: Option<&ResourceVersion>) -> Option<Self> {
         match applied {
             Applied::Added(object) => Some(Self::put(None, object)),
@@ -43,14 +43,15 @@ impl Draft {
         }
     }
 
-    /// Creates the draft of an update of `old`, or of an addition if that is `None`.
+    /// Creates the draft of a recorded change: an update of `old`, or an addition if that is `None`.
     pub(crate) fn put(old: Option<&Arc<StoredObject>>, object: &Arc<StoredObject>) -> Self {
         let kind = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         let version = DraftVersion::Received(object.resource_version().as_number());
         Self { kind, object: Arc::clone(object), old: old.cloned(), version, is_tombstone: false }
     }
 
-    /// Creates the draft of a deletion. `event` is the version of its watch event; `None` if there was none.
+    /// Creates the draft of a recorded change: a deletion. `event` is the version of its watch event; `None` if there
+    /// was none.
     pub(crate) fn deleted(
         stored: &Arc<StoredObject>,
         last: &Arc<StoredObject>,

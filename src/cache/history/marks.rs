@@ -3,16 +3,16 @@
 
 use super::cluster::Floor;
 
-/// Resource versions of a partition's recorded state.
+/// Resource versions of a partition (one informer's objects) that decide from where its readers can resume a watch.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Marks {
-    /// Version up to which the visible state is complete. Does not change while a list is published in parts.
+    /// Resource version up to which the visible state is complete. Does not change while a list is published in parts.
     pub(crate) complete: Option<u64>,
-    /// Greatest version that was given to readers although the partition may not be complete up to it.
+    /// Greatest resource version that was given to readers although the partition may not be complete up to it.
     pub(crate) floor: Option<u64>,
-    /// Greatest resource version of a change.
+    /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
-    /// Fleet version and resource version of the last change that has both.
+    /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
     /// Resource version of the cluster from which on the hub uses the cluster's own versions again instead of made-up
     /// ones. `None` if no versions are made up now.
@@ -29,10 +29,11 @@ pub struct ClusterVersions {
     pub greatest: Option<u64>,
 }
 
-/// Marks of a whole cluster, combined from all its partitions whose objects readers can see.
+/// Marks (resource versions for readers) of a whole cluster, combined from all its partitions whose objects readers can
+/// see.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct ClusterMarks {
-    /// Version up to which all partitions are complete.
+    /// Resource version up to which all partitions (informers) of the cluster are complete.
     pub(crate) complete: Option<u64>,
     floor: Option<u64>,
     newest: Option<u64>,
@@ -41,7 +42,7 @@ pub(crate) struct ClusterMarks {
 }
 
 impl Marks {
-    /// Creates the marks of a partition without recorded changes.
+    /// Creates the marks (resource versions for readers) of a partition without recorded changes.
     pub(crate) fn new(complete: Option<u64>, floor: Option<u64>) -> Self {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
@@ -52,7 +53,7 @@ impl Marks {
         self.until.is_some() && self.complete < self.until
     }
 
-    /// Records a change by its fleet version and its resource version.
+    /// Records a change by its fleet version (change number over all clusters) and its resource version.
     pub(crate) fn note(&mut self, fleet_version: u64, version: u64) {
         self.newest = self.newest.max(Some(version));
         self.latest = Some((fleet_version, version));
@@ -60,7 +61,7 @@ impl Marks {
 }
 
 impl ClusterMarks {
-    /// Combines the marks of the partitions whose objects readers can see.
+    /// Combines the marks (resource versions for readers) of the partitions whose objects readers can see.
     pub(crate) fn of<'p>(joined: impl Iterator<Item = &'p Marks>) -> Self {
         let with = |cluster: Option<Self>, marks: &Marks| {
             let Self { complete, floor, newest, latest, until } =
@@ -82,8 +83,8 @@ impl ClusterMarks {
         self.complete.max(self.floor)
     }
 
-    /// Returns the version from which a reader of this state resumes: the base, if it is greater than the version of
-    /// each change, else the version of the last change.
+    /// Returns the version from which a reader of this state resumes: the result of [`Self::base`], if it is greater
+    /// than the version of each change, else the version of the last change.
     pub(crate) fn version(&self) -> Option<u64> {
         let base = self.base();
         if base > self.newest { base } else { self.latest.map(|(_, version)| version) }
@@ -99,14 +100,14 @@ impl ClusterMarks {
         self.greatest().map(|greatest| greatest.saturating_add(1))
     }
 
-    /// Returns the versions that are saved with this state.
+    /// Returns the resource versions to save with the cluster's state, so that readers can resume after a restart.
     pub(crate) fn versions(&self) -> ClusterVersions {
         // The hub makes up versions until the cluster's own ones exceed those that readers may have.
         let own = self.until.map(|until| until.saturating_sub(1));
         ClusterVersions { list: self.version(), greatest: own.or(self.greatest()) }
     }
 
-    /// Returns the floor (lowest version to resume from) of a window that starts with this state.
+    /// Returns the floor (lowest version to resume from) of a window of changes that starts with this state.
     pub(crate) fn as_floor(&self) -> Floor {
         self.greatest().map_or(Floor::UNKNOWN, |below| Floor { below, exact: self.version() })
     }
@@ -117,7 +118,7 @@ impl ClusterMarks {
     }
 
     /// Returns the greatest version that a change of a partition cannot keep: a change at or below it needs another
-    /// version.
+    /// version, because readers that have this version would miss the change.
     pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }

@@ -13,7 +13,7 @@ use super::window::{Entry, HistoryLimits, SavedVersion, Step, Window};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{ClusterName, ObjectKey, Origin, WatchCell, Watcher};
 
-/// Number of entries that a reader visits before it releases the lock for other threads.
+/// Number of recorded changes that a reader visits before it releases the lock of the window for other threads.
 const VISITS: usize = 512;
 
 /// Read half of a store's window of recent changes. Cloning it increments a reference count.
@@ -23,23 +23,24 @@ pub struct HistoryReader(Arc<History>);
 /// The window of recent changes, and the cells that wake its readers.
 struct History {
     window: RwLock<Window>,
-    /// Version of the published snapshot. Readers do not see later entries yet.
+    /// Fleet version (last change number) of the published snapshot. Readers do not see later changes yet.
     visible: AtomicU64,
     changed: WatchCell<u64>,
     /// Time of changes recorded now, in milliseconds since `start`; see `HistoryReader::set_time`.
     now: AtomicU64,
     start: Instant,
-    /// Whether recording has stopped.
+    /// Whether the recording of changes has stopped.
     is_closed: AtomicBool,
 }
 
-/// Cells through which readers of changed clusters are woken: one per recorded step.
+/// Cells through which readers of changed clusters are woken: one per recorded change, or event that makes readers list
+/// again.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
 /// Selection of the changes that a reader reads.
 #[derive(Clone)]
 pub enum HistoryScope {
-    /// All changes.
+    /// Changes of all clusters.
     Fleet,
     /// The changes of one cluster.
     Cluster(ClusterName),
@@ -52,8 +53,8 @@ pub enum HistoryScope {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistoryCursor {
     version: u64,
-    /// Key of the last object read, while the reader is within the objects of a partition that joined, left or was
-    /// relabelled.
+    /// Key of the last object read, if the reader stopped within a change of a whole partition (all objects of an
+    /// informer).
     key: Option<ObjectKey>,
 }
 
@@ -61,18 +62,18 @@ pub struct HistoryCursor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the changes after this version have been dropped; the oldest version is {oldest}")]
 pub struct PositionExpired {
-    /// Oldest fleet version after which changes can be read.
+    /// Oldest fleet version (change number over all clusters) after which changes can be read.
     pub oldest: u64,
 }
 
 impl HistoryCursor {
-    /// Creates a cursor that reads the changes after a fleet version.
+    /// Creates a cursor that reads the changes after a fleet version (change number over all clusters).
     #[must_use]
     pub fn after(version: u64) -> Self {
         Self { version, key: None }
     }
 
-    /// Returns the fleet version of the last change read.
+    /// Returns the fleet version (change number over all clusters) of the last change read.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
@@ -84,7 +85,7 @@ impl HistoryCursor {
 }
 
 impl HistoryReader {
-    /// Creates the window of a store with this version.
+    /// Creates the window of recent changes of a store whose last change has this fleet version.
     pub(crate) fn new(limits: HistoryLimits, version: u64, now: Instant) -> Self {
         Self(Arc::new(History {
             window: RwLock::new(Window::new(limits, version)),
@@ -102,7 +103,7 @@ impl HistoryReader {
         self.0.visible.load(SeqCst)
     }
 
-    /// Returns the fleet version after which all changes are kept.
+    /// Returns the fleet version (change number over all clusters) after which all changes are kept.
     #[must_use]
     pub fn oldest(&self) -> u64 {
         self.0.window.read().oldest()
@@ -139,7 +140,8 @@ impl HistoryReader {
         Ok(self.newest() <= cursor.version)
     }
 
-    /// Copies changes under the lock, at most up to the next change of a whole partition, which the caller expands.
+    /// Copies recorded changes under the lock of the window, at most up to the next change of a whole partition, which
+    /// the caller expands to its objects.
     fn gather(
         &self,
         scope: &HistoryScope,
@@ -209,7 +211,8 @@ impl HistoryReader {
         HistorySubscription { history: self.clone(), cluster, is_own, changed }
     }
 
-    /// Returns a watcher of the cluster's own cell and true or, if the cluster has none, of the fleet's cell and false.
+    /// Returns a watcher of the cluster's changes and true or, if the window has none of that cluster, a watcher of all
+    /// changes and false.
     fn cell_of(&self, cluster: Option<&ClusterName>) -> (Watcher<u64>, bool) {
         let window = self.0.window.read();
         match cluster.and_then(|name| window.cluster(name)) {
@@ -218,13 +221,13 @@ impl HistoryReader {
         }
     }
 
-    /// Stops recording. Call it before closing the partitions of a stopping hub, so that their objects are not recorded
-    /// as deleted.
+    /// Stops recording changes. Call it before closing the partitions of a stopping hub, so that their objects are not
+    /// recorded as deleted.
     pub fn close(&self) {
         self.0.is_closed.store(true, SeqCst);
     }
 
-    /// Returns whether recording has stopped.
+    /// Returns whether the recording of changes has stopped.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.is_closed.load(SeqCst)
@@ -301,7 +304,7 @@ impl HistoryReader {
         }
     }
 
-    /// Sets whether memory is short. If so, an eighth of the byte limit applies.
+    /// Sets whether memory is short. If so, an eighth of the byte limit on recent changes applies.
     pub(crate) fn set_tight(&self, tight: bool) {
         let mut window = self.0.window.write();
         window.set_tight(tight);
@@ -317,8 +320,8 @@ impl HistoryReader {
         self.0.visible.store(version, SeqCst);
     }
 
-    /// Empties the window, which restarts at the version and the floors of a snapshot. Readers at earlier versions must
-    /// list again.
+    /// Empties the window, which restarts at the version and the floors (lowest versions to resume from) of a snapshot.
+    /// Readers at earlier versions must list again.
     pub(crate) fn restart(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         self.0.window.write().restart(version, floors.into_iter());
     }
@@ -328,7 +331,7 @@ impl HistoryReader {
         self.0.window.write().set_saved(saved);
     }
 
-    /// Returns whether a kept change of the cluster has this version, or a dropped one may have had it.
+    /// Returns whether a kept change of the cluster has this resource version, or a dropped one may have had it.
     pub(crate) fn has_used(&self, cluster: &ClusterName, version: u64) -> bool {
         self.0.window.read().cluster(cluster).is_some_and(|known| known.has_used(version))
     }
@@ -376,8 +379,8 @@ impl Visit<'_> {
     }
 }
 
-/// Appends one change for each object of a partition that joined, left or was relabelled, until `changes` has `full`
-/// entries.
+/// Appends one change for each object of a partition that was added, removed or got other cluster labels, until
+/// `changes` has `full` entries.
 fn expand(
     change: &PartitionChange,
     scope: &HistoryScope,
@@ -427,7 +430,7 @@ impl HistoryScope {
 pub struct HistorySubscription {
     history: HistoryReader,
     cluster: Option<ClusterName>,
-    /// Whether `changed` watches the cluster's own cell, not the fleet's.
+    /// Whether `changed` watches the changes of this cluster only, not those of all clusters.
     is_own: bool,
     changed: Watcher<u64>,
 }

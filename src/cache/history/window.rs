@@ -22,7 +22,7 @@ pub struct HistoryLimits {
 /// Version that a restored state had in an earlier process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedVersion {
-    /// Fleet version of the saved state.
+    /// Fleet version (change number over all clusters) of the saved state.
     pub version: u64,
     /// Whether all clusters have the labels that they had when it was saved. If not, readers of selected clusters must
     /// list again.
@@ -35,10 +35,11 @@ impl Default for HistoryLimits {
     }
 }
 
-/// Bytes of an entry besides the object: the entry, its places in the window, and the previous object's head.
+/// Bytes of a recorded change besides its object: the entry, its places in the window, and the previous object's head
+/// (metadata).
 const OVERHEAD: usize = 224;
 
-/// Divisor of the byte limit while memory is short.
+/// Divisor of the byte limit on recent changes while the hub's memory is short.
 const TIGHT_SHARE: usize = 8;
 
 /// Divisor of the byte limit for a change of a whole partition: at most this part of the limit is counted for it, so
@@ -52,7 +53,7 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// Returns the last fleet version of the entry.
+    /// Returns the fleet version (change number over all clusters) of the entry's last change.
     pub(crate) fn last(&self) -> u64 {
         match self {
             Self::Change(change) => change.version,
@@ -66,10 +67,11 @@ impl Entry {
 pub(crate) enum Step {
     /// A change. `bytes` is the memory of its objects.
     Push { entry: Entry, bytes: usize },
-    /// Readers of the cluster must list again: its window restarts at the fleet version `at`. `has_left` is set if the
-    /// cluster's last partition left.
+    /// Readers of the cluster must list again: its window restarts at the fleet version (change number) `at`.
+    /// `has_left` is set if the cluster's last partition was removed.
     Cut { at: u64, floor: Floor, has_left: bool },
-    /// A list has skipped the changes between two versions of the cluster. The list's end has the fleet version `at`.
+    /// A list has skipped the changes between two versions of the cluster. The list's end has the fleet version (change
+    /// number over all clusters) `at`.
     Skip { from: u64, to: u64, at: u64 },
 }
 
@@ -82,7 +84,7 @@ struct Slot {
     last: u64,
     entry: Entry,
     cluster: ClusterName,
-    /// Bytes that count against the limit, and bytes that the slot may keep in memory.
+    /// Bytes that count against the limit, and bytes that the change may keep in memory.
     bytes: (usize, usize),
     /// Time of the change, in milliseconds since the start of the history.
     at: u64,
@@ -93,9 +95,9 @@ struct Slot {
 pub(crate) struct Window {
     slots: VecDeque<Slot>,
     clusters: HashMap<ClusterName, ClusterWindow>,
-    /// Fleet version after which all changes are kept.
+    /// Fleet version (change number over all clusters) after which all changes are kept.
     oldest: u64,
-    /// Fleet version of the last change.
+    /// Fleet version (change number over all clusters) of the last change.
     head: u64,
     /// Saved version that the restored state had in an earlier process, and the fleet version of the same state in this
     /// process.
@@ -107,7 +109,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Creates a window that starts at a fleet version.
+    /// Creates an empty window for the changes after a fleet version (change number over all clusters).
     pub(crate) fn new(limits: HistoryLimits, at: u64) -> Self {
         let (slots, clusters) = (VecDeque::new(), HashMap::new());
         Self { slots, clusters, oldest: at, head: at, saved: None, limits, is_tight: false, bytes: (0, 0) }
@@ -139,7 +141,7 @@ impl Window {
         if self.is_tight { self.limits.bytes / TIGHT_SHARE } else { self.limits.bytes }
     }
 
-    /// Applies a step to a cluster. Returns the cell that wakes the cluster's readers.
+    /// Applies a recorded step to the window of a cluster. Returns the cell that wakes the cluster's readers.
     pub(crate) fn apply(&mut self, name: &ClusterName, step: Step, now: u64) -> Arc<WatchCell<u64>> {
         let (oldest, unknown) = (self.oldest, Floor::UNKNOWN);
         let cluster = self.clusters.entry(name.clone()).or_insert_with(|| ClusterWindow::new(oldest, unknown));
@@ -173,8 +175,8 @@ impl Window {
         self.slots.push_back(slot);
     }
 
-    /// Drops the oldest entries beyond the limits. If a cluster has left, its window is dropped with its last entry.
-    /// `now` is in milliseconds.
+    /// Drops the oldest changes beyond the limits of bytes and age. If a cluster has left, its window is dropped with
+    /// its last entry. `now` is in milliseconds.
     pub(crate) fn trim(&mut self, now: u64) {
         let (limit, age) = (self.limit(), self.limits.age.as_millis());
         while let Some(slot) = self.slots.front()
@@ -200,8 +202,8 @@ impl Window {
         }
     }
 
-    /// Drops all changes, and restarts at a fleet version with these clusters. Readers at earlier versions must list
-    /// again.
+    /// Drops all changes, and restarts at a fleet version (change number over all clusters) with these clusters.
+    /// Readers at earlier versions must list again.
     pub(crate) fn restart(&mut self, at: u64, floors: impl Iterator<Item = (ClusterName, Floor)>) {
         self.slots.clear();
         self.saved = None;
@@ -225,12 +227,12 @@ impl Window {
         self.saved.filter(|(_, first)| *first == self.oldest)
     }
 
-    /// Sets whether memory is short. If so, an eighth of the byte limit applies.
+    /// Sets whether memory is short. If so, an eighth of the byte limit on recent changes applies.
     pub(crate) fn set_tight(&mut self, tight: bool) {
         self.is_tight = tight;
     }
 
-    /// Returns the entries whose last fleet version is greater than `version`.
+    /// Returns the changes (of an object or a whole partition) after the fleet version (change number) `version`.
     pub(crate) fn after(&self, version: u64) -> impl Iterator<Item = &Entry> {
         let from = self.slots.partition_point(|slot| slot.last <= version);
         self.slots.range(from..).map(|slot| &slot.entry)

@@ -45,7 +45,7 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub more: bool,
     /// Continue token, if a limit left out results and the cache has pinned the snapshot.
     pub next: Option<SmolStr>,
-    /// Every selected cluster by name, with or without objects.
+    /// Freshness of every selected cluster, by cluster name, with or without objects.
     pub coverage: Vec<Coverage>,
     /// How the answer was found.
     pub plan: Plan,

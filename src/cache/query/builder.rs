@@ -51,7 +51,7 @@ pub struct Query {
     pub(super) scope: Option<Scope>,
     pub(super) bounds: Bounds,
     pub(super) explain: bool,
-    /// Name of the reader, and what it may see. `None` sees everything.
+    /// Name of the reader that asks the query, and the objects that it may see; `None` if it may see all.
     pub(super) reader: Option<(SmolStr, Visibility)>,
     /// Number of objects per piece of a scan. Set only by tests, to have many small pieces.
     pub(super) piece: Option<NonZeroUsize>,
@@ -245,7 +245,7 @@ impl Query {
         self.clusters.matches(&origin.cluster, &origin.cluster_labels)
     }
 
-    /// Returns the part of the clusters that the reader may see; `None` if it is everything.
+    /// Returns the part of the clusters that the reader of the query may see; `None` if it may see everything.
     pub(super) fn visibility(&self) -> Option<&Visibility> {
         self.reader.as_ref().map(|(_, visibility)| visibility).filter(|visibility| !visibility.is_everything())
     }
@@ -257,7 +257,7 @@ impl Query {
         self.explain
     }
 
-    /// Sets the number of objects per piece.
+    /// Sets the number of objects per piece of a scan.
     #[cfg(test)]
     pub(crate) fn in_pieces(mut self, objects: usize) -> Self {
         self.piece = NonZeroUsize::new(objects);

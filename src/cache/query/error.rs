@@ -69,13 +69,13 @@ pub enum QueryError {
     /// The query combines incompatible parts.
     #[error("{0}")]
     Contradiction(&'static str),
-    /// The token was not made by this process, or was modified.
+    /// The continue token was not made by this process, or was modified.
     #[error("the continue token was not issued by this process: start over without it")]
     ForgedToken,
-    /// The token belongs to another query.
+    /// The continue token belongs to another query.
     #[error("the continue token belongs to another query: repeat that query unchanged, or start over without it")]
     ForeignToken,
-    /// The snapshot of the token is no longer pinned.
+    /// The snapshot of the continue token is no longer pinned.
     #[error("the snapshot of the continue token has expired: start over without it")]
     ExpiredToken,
     /// The query panicked; the caller cannot fix it.

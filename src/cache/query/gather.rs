@@ -23,7 +23,7 @@ pub(super) struct Hit {
     pub(super) row: Option<Vec<Values>>,
 }
 
-/// Matches found in one piece of a query.
+/// Matches found in one piece (unit of work) of a query.
 #[derive(Default)]
 pub(super) struct PieceMatches {
     pub(super) hits: Vec<Hit>,
@@ -52,7 +52,7 @@ pub(super) struct Tally {
 pub(super) struct Filled(Vec<bool>);
 
 impl Filled {
-    /// Notes the values of one object.
+    /// Notes which columns have a value in one object.
     pub(super) fn note(&mut self, values: &[Values]) {
         self.0.resize(values.len(), false);
         self.0.iter_mut().zip(values).for_each(|(filled, values)| *filled |= values.iter().any(|it| !it.is_null()));
@@ -131,18 +131,19 @@ impl Order<'_, '_> {
 pub(super) struct Gathered {
     /// Hits of a query with sort columns, unsorted.
     pub(super) sorted: Vec<Hit>,
-    /// Hits of a query without sort columns, by the number of their piece.
+    /// Hits of a query without sort columns, by the number of their piece (unit of work).
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
     pub(super) tally: Tally,
     pub(super) items: usize,
-    /// Number of leading pieces whose results have all arrived; `settled_hits` is the number of their hits.
+    /// Number of leading pieces (units of work, by key) whose results have all arrived; `settled_hits` is the number of
+    /// their hits.
     settled: usize,
     settled_hits: usize,
 }
 
 impl Gathered {
-    /// Adds the result of the piece with this number. `limit` is the number of hits that suffice; `None` if all are
-    /// needed.
+    /// Adds the result of the piece (unit of work) with this number. `limit` is the number of hits that suffice; `None`
+    /// if all are needed.
     pub(super) fn take(&mut self, number: usize, mut found: PieceMatches, order: &Order<'_, '_>, limit: Option<usize>) {
         self.tally.add(found.tally);
         if order.directions.is_empty() {
@@ -162,8 +163,9 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Returns how many of the first `limit` hits are missing, counting only the hits of leading pieces, up to the
-    /// first piece without a result. Use it only without sort columns, and if each cluster has one informer.
+    /// Returns how many of the first `limit` hits are missing, counting only the hits of leading pieces (units of work,
+    /// by key), up to the first piece without a result. Use it only without sort columns, and if each cluster has one
+    /// informer.
     pub(super) fn still_needed(&self, limit: usize) -> usize {
         limit.saturating_sub(self.settled_hits)
     }

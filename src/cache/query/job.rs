@@ -168,7 +168,7 @@ impl<'s> Job<'s> {
         self.condition.asks_owners && self.snapshot.index_fn(OWNER_INDEX).is_none()
     }
 
-    /// Returns whether bodies of matches are read.
+    /// Returns whether bodies of matches are read, to sort them or for output columns.
     fn reads(&self) -> bool {
         [&self.sort, &self.columns].into_iter().flatten().any(Columns::needs_body)
     }
@@ -190,7 +190,7 @@ impl<'s> Job<'s> {
         self.keep.is_some_and(|keep| self.way.candidates >= keep)
     }
 
-    /// Returns the number of objects in a piece.
+    /// Returns the number of objects in a piece, the unit of work of a thread.
     fn piece(&self) -> usize {
         let usual = if self.reads() || self.plan().examined == ExaminedParts::Bodies { READ_PIECE } else { PIECE };
         self.query.piece.map_or(usual, std::num::NonZeroUsize::get)
@@ -221,8 +221,8 @@ impl<'s> Job<'s> {
         self.view.members.windows(2).any(|pair| pair[0].rank == pair[1].rank)
     }
 
-    /// Does all work on this thread and returns the answer. If only the plan is requested, returns that without
-    /// results.
+    /// Does all work of the query on this thread and returns the answer. If only the plan is requested, returns that
+    /// without results.
     ///
     /// # Errors
     /// As [`Self::finish`].
@@ -297,7 +297,8 @@ impl<'s> Job<'s> {
         Position { cluster, key: hit.stored.key().clone() }
     }
 
-    /// Reads columns from the head if it has them all, else from `body`, which is loaded if necessary.
+    /// Reads columns from the object's head (metadata) if it has them all, else from `body`, which is loaded if
+    /// necessary.
     pub(super) fn read(
         &self,
         columns: &Columns,

@@ -4,17 +4,17 @@
 //! It ends a time slice only every few milliseconds. A pause lets the woken thread run at once. Time is estimated from
 //! the work, because reading a clock for each object would cost as much as examining it.
 
-/// Estimated cost of reading an object's body, relative to examining a head, which takes about 50 ns.
+/// Estimated cost of reading an object's body, relative to examining its head (metadata), which takes about 50 ns.
 const BODY: u64 = 200;
 
-/// Work between pauses, in heads of about 50 ns: 300 µs.
+/// Work of a scan between pauses, in examined heads (object metadata) of about 50 ns: 300 µs.
 const PAUSE_AFTER: u64 = 6_000;
 
-/// Work of a slice, in heads of about 50 ns: 5 ms.
+/// Work of a scan in one slice of time, in examined heads (object metadata) of about 50 ns: 5 ms.
 const SLICE: u64 = 100_000;
 
-/// Maximum number of slices that a scan runs in a row while no other scan needs the thread. This saves preparing each
-/// slice.
+/// Maximum number of slices (of about 5 ms) that a scan runs in a row while no other scan needs the thread. This saves
+/// preparing each slice.
 const SLICES_ALONE: u64 = 10;
 
 /// Thread that runs the slices of several scans in turn.
@@ -26,13 +26,13 @@ pub trait ScanThread {
     fn is_wanted(&self) -> bool;
 }
 
-/// Work done in the current slice, and when the next pause is due.
+/// Work of a scan in its current slice (about 5 ms), and when the next pause is due.
 pub(super) struct Pace<'p> {
     /// Thread to pause; `None` for work without pauses.
     thread: Option<&'p dyn ScanThread>,
     since_pause: u64,
     spent: u64,
-    /// Work after which the slice may end.
+    /// Work, in examined heads (object metadata), after which the slice may end.
     slice: u64,
 }
 
@@ -42,7 +42,7 @@ impl<'p> Pace<'p> {
         Self { thread: None, since_pause: 0, spent: 0, slice: SLICE }
     }
 
-    /// Creates the pace of one slice on a thread.
+    /// Creates the pace of one slice (about 5 ms) of a scan on a thread.
     pub(super) fn slice(thread: &'p dyn ScanThread) -> Self {
         Self { thread: Some(thread), ..Self::unbroken() }
     }
@@ -59,7 +59,8 @@ impl<'p> Pace<'p> {
         }
     }
 
-    /// Returns whether the slice is used up. It is prolonged while no other scan needs the thread.
+    /// Returns whether the scan's slice of time (about 5 ms) is used up. It is prolonged while no other scan needs the
+    /// thread.
     pub(super) fn is_over(&mut self) -> bool {
         if self.spent < self.slice {
             return false;

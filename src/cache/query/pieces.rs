@@ -31,18 +31,18 @@ enum Span {
     Keys(Bound<ObjectKey>, Bound<ObjectKey>),
 }
 
-/// Position of the next piece to hand out.
+/// Position of the next piece of a query's work to hand to a thread.
 #[derive(Default)]
 pub(super) struct Cursor {
     number: usize,
     member: usize,
     /// Index of the current key range of the informer `member`.
     range: usize,
-    /// First key of the next piece in that range; `None` at the start of the range.
+    /// First key of the next piece in the current key range; `None` at the start of the range.
     from: Option<ObjectKey>,
 }
 
-/// Work to be split into pieces.
+/// Work of a query, to be split into pieces for its threads.
 pub(super) struct Pieces<'j, 's> {
     pub(super) snapshot: &'s Snapshot,
     pub(super) view: &'j View<'s>,
@@ -63,7 +63,7 @@ type Prefetched<'p> = SmallVec<[(&'p Arc<StoredObject>, u64); PREFETCH]>;
 type Objects<'p> = Box<dyn Iterator<Item = &'p Arc<StoredObject>> + 'p>;
 
 impl Pieces<'_, '_> {
-    /// Returns the next piece, `None` at the end.
+    /// Returns the next piece of work, `None` at the end.
     pub(super) fn next(&self, cursor: &mut Cursor) -> Option<Piece> {
         loop {
             let member = self.view.members.get(cursor.member)?;

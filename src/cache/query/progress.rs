@@ -38,7 +38,7 @@ impl Progress {
         self.end.load(Relaxed) != RUNNING || self.failed.load(Relaxed)
     }
 
-    /// As [`Gathered::still_needed`].
+    /// Returns how many of the first `limit` hits are missing: see [`Gathered::still_needed`].
     pub(super) fn still_needed(&self, limit: usize) -> usize {
         self.gathered.lock().still_needed(limit)
     }

@@ -55,13 +55,13 @@ impl RunningQuery {
         self.job().map_or(1, |job| job.threads())
     }
 
-    /// Works without pauses until no work is left, or the query was stopped.
+    /// Works on the query without pauses until no work is left, or the query was stopped.
     pub fn work(&self) {
         self.work_at(&mut Pace::unbroken());
     }
 
-    /// Works for about 5 ms, or 50 ms if no other scan needs the thread, with a pause every 300 µs. Returns whether
-    /// work may be left.
+    /// Works on the query for about 5 ms, or 50 ms if no other scan needs the thread, with a pause every 300 µs.
+    /// Returns whether work may be left.
     #[doc(hidden)]
     pub fn work_slice(&self, thread: &dyn ScanThread) -> bool {
         self.work_at(&mut Pace::slice(thread))

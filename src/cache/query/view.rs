@@ -36,18 +36,18 @@ struct SelectedCluster {
     coverage: Coverage,
 }
 
-/// The selected informers, by cluster.
+/// The informers that a query selects, by cluster.
 pub(super) struct View<'s> {
     pub(super) members: Vec<Member<'s>>,
     clusters: Vec<SelectedCluster>,
     /// Selected clusters that should have the resource but have not answered yet.
     expected: Vec<Coverage>,
-    /// Whether the reader sees everything.
+    /// Whether the reader of the query may see all objects.
     pub(super) sees_all: bool,
 }
 
 impl<'s> View<'s> {
-    /// Selects informers. Visits each cluster that the selector does not exclude by name.
+    /// Selects the informers of a query. Visits each cluster that the selector does not exclude by name.
     pub(super) fn new(
         snapshot: &'s Snapshot,
         query: &Query,
@@ -140,7 +140,7 @@ impl<'s> View<'s> {
         self.clusters.partition_point(|selected| selected.coverage.cluster.as_str() < cluster)
     }
 
-    /// Returns whether the cluster of this rank has this name.
+    /// Returns whether the cluster of this rank (index among the selected clusters) has this name.
     pub(super) fn is_named(&self, rank: usize, cluster: &str) -> bool {
         self.clusters.get(rank).is_some_and(|selected| selected.coverage.cluster.as_str() == cluster)
     }
@@ -157,7 +157,7 @@ impl<'s> View<'s> {
             })
     }
 
-    /// Returns the coverage of each cluster, by name.
+    /// Returns the freshness and memory (coverage) of each selected cluster, by name.
     pub(super) fn coverage(&self) -> Vec<Coverage> {
         let of = |selected: &SelectedCluster| Coverage { part: self.part_of(selected), ..selected.coverage.clone() };
         let mut coverage: Vec<_> = self.clusters.iter().map(of).collect();

@@ -8,7 +8,7 @@ use crate::snapshot::Snapshot;
 use crate::visible_ranges::KeyRanges;
 use informer_hub_types::ClusterSelector;
 
-/// Visible objects by partition.
+/// Objects that the reader of a query may see, by partition.
 #[derive(Default)]
 pub(super) struct VisibleParts {
     /// Visible key ranges per partition; `None` for all its objects. A missing partition is invisible. The outer `None`

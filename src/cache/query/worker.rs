@@ -14,8 +14,8 @@ use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
 
 impl Job<'_> {
-    /// Processes pieces until none is left, the query is stopped, or the slice of time is used up. Returns true in the
-    /// last case, in which pieces may be left.
+    /// Processes pieces of the query until none is left, the query is stopped, or the slice of time is used up. Returns
+    /// true in the last case, in which pieces may be left.
     pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
         // Without sort columns, and if no informers overlap, the first pieces have the first hits.
@@ -69,7 +69,7 @@ impl<'j, 's> Worker<'j, 's> {
         Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
     }
 
-    /// Examines the objects of a piece. Returns the matches, of which the first `keep` are enough.
+    /// Examines the objects of a piece of work. Returns the matches, of which the first `keep` are enough.
     pub(super) fn examine(
         &mut self,
         pieces: &Pieces<'_, 's>,
@@ -101,7 +101,7 @@ impl<'j, 's> Worker<'j, 's> {
         found
     }
 
-    /// Examines an object and adds it if it matches.
+    /// Examines an object and adds it to `found` if it matches.
     fn look(&mut self, member: usize, stored: &Arc<StoredObject>, found: &mut PieceMatches) -> Result<(), Unreadable> {
         let job = self.job;
         let memo = &self.memo;
