@@ -95,8 +95,9 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Stores new labels of a cluster. They decide which zone is preferred for it, and the registry gets them when this
-    /// process next becomes its owner. If the cluster is watched now, the caller also sends them to the registry.
+    /// Stores new labels of a cluster. They decide which zone is preferred for it. The registry (the actor that manages
+    /// the watched clusters) gets them when this process next becomes the owner. If the cluster is watched now, the
+    /// caller also sends them to the registry.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);
@@ -157,7 +158,8 @@ impl fmt::Debug for Collecting {
     }
 }
 
-/// Adds clusters to the registry when this process becomes their owner, and removes them when it no longer is.
+/// Adds clusters to the registry (the actor that manages the watched clusters) when this process becomes their owner,
+/// and removes them when it no longer is.
 struct RegistryHost {
     registry: Addr<RegistryActor>,
     clusters: Mutex<BTreeMap<ClusterName, HostedCluster>>,

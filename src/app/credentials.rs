@@ -23,7 +23,7 @@ use informer_hub_disk::FileStates;
 use informer_hub_source::{self as source, Access, context_credentials, read_any_kubeconfig};
 use informer_hub_types::{Credential, CredentialKind, CredentialStatus, Expiry, Threads, clock};
 
-/// Interval between two checks.
+/// Interval between two checks of the credential files.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,7 +43,7 @@ enum CredentialSource {
 
 /// Parts of the hub that a [`CredentialWatch`] needs: threads and the configuration.
 pub(super) trait CredentialOwners: Send + Sync + 'static {
-    /// Threads that run the watch and read the files.
+    /// Threads that check the credentials and read their files.
     fn threads(&self) -> &Threads;
 
     /// Calls `read` with the configuration in force, including the clusters of cluster sources. Waits while another
@@ -55,7 +55,7 @@ pub(super) trait CredentialOwners: Send + Sync + 'static {
 pub(super) struct CredentialWatch {
     /// Credentials by owner, as of the last check. Replaced as a whole, so that the status never waits for a file.
     known: ArcSwap<BTreeMap<Owner, OwnerCredentials>>,
-    /// Notified to start the next check immediately.
+    /// Notified to start the next check of the credentials immediately.
     wake: Notify,
     end: CancellationToken,
 }
@@ -86,12 +86,12 @@ impl Default for CredentialWatch {
 }
 
 impl CredentialWatch {
-    /// Starts the watch, which runs until it is closed or the hub is dropped.
+    /// Starts the repeated checks of the credentials, which end when the watch is closed or the hub is dropped.
     pub(super) fn begin<O: CredentialOwners>(self: &Arc<Self>, owners: &Arc<O>) {
         owners.threads().spawn(watch(Arc::clone(self), Arc::downgrade(owners)));
     }
 
-    /// Starts a check immediately, after a change of the configuration or of a source.
+    /// Starts a check of the credentials immediately, after a change of the configuration or of a cluster source.
     pub(super) fn check_now(&self) {
         self.wake.notify_one();
     }

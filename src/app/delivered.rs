@@ -14,8 +14,8 @@ use informer_hub_types::Gvr;
 /// Progress of sinks that a leader publishes in its lease, so that its successor continues there.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Delivered {
-    /// By sink, the versions up to which its receiver has acknowledged every change. Fields that later program versions
-    /// add are ignored.
+    /// By sink, the resource versions up to which its receiver has acknowledged every change. Fields that later program
+    /// versions add are ignored.
     #[serde(default)]
     pub(super) sinks: BTreeMap<String, SourceVersions>,
     /// In a fleet, the process that is to take the released lease; `None` if any process may.
@@ -29,8 +29,8 @@ impl Delivered {
         serde_json::from_str(note).unwrap_or_default()
     }
 
-    /// Returns the version up to which all sinks have delivered the changes of a resource of a cluster. Sinks without a
-    /// version for that resource do not count; `None` if no sink has one.
+    /// Returns the resource version up to which all sinks have delivered the changes of a resource of a cluster. Sinks
+    /// without a version for that resource do not count; `None` if no sink has one.
     #[cfg(feature = "fleet")]
     pub(super) fn version_of(&self, cluster: &str, resource: &Gvr) -> Option<u64> {
         let resource = resource_key(&resource.group, &resource.resource);
@@ -58,8 +58,8 @@ impl Delivered {
     }
 }
 
-/// Returns the versions up to which every change has been acknowledged: the accepted versions, lowered below the
-/// `lowest` undelivered version of the same resource.
+/// Returns the resource versions up to which the receiver has acknowledged every change: the versions that the sink has
+/// accepted, lowered below the `lowest` undelivered version of the same resource.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {
@@ -77,8 +77,8 @@ pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) ->
     accepted.into_iter().map(of_cluster).collect()
 }
 
-/// Adds the versions `earlier`, which the previous lease holder published, to `own`. Leaves out resources that have a
-/// version in `own`, and those for which `is_obsolete` returns true.
+/// Adds the resource versions `earlier`, which the previous lease holder published, to `own`. Leaves out resources that
+/// have a version in `own`, and those for which `is_obsolete` returns true.
 pub(super) fn keep_unread(own: &mut SourceVersions, earlier: SourceVersions, is_obsolete: impl Fn(&str, &str) -> bool) {
     for (cluster, versions) in earlier {
         let unread = versions.into_iter().filter(|(resource, _)| !is_obsolete(&cluster, resource));

@@ -40,7 +40,7 @@ pub(super) struct Deliverers {
     identity: String,
     interval: Duration,
     roster: Mutex<Roster>,
-    /// Notified when this process has to write a changed entry.
+    /// Notified when this process has to write its changed entry to the list of deliverers.
     changed: Notify,
     left: CancellationToken,
 }
@@ -113,7 +113,8 @@ impl Deliverers {
         written
     }
 
-    /// Removes this process's entry, so that no other process hands a sink over to this process.
+    /// Removes this process's entry from the list of deliverers, so that no other process hands a sink over to this
+    /// process.
     pub(super) async fn leave(&self) {
         self.left.cancel();
         if self.roster.lock().leases().is_none() {

@@ -117,7 +117,8 @@ struct HandingOver {
     is_drained: bool,
 }
 
-/// Fence of the election's sinks, and signals that it shares with the other elections of the process.
+/// Fence (the switch that stops deliveries) of the election's sinks, and signals that the election shares with the
+/// other elections of the process.
 #[derive(Default)]
 pub(super) struct Connected {
     pub(super) fence: Arc<SendFence>,

@@ -22,7 +22,7 @@ use informer_hub_lease::{ElectionParams, Elector};
 use informer_hub_sink::SendFence;
 use informer_hub_types::{Threads, clock, rng};
 
-/// Elections of a running hub. Dropping it ends them without releasing the leases.
+/// Leader elections for the sinks of a running hub. Dropping it ends them without releasing the leases.
 pub(super) struct Elections(pub(super) Arc<ElectionSet>);
 
 impl Drop for Elections {
@@ -31,7 +31,7 @@ impl Drop for Elections {
     }
 }
 
-/// Elections, shared by the tasks and reports of a hub.
+/// Leader elections for the sinks, shared by the tasks and status reports of a hub.
 pub(super) struct ElectionSet {
     kind: Kind,
     pub(super) changed: Arc<Notify>,
@@ -50,7 +50,7 @@ enum Kind {
 /// Function that opens the store of the lease with this name.
 type OpenStore = Box<dyn Fn(String) -> Arc<dyn LeaseStore> + Send + Sync>;
 
-/// Elections of a fleet, by sink.
+/// Leader elections of a process in a fleet, by sink.
 struct Shares {
     open: OpenStore,
     identity: String,
@@ -156,7 +156,7 @@ impl Shares {
 }
 
 impl ElectionSet {
-    /// Starts to compete for the leases.
+    /// Starts to compete for the leases of the sinks.
     pub(super) fn begin(&self, io: &Threads) {
         match &self.kind {
             Kind::All(election) => election.begin(io),

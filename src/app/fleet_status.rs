@@ -30,9 +30,9 @@ pub struct FleetStatus {
     /// Number of times that this process handed a cluster or shard over, to balance the load or because the operator
     /// moved it.
     pub moved: u64,
-    /// Bytes of changes that the log has not stored yet.
+    /// Bytes of changes that the fleet's log has not stored yet.
     pub queued_bytes: u64,
-    /// Seconds for which the oldest change has waited to be stored in the log; zero if none waits.
+    /// Seconds for which the oldest change has waited to be stored in the fleet's log; zero if none waits.
     pub oldest_append_seconds: f64,
     /// Clusters of the configuration and of cluster sources, by name. A cluster that is divided into shards has an
     /// entry for each shard.

@@ -11,18 +11,19 @@ use super::report::{HubReport, Reporter};
 use crate::actors::ClusterState;
 use informer_hub_types::clock;
 
-/// Interval between two notifications, unless the watchdog needs a shorter one.
+/// Interval between two notifications to the service manager, unless its watchdog needs a shorter one.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Time allowed for a shutdown in addition to draining the sinks.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// Notifies that the hub has started. Clusters may still be unreachable.
+/// Notifies the service manager that the hub has started. Clusters may still be unreachable.
 pub(super) fn started() {
     notify_service_manager(&[NotifyState::Ready, NotifyState::Status("started")]);
 }
 
-/// Notifies that a reload begins. The caller has to call [`reloaded`] afterwards, also after a failure.
+/// Notifies the service manager that a reload begins. The caller has to call [`reloaded`] afterwards, also after a
+/// failure.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify_service_manager(&[NotifyState::Reloading, now]),
@@ -30,12 +31,12 @@ pub(super) fn reloading() {
     }
 }
 
-/// Notifies that a reload has ended.
+/// Notifies the service manager that a reload has ended.
 pub(super) fn reloaded() {
     notify_service_manager(&[NotifyState::Ready]);
 }
 
-/// Notifies that the hub is stopping and drains its sinks, for at most `deadline`.
+/// Notifies the service manager that the hub is stopping and drains its sinks, for at most `deadline`.
 pub(super) fn stopping(deadline: Duration) {
     let patience = u32::try_from((deadline + MARGIN).as_micros()).unwrap_or(u32::MAX);
     notify_service_manager(&[
@@ -45,8 +46,8 @@ pub(super) fn stopping(deadline: Duration) {
     ]);
 }
 
-/// Sends the status and feeds the watchdog while the hub answers. Runs until the future is dropped; without
-/// `NOTIFY_SOCKET`, returns at once.
+/// Sends the hub's status to the service manager and feeds its watchdog while the hub answers. Runs until the future is
+/// dropped; without `NOTIFY_SOCKET`, returns at once.
 pub(super) async fn keep_informed(reporter: Reporter) {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;

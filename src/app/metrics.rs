@@ -60,25 +60,25 @@ struct Shared {
 }
 
 impl Metrics {
-    /// Sets the hub, once it has started.
+    /// Sets the hub from which metrics are read, once it has started.
     pub(super) fn attach(&self, fleet: FleetView, parts: Parts) {
         // Only the first call counts.
         let _ = self.0.hub.set((fleet, parts));
     }
 
-    /// Sets the read API, if the port serves it.
+    /// Sets the read API from which metrics are read, if the port serves it.
     #[cfg(feature = "cli")]
     pub(super) fn attach_read_api(&self, api: &Arc<crate::api::ReadApi>) {
         let _ = self.0.read.set(Arc::clone(api));
     }
 
-    /// Sets the access control of the port.
+    /// Sets the access control of the HTTP port, from which metrics are read.
     #[cfg(feature = "cli")]
     pub(super) fn attach_access(&self, access: &Arc<crate::api::Access>) {
         let _ = self.0.access.set(Arc::clone(access));
     }
 
-    /// Sets the audit log of the port, if there is one.
+    /// Sets the audit log of the HTTP port, from which metrics are read, if there is one.
     #[cfg(feature = "cli")]
     pub(super) fn attach_audit(&self, audit: &Arc<crate::api::Auditor>) {
         let _ = self.0.audit.set(Arc::clone(audit));

@@ -37,7 +37,7 @@ pub(super) fn read_api(config: &ReadApiConfig, started: &StartedFleet) -> Option
     Some(ReadApi::new(find, options))
 }
 
-/// Returns the limits of the windows of recent changes.
+/// Returns the limits of the recent changes that each cache keeps, from which watches resume.
 pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
 }
@@ -81,7 +81,7 @@ impl LocalReadApi {
         self.api.answer(request).await
     }
 
-    /// Prepares for the shutdown of the hub, as the port does.
+    /// Prepares for the shutdown of the hub by ending watches, as the port does.
     pub fn ending(&self) {
         end_reads(&self.api, &self.view);
     }

@@ -1,4 +1,4 @@
-//! Limits and present use of readers, for the status.
+//! Limits and present use of readers (users of the HTTP port), for the status.
 
 use std::collections::BTreeMap;
 

@@ -31,7 +31,7 @@ const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 #[derive(Default)]
 struct SinkProgress {
     subscriptions: AcceptedVersions,
-    /// Versions up to which the sink last accepted events. Kept while a shutdown drains the sinks.
+    /// Resource versions up to which the sink last accepted events. Kept while a shutdown drains the sinks.
     accepted: SourceVersions,
     /// Resources, by cluster, of which the sink ever accepted events.
     read: BTreeMap<String, BTreeSet<String>>,
@@ -91,7 +91,7 @@ impl Reconciler {
         }
     }
 
-    /// Reconciles at an interval, and when this replica becomes leader or stops being it.
+    /// Reconciles the sinks with their leases at an interval, and when this replica becomes leader or stops being it.
     pub(super) fn begin(self) -> Arc<tokio::sync::Mutex<Self>> {
         let (elections, io) = (Arc::clone(&self.elections), self.env.io.clone());
         let end = elections.end.clone();
@@ -107,7 +107,7 @@ impl Reconciler {
         reconciler
     }
 
-    /// Reconciles each sink once, and has the leader of a lease publish what its sinks have delivered.
+    /// Reconciles each sink with its lease once, and has the leader of a lease publish what its sinks have delivered.
     pub(super) async fn reconcile(&mut self) {
         // Asked before `groups`, because the progress in the groups is empty until the store has answered.
         let is_read = self.elections.has_answered();

@@ -107,7 +107,7 @@ pub(super) struct RunningHub {
     /// Collector that decides which clusters are watched; set only in a collecting process of a fleet.
     #[cfg(feature = "fleet")]
     pub(super) collecting: OnceLock<Arc<Collecting>>,
-    /// Replica that reads the clusters from the log; set only in a serving process of a fleet.
+    /// Replica that reads the clusters from the fleet's log; set only in a serving process of a fleet.
     #[cfg(feature = "fleet")]
     pub(super) serving: OnceLock<Arc<Serving>>,
     /// Status of this process in its fleet.
@@ -125,7 +125,7 @@ pub(super) struct RunningHub {
 struct Applied {
     /// Configuration as read from the file or built by the embedding program, without the clusters of sources.
     written: Config,
-    /// Configuration with the clusters of sources added.
+    /// Configuration with the clusters of cluster sources added.
     effective: Config,
 }
 
@@ -221,7 +221,7 @@ impl RunningHub {
         }
     }
 
-    /// Refuses further changes and ends the watchers of sources and credentials.
+    /// Refuses further reloads and ends the watchers of cluster sources and credentials.
     pub(super) fn close(&self) {
         self.closing.store(true, SeqCst);
         self.sources.close();
@@ -320,7 +320,7 @@ impl RunningHub {
         Ok(())
     }
 
-    /// Saves the clusters of sources to the state directory, if there is one and they changed.
+    /// Saves the clusters found by cluster sources to the state directory, if there is one and they changed.
     async fn remember(&self) {
         if let (Some(state), Some(clusters)) = (&self.state, self.sources.to_save())
             && state.write_sourced_clusters(clusters.clone(), &self.env.io).await
@@ -329,7 +329,7 @@ impl RunningHub {
         }
     }
 
-    /// Starts the watchers of all sources.
+    /// Starts the watchers of all cluster sources.
     pub(super) async fn watch_sources(self: &Arc<Self>) {
         let current = self.current.lock().await;
         self.sources.in_force(self.sources.effective(&current.written).1);
@@ -337,7 +337,7 @@ impl RunningHub {
         self.remember().await;
     }
 
-    /// Starts and stops watchers so that exactly the configured sources are watched.
+    /// Starts and stops watchers so that exactly the configured cluster sources are watched.
     fn watch_configured_sources(self: &Arc<Self>, config: &Config) {
         let weak: Weak<Self> = Arc::downgrade(self);
         let host: Weak<dyn SourceHost> = weak;

@@ -21,7 +21,7 @@ use informer_hub_types::ClusterName;
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-/// Sends a review to a cluster.
+/// Sends an access or token review to a cluster.
 pub(super) trait SendReview: Send + Sync + 'static {
     /// Posts the review (JSON in `body`) to `path` of the cluster's API. Returns the body of the response.
     fn send(
@@ -61,7 +61,7 @@ impl ClusterReviews {
 }
 
 impl<S: SendReview> ClusterReviews<S> {
-    /// Sends a review to a cluster and returns its `status`.
+    /// Sends an access or token review to a cluster and returns the `status` of the answered review.
     fn ask<T: for<'a> Deserialize<'a> + Send + 'static>(
         &self,
         cluster: &ClusterName,

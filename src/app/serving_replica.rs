@@ -20,7 +20,7 @@ use informer_hub_reflector::Connector;
 use informer_hub_roles::{Backend, Cursor, NatsBackend, Replica, ReplicaParams, ReplicaStatus, ServedShard};
 use informer_hub_types::{ClusterName, Shard, ShardRules};
 
-/// How long the first read of the log waits for the progress in the leases of the sinks.
+/// How long the first read of the fleet's log waits for the progress in the leases of the sinks.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Connection to the services of the fleet, and the parameters of this process's replica.
@@ -35,7 +35,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Roles whose caches follow the log.
+    /// Roles of processes whose caches follow the fleet's log instead of clusters.
     pub(super) const ROLES: &[FleetRole] = &[FleetRole::Serve, FleetRole::Deliver];
 
     /// Returns the parameters of the replica that `[fleet]` configures.
@@ -69,7 +69,7 @@ impl Serve {
     }
 }
 
-/// Replica of a running hub.
+/// Serving replica of a running hub, whose caches follow the fleet's log.
 #[derive(Debug)]
 pub(super) struct Serving(Replica);
 
@@ -78,7 +78,7 @@ impl Serving {
         Self(Replica::start(serve.backend, serve.params, &env.io))
     }
 
-    /// Returns a connector with which the hub reads a cluster from the log.
+    /// Returns a connector with which the hub reads a cluster from the fleet's log.
     pub(super) fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
         self.0.connector(cluster, inner)
     }

@@ -123,7 +123,7 @@ impl HubBuilder {
     }
 
     /// Collects for a fleet: the hub watches the clusters that it owns in the fleet, and writes their changes to the
-    /// log.
+    /// fleet's log.
     #[cfg(feature = "fleet")]
     #[must_use]
     #[doc(hidden)]
@@ -132,7 +132,7 @@ impl HubBuilder {
         self
     }
 
-    /// Serves for a fleet: the caches follow the log, and the hub watches no cluster.
+    /// Serves for a fleet: the caches follow the fleet's log, and the hub watches no cluster.
     #[cfg(feature = "fleet")]
     #[must_use]
     #[doc(hidden)]
@@ -264,8 +264,8 @@ fn demands(config: &Config) -> Vec<InformerFor> {
     demands
 }
 
-/// Returns the replica that the caller asks for, otherwise the configured one, and the elections of this process, if
-/// any.
+/// Returns the serving replica that the caller asks for, otherwise the configured one, and the leader elections of this
+/// process, if any.
 #[cfg(feature = "fleet")]
 fn serving(
     serve: Option<Box<Serve>>,
@@ -284,8 +284,8 @@ fn with_role<'c>(config: &'c Config, roles: &[FleetRole]) -> Option<&'c FleetCon
     config.fleet.as_ref().filter(|fleet| fleet.roles.iter().any(|role| roles.contains(role)))
 }
 
-/// Starts the collector or replica that the caller asks for, otherwise the configured one. A collector contends for the
-/// clusters that are added later; a replica reads them from the log.
+/// Starts the collector or serving replica that the caller asks for, otherwise the configured one. A collector contends
+/// for the clusters that are added later; a replica reads them from the fleet's log.
 #[cfg(feature = "fleet")]
 fn join_fleet((collect, serve): (Option<Box<Collect>>, Option<Box<Serve>>), config: &Config, hub: &Hub) {
     let (running, env) = (hub.running(), hub.system().env());
@@ -362,7 +362,7 @@ struct Releasing {
     sources: Arc<Sources>,
     state: Weak<StateDir>,
     io: Threads,
-    /// End of each journal when the checkpoint began, by sink.
+    /// End position of each sink's journal when the checkpoint began, by sink.
     marks: Mutex<Vec<(String, u64)>>,
 }
 

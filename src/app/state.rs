@@ -35,7 +35,8 @@ const READER_GRACE: Duration = Duration::from_secs(60);
 pub(super) struct OpenState(Arc<StateDir>);
 
 impl OpenState {
-    /// Opens the directory that the configuration names, if any. Warns about journals of readers not in `readers`.
+    /// Opens the state directory that the configuration names, if any. Warns about journals of sinks and durable
+    /// subscriptions that are not in `readers`.
     pub(super) async fn of(
         config: &Config,
         disk: Arc<dyn Disk>,
@@ -72,7 +73,7 @@ impl OpenState {
         (Arc::clone(self.0.disk()), self.0.reader_dir(name))
     }
 
-    /// Reads the clusters that sources had before the restart. Returns none if they cannot be read.
+    /// Reads the clusters that cluster sources had found before the restart. Returns none if they cannot be read.
     pub(super) async fn read_sourced_clusters(&self, threads: &Threads) -> Vec<SourcedCluster> {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
@@ -91,7 +92,7 @@ impl OpenState {
         }
     }
 
-    /// Writes the clusters of sources for the next start. Returns whether that succeeded.
+    /// Writes the clusters found by cluster sources for the next start. Returns whether that succeeded.
     pub(super) async fn write_sourced_clusters(&self, clusters: Vec<SourcedCluster>, threads: &Threads) -> bool {
         let (disk, file) = (Arc::clone(self.0.disk()), self.0.fleet());
         let path = file.clone();
@@ -111,7 +112,7 @@ impl OpenState {
         }
     }
 
-    /// Writes the clusters of sources again if the file was deleted. Blocks.
+    /// Writes the clusters found by cluster sources again if their file was deleted. Blocks.
     pub(super) fn rewrite_sourced_clusters(&self, clusters: Vec<SourcedCluster>) {
         let file = self.0.fleet();
         match sourced_clusters::rewrite_if_missing(&**self.0.disk(), &file, clusters) {
@@ -223,7 +224,8 @@ pub(super) struct LoadedState {
 
 impl LoadedState {
     /// Returns whether the cache on disk has the object of a journaled event in the event's state or a newer one, and
-    /// `reader` had acknowledged the partition. Also true if no cache is configured for the object.
+    /// `reader` (a sink or durable subscription) had acknowledged every event of the object's partition. Also true if
+    /// no cache is configured for the object.
     pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
         let Some(subject) = EventObject::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&subject) else { return true };
@@ -284,7 +286,8 @@ impl LoadedState {
         }
     }
 
-    /// Adds the objects of events after the last checkpoint to the caches, as the states last delivered to `reader`.
+    /// Adds the objects of events after the last checkpoint to the caches, as the states last delivered to `reader` (a
+    /// sink or durable subscription).
     pub(super) fn adopt(&mut self, reader: &str, uncheckpointed: &[Event]) {
         for event in uncheckpointed {
             let Some(subject) = EventObject::of(event) else { continue };

@@ -267,7 +267,7 @@ impl Client {
     }
 }
 
-/// Returns the file or variable of a secret, for errors.
+/// Returns the file or environment variable that holds a secret, for error texts.
 fn place(secret: &Secret) -> String {
     let variable = || format!("the variable {}", secret.variable().unwrap_or_default());
     secret.file().map_or_else(variable, |path| path.display().to_string())

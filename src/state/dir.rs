@@ -133,13 +133,13 @@ impl StateDir {
         self.readers_dir().join(escaped(reader))
     }
 
-    /// Returns the directory of a reader's journal.
+    /// Returns the directory of the journal of a reader (sink or durable subscriber).
     #[must_use]
     pub fn journal(&self, reader: &str) -> PathBuf {
         self.reader_dir(reader).join(JOURNAL)
     }
 
-    /// Returns the directory of a reader's dead letters.
+    /// Returns the directory of the dead letters of a reader (sink or durable subscriber).
     #[must_use]
     pub fn dead_letters(&self, reader: &str) -> PathBuf {
         self.reader_dir(reader).join(DEAD)

@@ -54,7 +54,7 @@ pub enum StateError {
     NoSuchReader {
         /// The directory.
         root: PathBuf,
-        /// The name.
+        /// The name that no reader has.
         name: String,
     },
     /// Access to the disk failed.

@@ -29,7 +29,7 @@ const MINOR: [&str; 8] = [
 /// Maximum width of a shown value, in terminal columns.
 const VALUE: usize = 40;
 
-/// A path at which two versions differ.
+/// A path at which two versions of an object differ.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Difference {
     /// Path such as `status.conditions[type=Ready].status`.
@@ -40,7 +40,8 @@ pub struct Difference {
     pub new: Option<Value>,
 }
 
-/// Returns the differences. Fields that often change together with others, such as `generation`, are last.
+/// Returns the differences between two versions of an object. Fields that often change together with others, such as
+/// `generation`, are last.
 #[must_use]
 pub fn diff(old: &Value, new: &Value) -> Vec<Difference> {
     let mut found = Vec::new();

@@ -97,7 +97,7 @@ impl SeenObjects {
         serde_json::from_slice(&decompressor.decompress(body, *length).ok()?).ok()
     }
 
-    /// Replaces the last seen version.
+    /// Replaces the last seen version of an object.
     pub fn put(&mut self, key: SeenKey, object: &Value) {
         let key = match self.entries.get_key_value(&key) {
             Some((key, _)) => Arc::clone(key),

@@ -24,7 +24,8 @@ pub(super) struct InformerSum {
     queued_changes: u64,
     pub(super) queued_bytes: u64,
     /// Bytes of the objects, and bytes of the shares of the memory limit, both summed over all informers; then the
-    /// strictest memory step of any informer, as a number. `None` if no limit was ever set.
+    /// strictest memory step (how little an informer keeps of its objects) as a number. `None` if no limit was ever
+    /// set.
     memory: Option<(u64, u64, u8)>,
 }
 

@@ -61,7 +61,7 @@ impl RunningHub {
     }
 
     /// Adds a cluster. A collector watches the cluster only while it owns it. Does nothing for a cluster that an agent
-    /// watches, except in a replica.
+    /// watches, except in a serving replica, which reads all clusters from the fleet's log.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let is_elsewhere = is_of_agent(cluster);
         // A replica reads all clusters from the log.

@@ -11,17 +11,18 @@ use informer_hub_config::inventory::SourceReport;
 
 /// Functions of the hub that a [`SourceFeed`] calls.
 pub(in crate::app) trait SourceHost: Send + Sync + 'static {
-    /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
+    /// Stores the report of a cluster source: its clusters and problems. Returns false if the feed belongs to a watcher
+    /// that was replaced.
     fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool;
 
-    /// Stores the state of a source for the status.
+    /// Stores the state of a cluster source for the status.
     fn set_state(&self, feed: &SourceFeed, state: ClusterSourceState, error: Option<String>);
 
-    /// Applies the stored reports to the clusters of the hub.
+    /// Applies the stored reports of cluster sources to the clusters of the hub.
     fn apply(&self) -> BoxFuture<'_, Result<(), ReloadError>>;
 }
 
-/// Handle through which the watcher of one source publishes its reports and its state.
+/// Handle through which the watcher of one cluster source publishes its reports and its state.
 #[derive(Clone)]
 pub(in crate::app) struct SourceFeed {
     pub(super) host: Weak<dyn SourceHost>,

@@ -38,8 +38,8 @@ struct Folder {
     read: BTreeMap<String, (FileState, SourceReport)>,
 }
 
-/// Reads all files for the start of the hub, without waiting for two equal polls. Returns `None` if the folder cannot
-/// be read.
+/// Reads all kubeconfigs of a folder for the start of the hub, without waiting for two equal polls. Returns `None` if
+/// the folder cannot be read.
 pub(crate) async fn read_all(
     source: ClusterSourceConfig,
     path: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) async fn read_all(
     reading.await.ok()?
 }
 
-/// Watches a folder until the feed is stopped.
+/// Watches a folder of kubeconfigs until `feed` is stopped.
 pub(super) async fn watch(
     source: ClusterSourceConfig,
     path: PathBuf,

@@ -33,10 +33,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Time over which changes are collected: several new clusters usually arrive one after the other.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// Minimum delay before a dead registry is restarted. A random time of up to the same length is added.
+/// Minimum delay before the failed watcher of a source is restarted. A random time of up to the same length is added.
 const RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// Deadline of the shutdown of the registry.
+/// Deadline of the shutdown of the actors that watch a source.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Name of the ClusterProfile resource.
@@ -139,7 +139,7 @@ fn placeholder() -> ClusterName {
     "management".parse().expect("the name is valid")
 }
 
-/// Watches a management cluster until the feed is stopped.
+/// Watches a management cluster, and publishes the clusters that its objects describe, until `feed` is stopped.
 pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed: SourceFeed) {
     let Some(management) = source.kind.management().cloned() else { return };
     loop {
@@ -161,7 +161,7 @@ pub(super) async fn watch(source: ClusterSourceConfig, params: WatchParams, feed
     }
 }
 
-/// A separate registry, with the informers of one source.
+/// Informers of one cluster source, under a registry actor of their own.
 struct Session {
     apart: SeparateRegistry,
     watched: Vec<WatchedResource>,
@@ -180,7 +180,8 @@ impl Session {
         }
     }
 
-    /// Publishes reports until the feed is stopped. Fails if the registry dies.
+    /// Publishes reports of the source's clusters until `feed` is stopped. Fails if the registry actor of the informers
+    /// dies.
     async fn run(
         &self,
         source: &ClusterSourceConfig,
@@ -238,7 +239,7 @@ impl Session {
         registry.send(Start).await
     }
 
-    /// Waits until objects or states may have changed; returns `None` once the feed is stopped.
+    /// Waits until objects or informer states may have changed; returns `None` once `feed` is stopped.
     async fn wait(&self, feed: &SourceFeed) -> Option<()> {
         let changed = async {
             // After a change, waits for further changes. A timeout also leads to a check.

@@ -15,7 +15,7 @@ use informer_hub_config::inventory::{Conflict, FoundCluster, Holder, Roster, Sou
 use informer_hub_config::{ClusterAccess, ClusterConfig, ClusterSourceConfig, ClusterSourceKind, Config};
 use informer_hub_types::{ClusterName, Threads, WatchCell, Watcher, clock};
 
-/// A configured source, with or without a running watcher.
+/// A configured cluster source, with or without a running watcher.
 struct Entry {
     config: ClusterSourceConfig,
     /// Number of the source's watcher: reports of earlier watchers are ignored.
@@ -30,14 +30,14 @@ struct Entry {
 
 pub(in crate::app) struct Sources {
     entries: Mutex<BTreeMap<String, Entry>>,
-    /// Clusters in force: from the configuration and from sources.
+    /// Clusters in force: from the configuration and from cluster sources.
     roster: Mutex<Arc<Roster>>,
     generations: Mutex<u64>,
-    /// Clusters of sources as last saved to disk for the next start.
+    /// Clusters found by cluster sources, as last saved to disk for the next start.
     saved: Mutex<Vec<SourcedCluster>>,
-    /// Notified when a source may have reported for the first time.
+    /// Notified when a cluster source may have reported for the first time.
     changed: WatchCell<()>,
-    /// Ends all watchers.
+    /// Ends the watchers of all cluster sources.
     end: CancellationToken,
 }
 
@@ -101,8 +101,8 @@ impl Sources {
         self.changed.set(());
     }
 
-    /// Starts and stops watchers so that exactly these sources are watched. The watcher of an unchanged source goes on.
-    /// A changed source gets a new watcher, and its clusters stay until the next report.
+    /// Starts and stops watchers so that exactly these cluster sources are watched. The watcher of an unchanged source
+    /// goes on. A changed source gets a new watcher, and its clusters stay until the next report.
     pub(in crate::app) fn change(
         &self,
         configs: &[ClusterSourceConfig],
@@ -139,12 +139,13 @@ impl Sources {
         }
     }
 
-    /// Ends all watchers; their registries end with them.
+    /// Ends the watchers of all cluster sources, with their informers.
     pub(in crate::app) fn close(&self) {
         self.end.cancel();
     }
 
-    /// Stores the report of a source. Returns false if the feed belongs to a watcher that was replaced.
+    /// Stores the report of a cluster source: its clusters and problems. Returns false if the feed belongs to a watcher
+    /// that was replaced.
     pub(in crate::app) fn store(&self, feed: &SourceFeed, report: SourceReport) -> bool {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&feed.name).filter(|entry| entry.generation == feed.generation) else {
@@ -174,7 +175,7 @@ impl Sources {
         true
     }
 
-    /// Stores the state of a source for the status, and logs a change.
+    /// Stores the state of a cluster source for the status, and logs a change.
     pub(in crate::app) fn set_state(&self, feed: &SourceFeed, state: ClusterSourceState, error: Option<String>) {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(&feed.name).filter(|entry| entry.generation == feed.generation) else {
@@ -226,7 +227,7 @@ impl Sources {
         }
     }
 
-    /// Whether a source has neither reported nor failed yet.
+    /// Whether any cluster source has neither reported nor failed yet.
     pub(in crate::app) fn is_waiting(&self) -> bool {
         self.entries.lock().values().any(|entry| entry.state == ClusterSourceState::Waiting)
     }
@@ -236,7 +237,7 @@ impl Sources {
         self.changed.subscribe()
     }
 
-    /// Returns the clusters of sources if they differ from those on disk.
+    /// Returns the clusters found by cluster sources if they differ from those on disk.
     pub(in crate::app) fn to_save(&self) -> Option<Vec<SourcedCluster>> {
         let roster = Arc::clone(&self.roster.lock());
         let of_source = |cluster: &ClusterConfig| match roster.sourced.get(&cluster.name)? {

@@ -109,7 +109,7 @@ struct ResourceCheck<'a> {
 }
 
 impl ResourceCheck<'_> {
-    /// Returns the objects. Returns `None`, and adds a finding, if they cannot be listed.
+    /// Returns the objects of the resource as JSON. Returns `None`, and adds a finding, if they cannot be listed.
     async fn run(&mut self) -> Option<Vec<Box<[u8]>>> {
         let resource = self.resource().await?;
         let mut found = Vec::new();

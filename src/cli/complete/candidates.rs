@@ -10,7 +10,7 @@ use crate::cli::client::{Client, Request};
 use crate::cli::objects::{FORMATS, resources};
 use informer_hub_apiclient::{QueryAnswer, Resources, value_text};
 
-/// Maximum size of an answer in bytes.
+/// Maximum size of the hub's answer to a request, in bytes.
 const LONGEST: usize = 16 << 20;
 
 /// Asks the hub for candidates.

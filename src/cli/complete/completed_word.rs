@@ -18,11 +18,11 @@ pub(super) struct CompletedWord {
     pub(super) clusters: String,
     /// Resource that the preceding words name.
     pub(super) resource: Option<String>,
-    /// Address and credentials.
+    /// Address of the hub that has the candidates, and credentials for it.
     pub(super) hub: HubArgs,
 }
 
-/// Kind of the candidates.
+/// Kind of the completion candidates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Resources,

@@ -47,7 +47,7 @@ pub(super) struct ClusterSummary {
     pub(super) receiver: usize,
     /// Number of differences between the cluster and its two copies.
     pub(super) differences: usize,
-    /// The first differences.
+    /// The first differences between the cluster and its two copies, as text.
     #[serde(rename = "firstDifferences", skip_serializing_if = "Vec::is_empty")]
     pub(super) shown: Vec<String>,
     pub(super) events: u64,

@@ -20,9 +20,9 @@ pub(super) struct Sharing {
 #[serde(rename_all = "camelCase")]
 struct DelivererView {
     name: String,
-    /// Number of sinks whose lease the deliverer holds.
+    /// Number of sinks whose lease (the right to deliver their events) the deliverer holds.
     sinks: usize,
-    /// Number of sinks whose lease the deliverer would take if the lease were free.
+    /// Number of sinks whose lease (the right to deliver their events) the deliverer would take if it were free.
     contends_for: usize,
     /// Whether the deliverer renews its entry in the roster, the fleet's list of processes in NATS.
     live: bool,
@@ -34,7 +34,7 @@ struct DelivererView {
 #[derive(Debug, Serialize)]
 struct SinkView {
     name: String,
-    /// Holder of the lease, even if the lease has expired.
+    /// Process that holds the lease of the sink, even if the lease has expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     deliverer: Option<String>,
     /// Whether the holder of the lease renews its entry in the roster, the fleet's list of processes in NATS.
@@ -57,8 +57,8 @@ fn deliverers(roster: &[RosterEntry]) -> impl Iterator<Item = (&Deliverer, &Rost
 }
 
 impl Sharing {
-    /// Combines the roster and the holders of the sinks' leases. `live` has the keys of the roster entries that are
-    /// renewed.
+    /// Combines the roster (the fleet's list of processes) and the holders of the sinks' leases. `live` has the keys of
+    /// the roster entries that are renewed.
     pub(super) fn new(
         roster: &[RosterEntry],
         live: &BTreeSet<String>,

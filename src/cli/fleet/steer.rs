@@ -15,11 +15,13 @@ use informer_hub_roles::{FleetRoster, LeaseHolder, Ownership, RosterEntry, Roste
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::printable;
 
-/// Interval at which the fleet is observed.
+/// Interval at which the fleet's list of processes is read.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time within which a live collector renews its roster entry. Collectors renew three times as often.
+/// Time within which a live collector renews its entry in the fleet's list of processes. Collectors renew three times
+/// as often.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time within which a live deliverer renews its roster entry. Deliverers renew about three times as often.
+/// Time within which a live deliverer renews its entry in the fleet's list of processes. Deliverers renew about three
+/// times as often.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// Time within which a collector claims a cluster without an owner: first the former owner's lease expires, then the
 /// collector waits before it claims.
@@ -58,9 +60,9 @@ impl Fleet {
         Ok(FleetOverview::new(&entries, &self.roster.owners().await?, &live))
     }
 
-    /// Reads the roster until each entry has been renewed, or until the time has passed that `renewal` returns for the
-    /// entry. Returns the last entries, and the keys of the renewed ones. Entries for which `renewal` returns `None`
-    /// are not waited for.
+    /// Reads the roster (the fleet's list of processes) until each entry has been renewed, or until the time has passed
+    /// that `renewal` returns for the entry. Returns the last entries, and the keys of the renewed ones. Entries for
+    /// which `renewal` returns `None` are not waited for.
     async fn watch(
         &self,
         renewal: impl Fn(&RosterItem) -> Option<Duration>,
@@ -199,8 +201,8 @@ impl Deadline {
     }
 }
 
-/// Returns the time within which the process of a roster entry renews it if the process is live; `None` for entries
-/// that no process renews.
+/// Returns the time within which a live process renews this entry of the roster (the fleet's list of processes); `None`
+/// for entries that no process renews, such as pins.
 fn renewal(item: &RosterItem) -> Option<Duration> {
     match item {
         RosterItem::Member(_) => Some(RENEWAL),

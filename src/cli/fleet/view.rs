@@ -28,7 +28,7 @@ pub(super) struct CollectorView {
     pub(super) zone: Option<String>,
     /// Number of clusters and shards that the collector owns.
     pub(super) clusters: usize,
-    /// Sum of the weights of these clusters and shards.
+    /// Sum of the weights (from objects and events) of the clusters and shards that the collector owns.
     pub(super) weight: u64,
     /// Whether the collector renews its entry in the roster, the fleet's list of processes in NATS.
     pub(super) live: bool,
@@ -96,7 +96,8 @@ impl<'r> Settings<'r> {
 }
 
 impl FleetOverview {
-    /// Combines the roster and the owners of clusters. `live` has the keys of the roster entries that are renewed.
+    /// Combines the roster (the fleet's list of processes) and the owners of clusters. `live` has the keys of the
+    /// roster entries that are renewed.
     pub(super) fn new(roster: &[RosterEntry], owners: &[Ownership], live: &BTreeSet<String>) -> Self {
         let settings = Settings::of(roster);
         let members = roster.iter().filter_map(|entry| match &entry.item {

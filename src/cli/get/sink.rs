@@ -9,7 +9,7 @@ pub(super) trait Sink {
     /// Type of the pages: tables or objects.
     type Page: Page;
 
-    /// Prepares for the resources that will be listed.
+    /// Prepares the printer for the resources that will be listed.
     fn prepare(&mut self, targets: &[Target<'_>]);
 
     fn page(&mut self, resource: &Resource, page: Self::Page) -> anyhow::Result<()>;

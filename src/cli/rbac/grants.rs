@@ -120,8 +120,8 @@ impl Grants {
         ]
     }
 
-    /// Returns the objects, in the order in which to apply them. A right for the whole cluster is not repeated in a
-    /// namespace.
+    /// Returns the objects that grant these rights to `to`, in the order in which to apply them. A right for the whole
+    /// cluster is not repeated in a namespace.
     pub(super) fn objects(&self, to: &Grantee) -> Vec<Value> {
         let (role, subjects) = (&to.role, to.subjects());
         let mut objects = to.account.as_ref().map(|account| account.objects(to.token_secret)).unwrap_or_default();

@@ -165,7 +165,7 @@ impl Args {
         Ok(Grantee { account, token_secret: self.token_secret, users, groups, role })
     }
 
-    /// Renders the objects for some rights, below a heading and notes.
+    /// Renders the RBAC objects that grant `grants` as YAML, below a heading and notes.
     fn text(&self, heading: &str, notes: &[String], grants: &Grants) -> anyhow::Result<String> {
         let to = self.grantee()?;
         let mut text = format!("# {heading}\n");

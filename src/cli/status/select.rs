@@ -9,7 +9,7 @@ use super::values::{list, text};
 use crate::cli::print::without_kind;
 use informer_hub_types::ResourceRef;
 
-/// Names to show; an empty list selects all.
+/// Names of the clusters, resources and sinks to show; an empty list selects all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) clusters: Vec<String>,

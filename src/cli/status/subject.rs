@@ -14,7 +14,7 @@ pub(in crate::cli) enum Subject {
 }
 
 impl Subject {
-    /// Returns the plural noun for its rows.
+    /// Returns the plural noun for the rows of this part of the status.
     pub(super) fn plural(self) -> &'static str {
         match self {
             Self::Status | Self::Clusters => "clusters",

@@ -66,7 +66,7 @@ pub(super) struct SavedOpenPartition {
 struct Deltas {
     name: FileName,
     file: Box<dyn DiskFile>,
-    /// Length up to the last commit record.
+    /// Length of the file up to its last commit record, in bytes.
     len: u64,
 }
 
@@ -161,7 +161,7 @@ impl CacheFiles {
         self.moved = moves.of(&self.resource.gvr, &self.view);
     }
 
-    /// Returns the resource and view.
+    /// Returns the resource and the view (form of the objects) whose cache is in the files.
     #[must_use]
     pub fn of(&self) -> (&ApiResource, &View) {
         (&self.resource, &self.view)

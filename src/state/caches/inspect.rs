@@ -19,7 +19,7 @@ pub struct CacheReport {
     pub snapshot_bytes: u64,
     /// Bytes of the changes since the snapshot.
     pub deltas_bytes: u64,
-    /// The partitions.
+    /// Partitions of the cache, each with the objects of one informer.
     pub partitions: Vec<PartitionReport>,
     /// Obsolete files, which the next snapshot removes.
     pub leftovers: Vec<String>,

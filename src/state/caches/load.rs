@@ -20,7 +20,7 @@ use informer_hub_types::{ApiResource, Dictionary, ObjectKey, PackedTotals, Store
 pub(super) struct ReadPartition {
     pub(super) number: u64,
     pub(super) header: PartitionHeader,
-    /// Objects of the partition; empty if the caller of [`read`] did not claim the partition.
+    /// Objects of the partition; empty if the caller of [`read`] did not select the partition.
     pub(super) objects: Gathering,
 }
 
@@ -34,7 +34,8 @@ pub(super) struct Read {
     pub(super) dictionaries: Vec<(u64, Arc<Dictionary>)>,
     /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Fleet version of the state; `None` if the last checkpoint did not save a complete state.
+    /// Fleet version (version over all clusters) of the state; `None` if the last checkpoint did not save a complete
+    /// state.
     pub(super) fleet: Option<SavedFleet>,
     /// Descriptions of damage; if any, objects may be missing.
     pub(super) damage: Vec<String>,
@@ -56,7 +57,7 @@ pub(super) struct FilesRead {
     /// object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of the object records of partitions that were not claimed, or that have no informer.
+    /// Bytes of the object records of partitions that were not selected for decoding, or that have no informer.
     pub(super) unwanted_bytes: u64,
     /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,

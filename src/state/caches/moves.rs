@@ -34,7 +34,7 @@ impl Moves {
         self.0.push(Move { partition, from: from.clone(), to: to.clone(), is_done: false });
     }
 
-    /// Records that the new cache has the partition in memory.
+    /// Records that the cache of the new API version has the moved partition in memory.
     pub fn done(&mut self, to: &Origin) {
         let partition = (to.cluster.clone(), to.scope.clone());
         let mine = |it: &&mut Move| it.partition == partition && it.to == to.resource.gvr;

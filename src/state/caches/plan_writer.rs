@@ -43,7 +43,8 @@ pub(super) struct Step {
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) dropped: Vec<(PartitionKey, u64)>,
-    /// Fleet version of the files once the plan is written; `None` if they will not have a complete state.
+    /// Fleet version (version over all clusters) of the files once the plan is written; `None` if they will not have a
+    /// complete state.
     pub(super) fleet: Option<SavedFleet>,
 }
 
@@ -79,7 +80,8 @@ pub(super) fn write_plan(
     put_end(out, plan, now)
 }
 
-/// Writes the end of a plan: the fleet version, if there is one, and the commit record.
+/// Writes the end of a checkpoint's plan: the fleet version (version over all clusters), if there is one, and the
+/// commit record.
 pub(super) fn put_end(out: &mut FrameFile<'_>, plan: &Plan, now: i64) -> io::Result<()> {
     if let Some(fleet) = &plan.fleet {
         out.record(|out| codec::put_fleet(fleet, out))?;

@@ -22,7 +22,7 @@ pub struct LoadedCache {
     pub resource: ApiResource,
     /// The view: the form of the objects, such as metadata only.
     pub view: View,
-    /// The store, with the claimed partitions.
+    /// Store of the objects, with the partitions that the configuration still needs.
     pub store: Store,
     /// Compression state of the objects' bodies, which continues with the last dictionary in the files.
     pub packing: Packing,

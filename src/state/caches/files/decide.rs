@@ -48,8 +48,8 @@ impl CacheFiles {
         plan
     }
 
-    /// Returns the fleet version of a cache snapshot, to be saved with it. `None` if the store counts no changes, or if
-    /// the files will lack visible objects of the snapshot after the plan is written.
+    /// Returns the fleet version (version over all clusters) of a cache snapshot, to be saved with it. `None` if the
+    /// store counts no changes, or if the files will lack visible objects of the snapshot after the plan is written.
     fn fleet_of(&self, snapshot: &Snapshot, plan: &Plan) -> Option<SavedFleet> {
         snapshot.history()?;
         let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (&step.key, step.number)).collect();

@@ -52,14 +52,14 @@ impl CacheFiles {
         self.unwanted.keys().map(|(cluster, _)| cluster)
     }
 
-    /// Returns whether `claim` returns a claim for any saved partition that has no informer.
+    /// Returns whether `claim` returns a claim (parameters to restore it) for any saved partition that has no informer.
     #[must_use]
     pub fn is_claimed(&self, claim: &dyn Fn(&ApiResource, &PartitionHeader) -> Option<Claim>) -> bool {
         self.unwanted.values().any(|(_, header)| claim(&self.resource, header).is_some())
     }
 
-    /// Reads the saved partitions without an informer for which `claim` returns a claim. They count as closed until
-    /// [`Self::mark_reopened`].
+    /// Reads the saved partitions without an informer for which `claim` returns a claim (parameters to restore them).
+    /// They count as closed until [`Self::mark_reopened`].
     ///
     /// Reads all files of the resource, but keeps only the claimed partitions in memory.
     ///
