@@ -74,8 +74,8 @@ pub(super) struct WalkResult<'de> {
 pub(super) enum Bytes<'b> {
     /// Bytes that contain the object's JSON, and its range in them.
     Json(&'b [u8], Range<usize>),
-    /// The object's protobuf message, with its `apiVersion` and `kind`, and the excerpt that writes the stored
-    /// envelope.
+    /// The object's protobuf message (last), its `apiVersion` and `kind`, and the excerpt (the prepared reader of such
+    /// messages) that writes the stored envelope.
     Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
 }
 
@@ -238,18 +238,18 @@ impl Decoder {
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
-    /// Walks over an object in JSON from the server.
+    /// Reads identity, labels and index values of an object in JSON from the server, and finds what to store of it.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over the JSON that was just converted from protobuf. Jumps over unneeded members whose position the
-    /// converter has recorded.
+    /// Reads JSON that was just converted from protobuf, as [`Self::walk_object`] does. Jumps over unneeded members
+    /// whose position the converter has recorded.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Walks over `input`. `is_converted`: whether it was just converted from protobuf.
+    /// Calls `run` with a prepared walk over `input`. `is_converted`: whether that was just converted from protobuf.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -341,7 +341,7 @@ impl Decoder {
         Some(Skipped { key: None, version: None, reason })
     }
 
-    /// Runs the transform and walks over its result.
+    /// Runs the transform, and reads labels and index values from its result.
     fn transformed(&mut self, transform: &Transform, own: &ObjectKey, json: &[u8]) -> Result<TransformResult, String> {
         let json = transform.apply(json)?;
         let (found, result) = self.walk_object(&json);

@@ -97,7 +97,7 @@ impl ListSplitter {
         }
     }
 
-    /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
+    /// Accepts bytes of a list. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
     pub fn feed(&mut self, bytes: &[u8]) {
         if matches!(self.state, State::Done) {
             return;

@@ -12,7 +12,7 @@ pub(super) const IDENTITY: [&[&str]; 6] = [
     &["metadata", "resourceVersion"],
 ];
 
-/// Paths that a keep-projection keeps besides [`IDENTITY`].
+/// Paths that [`Projection::Keep`] keeps besides [`IDENTITY`] and its own paths.
 pub(super) const HEAD: [&[&str]; 5] = [
     &["metadata", "labels"],
     &["metadata", "creationTimestamp"],

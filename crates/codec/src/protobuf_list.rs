@@ -66,7 +66,7 @@ impl ProtobufListSplitter {
         Self { input: Input::default(), limit, state: State::Magic, left: 0, items: None, metadata: None }
     }
 
-    /// Accepts bytes. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
+    /// Accepts bytes of a list. Call [`Self::next`] until it returns [`ListStep::NeedMore`] before feeding again.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.is_done() {
             return;

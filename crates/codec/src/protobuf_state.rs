@@ -42,9 +42,9 @@ pub(super) struct Protobuf {
     /// Number of answers in a row that were not protobuf.
     failures: u32,
     paths: Arc<Paths>,
-    /// Created when an object needs it, and freed at each bookmark.
+    /// Converter from protobuf to JSON. Created when an object needs it, and freed at each bookmark.
     converter: Option<Box<Converter>>,
-    /// Also created when needed, and freed at each bookmark.
+    /// Reader of objects that stay protobuf. Created when needed, and freed at each bookmark.
     excerpt: Prepared,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
@@ -53,9 +53,10 @@ pub(super) struct Protobuf {
 /// Cached excerpt, which checks and reads the resource's objects in protobuf.
 #[derive(Debug)]
 enum Prepared {
-    /// Not prepared yet.
+    /// The excerpt (reader of objects in protobuf) is not prepared yet.
     No,
-    /// The indexes or the projection need the JSON. Also set while the excerpt is in use.
+    /// Objects are converted to JSON, which the indexes or the projection need. Also set while the excerpt (reader of
+    /// objects in protobuf) is in use.
     Impossible,
     Excerpt(Box<Excerpt>),
 }
@@ -149,7 +150,7 @@ impl Protobuf {
         }
     }
 
-    /// Prepares an excerpt; `None` if the indexes or the projection need the JSON.
+    /// Prepares an excerpt (reader of objects in protobuf); `None` if the indexes or the projection need the JSON.
     fn prepare(&self, message: MessageId) -> Option<Box<Excerpt>> {
         let read = READ.iter().map(|path| path.iter().copied().map(Step::Member).collect());
         let indexes = self.paths.indexes.iter().map(|path| path.segments().iter().map(step).collect());
@@ -157,7 +158,7 @@ impl Protobuf {
         Some(Box::new(Excerpt::new(message, paths, &self.paths.omit)?))
     }
 
-    /// Keeps an excerpt for the next object.
+    /// Keeps an excerpt (reader of objects in protobuf) for the next object.
     pub(super) fn keep_excerpt(&mut self, excerpt: Box<Excerpt>) {
         self.excerpt = Prepared::Excerpt(excerpt);
     }

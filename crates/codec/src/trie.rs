@@ -9,7 +9,7 @@ use informer_hub_types::{FieldPath, Segment, SharedStr};
 /// The annotation that marks the end of a streaming list's initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// Field that the walk reads into `Head`.
+/// Field of an object that the decoder reads into `Head`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     ApiVersion,
@@ -21,7 +21,7 @@ pub(super) enum Role {
     InitialEventsEnd,
 }
 
-/// A node of the tree: says how the value at its path is used.
+/// A node of the prefix tree of paths: says how the decoder uses the value at its path.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent marks, any of which a node may carry")]
 pub(super) struct Node {
@@ -45,12 +45,12 @@ impl Node {
         self.branches.each()
     }
 
-    /// Returns whether the bytes of the value itself are needed.
+    /// Returns whether the decoder needs the bytes of the value at this node's path.
     pub(super) fn needs_bytes(&self) -> bool {
         self.drop || self.keep || self.role.is_some() || !self.indexes.is_empty()
     }
 
-    /// Returns whether something inside the value is needed.
+    /// Returns whether the decoder needs something inside the value at this node's path.
     pub(super) fn needs_children(&self) -> bool {
         self.labels || !self.branches.is_empty()
     }
@@ -66,7 +66,7 @@ impl PathNode for Node {
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Whether only nodes marked `keep` are kept, instead of all but those marked `drop`.
+    /// Whether the projection keeps only nodes marked `keep`, instead of all but those marked `drop`.
     pub(super) keep_mode: bool,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) head: Head<'de>,
     pub(super) labels: Labels,
     pub(super) index_values: Vec<IndexEntry>,
-    /// Spans to cut: ascending, disjoint.
+    /// Spans of `input` that the projection drops: ascending, disjoint.
     pub(super) cuts: &'w mut Vec<Range<usize>>,
     /// JSON that the projection has kept so far; empty unless it is `Projection::Keep`.
     pub(super) kept: &'w mut Vec<u8>,
@@ -164,12 +164,12 @@ impl<'de> Walk<'_, 'de> {
         }
     }
 
-    /// Returns the node of a member, if something in it is needed.
+    /// Returns the node of a member in the prefix tree of needed paths, if something in the member is needed.
     fn child(&self, node: usize, key: &Key) -> Option<usize> {
         self.trie.get(node).field(&key.name(self.input)?)
     }
 
-    /// Walks over a member that has a node.
+    /// Walks over a member that has a node (`child`) in the prefix tree of needed paths.
     fn member(&mut self, emits: bool, child: usize, key: &Key) -> Scanned {
         let before = self.kept.len();
         if emits {

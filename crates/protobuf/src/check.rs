@@ -13,7 +13,7 @@ use super::wire::{Reader, Value, varint};
 #[path = "check_wanted.rs"]
 mod wanted;
 
-/// Levels that the conversion may add for absent members.
+/// Levels of nesting that the conversion to JSON may add for absent members.
 const SPARE_DEPTH: usize = 10;
 
 const RARE: ConvertError = ConvertError::Malformed("a form that is not checked");
@@ -163,7 +163,7 @@ struct Level<'s, 'n, 'b> {
 }
 
 impl<'n> Level<'_, 'n, '_> {
-    /// Returns the field's entry in the selection, if it is wanted or omitted.
+    /// Returns the field's entry in the selection (fields to report or to omit); `None` if it has none.
     #[inline]
     fn selected(&self, field: FieldOutline) -> Option<&'n SelectedField> {
         self.selection?.get(field.place)

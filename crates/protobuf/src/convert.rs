@@ -194,7 +194,7 @@ impl Run<'_> {
         Some(self.extents.len() - 1)
     }
 
-    /// Completes the extent at index `place`. Removes it if no member was written.
+    /// Completes the extent (position of a member) at index `place`. Removes it if no member was written.
     #[inline]
     fn end_extent(&mut self, place: Option<usize>) {
         let Some(place) = place else { return };

@@ -30,7 +30,7 @@ pub(super) struct Message {
     pub(super) name: &'static str,
     /// Fields, in the order of the JSON members.
     pub(super) fields: Vec<FieldInfo>,
-    /// The field of each number; its place is [`NONE`] if there is no such field.
+    /// The field of each number; its place (index in `fields`) is [`NONE`] if there is no such field.
     by_number: Vec<FieldOutline>,
 }
 
@@ -48,13 +48,13 @@ pub(super) struct FieldOutline {
 /// A field of a message and its JSON member.
 #[derive(Debug, Clone)]
 pub(super) struct FieldInfo {
-    /// Number of the field; 0 for a constant.
+    /// Number of the field; 0 for a member with a constant text, which protobuf lacks.
     pub(super) number: u32,
     pub(super) label: Label,
     pub(super) shape: Shape,
     pub(super) rule: Rule,
     pub(super) name: &'static str,
-    /// Text of a constant member; empty for any other.
+    /// Text of a member that has the same text in all objects, such as `kind` in a nested object; empty for others.
     pub(super) constant: &'static str,
     pub(super) message: MessageId,
     /// Whether Go writes the member although the field is absent. If false, an absent field has no member.
@@ -124,7 +124,7 @@ impl Message {
         self.by_number.get(usize::try_from(number).ok()?).filter(|field| field.place != NONE).copied()
     }
 
-    /// Returns the fields sorted by number, without constants.
+    /// Returns the fields sorted by number, without members of constant text, which have no number.
     pub(super) fn by_number(&self) -> impl Iterator<Item = &FieldInfo> {
         let fields = self.by_number.iter().filter(|field| field.place != NONE);
         fields.map(|field| &self.fields[usize::from(field.place)])

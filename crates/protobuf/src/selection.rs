@@ -27,7 +27,7 @@ pub enum Found<'b> {
 #[derive(Debug, Default)]
 pub(super) struct Selection {
     fields: Vec<SelectedField>,
-    /// Places of all of `fields`.
+    /// Places (indexes in the message) of all of `fields`.
     places: Places,
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Body {
     Plain(Arc<[u8]>),
     /// Plain protobuf, with the JSON that a reader has converted it to. Boxed, as an object has no room for both.
     Converted(Box<Converted>),
-    /// Compressed, in a chunk.
+    /// Compressed, in a chunk (block of memory that bodies share).
     Packed(Packed),
     /// Not stored: the memory limit leaves room for the head only (name, version, labels and index values).
     Unkept,
@@ -72,7 +72,8 @@ pub(super) enum Loaded {
     Unkept,
 }
 
-/// Place of one compressed body in its [`Chunk`]. The body's bytes count as live until this is dropped.
+/// Place of one compressed body in its [`Chunk`], a block of memory that bodies share. The body's bytes count as live
+/// (in use) until this is dropped.
 #[derive(Debug)]
 pub(super) struct Packed {
     chunk: Arc<Chunk>,
@@ -157,7 +158,7 @@ impl PackedView {
     }
 }
 
-/// One body in a chunk: two LEB128 numbers, then the compressed bytes.
+/// Layout of one object body in a chunk: two LEB128 numbers, then the compressed bytes.
 ///
 /// The first number is twice the length of the plain body (before encoding and compression), plus one if identifiers
 /// were encoded. The second is the length of the compressed bytes.
@@ -170,7 +171,8 @@ pub(super) struct Entry<'c> {
 }
 
 impl<'c> Entry<'c> {
-    /// Reads an entry. Input that [`Self::write`] did not produce gives an arbitrary or empty entry.
+    /// Reads an entry, one compressed body with its lengths. Input that [`Self::write`] did not produce gives an
+    /// arbitrary or empty entry.
     pub(super) fn read(bytes: &'c [u8]) -> Self {
         let (first, rest) = number(bytes);
         let (size, rest) = number(rest);
@@ -212,7 +214,7 @@ fn put_number(mut value: usize, out: &mut Vec<u8>) {
 pub(super) struct Chunk {
     bytes: Box<[u8]>,
     dictionary: Arc<Dictionary>,
-    /// Bytes of the bodies that objects still use.
+    /// How many bytes of the chunk belong to bodies that objects still use.
     live: AtomicUsize,
     totals: Arc<PackedTotals>,
 }

@@ -9,7 +9,7 @@ pub enum DecodeError {
     /// The object does not fit the Rust type. The author of the type can fix it.
     #[error("cannot decode object {key} as the requested type")]
     Mismatch {
-        /// The object.
+        /// Namespace and name of the object that does not fit.
         key: ObjectKey,
         /// Cause, with line and column in the JSON.
         #[source]
@@ -23,7 +23,7 @@ pub enum DecodeError {
         "only name, version, labels and index values of {key} are cached: the hub's memory limit leaves no room for the rest"
     )]
     NotKept {
-        /// The object.
+        /// Namespace and name of the object without a body.
         key: ObjectKey,
     },
     /// The stored bytes are damaged: a bug in this program or faulty hardware.

@@ -91,9 +91,9 @@ impl Default for BatchParams {
 /// How long a failing batch is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryParams {
-    /// Upper bound of the first delay, doubled with each attempt. Default 500 ms.
+    /// Upper bound of the delay before the first retry, doubled with each attempt. Default 500 ms.
     pub first: Duration,
-    /// Upper bound of all delays. Default 5 min.
+    /// Upper bound of all delays before retries. Default 5 min.
     pub max: Duration,
     /// Time from the first attempt until the batch is given up. Default 24 h.
     pub give_up_after: Duration,

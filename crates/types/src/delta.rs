@@ -45,6 +45,6 @@ pub enum Change {
     ReplaceKeep(ObjectKey),
     /// The list is complete at this version.
     ReplaceEnd(ResourceVersion),
-    /// All changes up to this version have been passed on.
+    /// The reflector has passed on all changes up to this version.
     Progress(ResourceVersion),
 }

@@ -1,4 +1,5 @@
-//! Object bodies for disk caches: saved in packed form and loaded into chunks without decompression.
+//! Object bodies for disk caches: saved in packed (compressed) form, and loaded into chunks (blocks of memory that
+//! bodies share) without decompression.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub enum StoredBody {
     Unkept,
 }
 
-/// A packed body whose bytes can be saved as they are.
+/// A packed (compressed) body whose bytes can be saved as they are.
 pub struct PackedBody(PackedView);
 
 impl PackedBody {
@@ -94,7 +95,8 @@ impl fmt::Debug for DiskPacker {
     }
 }
 
-/// Loads packed bodies from disk into chunks. All bodies must be compressed with the same dictionary.
+/// Loads packed bodies from disk into chunks (blocks of memory that bodies share). All bodies must be compressed with
+/// the same dictionary.
 pub struct BodyLoader(ChunkBuilder);
 
 impl BodyLoader {
@@ -104,8 +106,9 @@ impl BodyLoader {
         Self(ChunkBuilder::new(dictionary, totals))
     }
 
-    /// Adds `bytes` as the packed body of `object`. The object gets this body when the chunk is full, or by
-    /// [`Self::finish`]. If `bytes` are not a packed body, does nothing and returns `false`.
+    /// Adds `bytes` as the packed body of `object`. The object gets this body when the current chunk (block of
+    /// memory that bodies share) is full, or by [`Self::finish`]. If `bytes` are not a packed body, does nothing and
+    /// returns `false`.
     pub fn add(&mut self, object: &Arc<StoredObject>, bytes: &[u8]) -> bool {
         let entry = Entry::read(bytes);
         let is_valid = entry.whole == bytes.len() && !entry.packed.is_empty() && entry.len <= MAX_PLAIN_LEN;
@@ -115,7 +118,7 @@ impl BodyLoader {
         is_valid
     }
 
-    /// Completes the last chunk, and sets the bodies of its objects.
+    /// Completes the last chunk (block of memory that bodies share), and sets the bodies of its objects.
     pub fn finish(mut self) {
         self.0.seal();
     }

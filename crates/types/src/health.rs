@@ -96,7 +96,7 @@ pub struct CheckpointState {
     /// Version from which a watch would resume after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Readers that have not acknowledged their notifications, which keeps the checkpoint from advancing.
+    /// Names of the sinks and durable subscribers whose missing acknowledgements keep the checkpoint from advancing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
 }

@@ -17,15 +17,16 @@ use informer_hub_protobuf::{MAGIC, Reader, Value};
 use super::CodecError;
 use super::protobuf_body::is_protobuf;
 
-/// In protobuf, the byte before each marker.
+/// In protobuf, the byte before each marker (the byte that stands for or announces an identifier).
 const ESCAPE: u8 = 0x7f;
-/// Marker of the escape byte itself, in protobuf only.
+/// Marker (byte after the escape byte) that stands for the escape byte itself, in protobuf only.
 const LITERAL: u8 = 0;
-/// Marker of a run of hexadecimal digits. The number of digits (even, 16 to 254) and half as many bytes follow.
+/// Marker that announces a run of hexadecimal digits. The number of digits (even, 16 to 254) and half as many bytes
+/// follow.
 const HEX: u8 = 1;
-/// Marker of a UUID. Sixteen bytes follow.
+/// Marker that announces an encoded UUID. Its sixteen bytes follow.
 const UUID: u8 = 2;
-/// Marker of the object's UID. The next two byte values mark its name and its resourceVersion.
+/// Marker that replaces the object's UID. The next two byte values replace its name and its resourceVersion.
 const KNOWN: u8 = 3;
 const END: u8 = KNOWN + 3;
 /// Number of texts that are replaced with a marker: UID, name and resourceVersion.
@@ -33,13 +34,13 @@ const KNOWN_COUNT: usize = 3;
 
 /// Minimum number of hexadecimal digits in a run that is encoded.
 const MIN_RUN: usize = 16;
-/// Longest run of digits per marker: an even length that fits into one byte.
+/// Longest run of hexadecimal digits that is encoded as one: an even length that fits into one byte.
 const MAX_RUN: usize = 254;
-/// A probe at any place in a run of [`PROBE_STEP`] digits has at least this many digits of the run on its left or on
-/// its right.
+/// A probe (tested character) at any place in a run of [`PROBE_STEP`] hexadecimal digits has at least this many digits
+/// of the run on its left or on its right.
 const SIDE: usize = PROBE_STEP / 2;
-/// Distance between probed characters: the length of a UUID's last group. So each such group, and each longer run of
-/// digits, contains a probe.
+/// Distance between the characters tested in a search for hexadecimal digits: the length of a UUID's last group. So
+/// each such group, and each longer run of digits, contains a tested character.
 const PROBE_STEP: usize = 12;
 /// Characters of a UUID before its last group.
 const UUID_HEAD: usize = 24;
@@ -48,10 +49,10 @@ const UUID_HEAD: usize = 24;
 /// replaced with a marker: in JSON the first quoted text, in protobuf the metadata's field with its length.
 pub(super) type KnownTexts<'k> = [&'k str; KNOWN_COUNT];
 
-/// Range of each known text in the body, with its marker, ordered by position.
+/// Ranges of the object's UID, name and resourceVersion in its body, each with its marker, ordered by position.
 type Occurrences = [Option<(usize, usize, u8)>; KNOWN_COUNT];
 
-/// Form of a body, which determines how markers and the bytes between them are written.
+/// Form of a body, which determines how markers (bytes in place of identifiers) and the bytes between them are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Marks {
     Json,
@@ -82,7 +83,7 @@ impl Marks {
         out.extend_from_slice(literal);
     }
 
-    /// Appends a known text as it is in the body. `None` if the body cannot contain it.
+    /// Appends a known text (UID, name or resourceVersion) as it is in the body. `None` if the body cannot contain it.
     fn push_known(self, text: &str, out: &mut Vec<u8>) -> Option<()> {
         match self {
             Self::Json => {
@@ -98,7 +99,7 @@ impl Marks {
         Some(())
     }
 
-    /// Returns the offset of the first marker, including the escape byte.
+    /// Returns the offset of the first marker (byte in place of an identifier), or in protobuf of its escape byte.
     #[inline]
     fn find(self, encoded: &[u8]) -> Option<usize> {
         match self {
@@ -107,7 +108,8 @@ impl Marks {
         }
     }
 
-    /// Returns the marker at the start, and the bytes after it; `None` if the bytes are truncated.
+    /// Returns the marker (byte in place of an identifier) at the start, and the bytes after it; `None` if the bytes
+    /// are truncated.
     #[inline]
     fn read(self, encoded: &[u8]) -> Option<(u8, &[u8])> {
         let marker = usize::from(self == Self::Protobuf);
@@ -120,8 +122,8 @@ fn length_byte(text: &str) -> Option<u8> {
     u8::try_from(text.len()).ok().filter(|length| *length < 0x80)
 }
 
-/// Appends the encoded form of `body` to `out`. If `body` is JSON with a marker byte, or protobuf that escaping makes
-/// longer, appends nothing and returns `false`.
+/// Appends the encoded form of `body` to `out`. If `body` is JSON with a byte that is used as a marker, or protobuf
+/// that escaping makes longer, appends nothing and returns `false`.
 pub(super) fn encode_identifiers(body: &[u8], known: &KnownTexts<'_>, out: &mut Vec<u8>) -> bool {
     let (start, marks) = (out.len(), Marks::of(body));
     let (content, occurrences) = match marks {
@@ -155,7 +157,7 @@ pub(super) fn encode_identifiers(body: &[u8], known: &KnownTexts<'_>, out: &mut 
     true
 }
 
-/// Returns the first quoted occurrence of each text. The range includes the quotes.
+/// Returns the first quoted occurrence of each text in `known`. The range includes the quotes.
 ///
 /// One pass visits all quotes and stops when all texts are found, which is early, as objects begin with their metadata.
 fn first_quoted(json: &[u8], known: &KnownTexts<'_>) -> Occurrences {
@@ -178,7 +180,8 @@ fn first_quoted(json: &[u8], known: &KnownTexts<'_>) -> Occurrences {
     found
 }
 
-/// Returns the known texts in the metadata of an object's envelope. A range includes the length before the text.
+/// Returns where the metadata of an object's envelope contains the texts in `known`. A range includes the length before
+/// the text.
 fn metadata_fields(envelope: &[u8], known: &KnownTexts<'_>) -> Occurrences {
     let mut found = [None; KNOWN_COUNT];
     // The metadata is the first field of the object, which is the second field of the envelope.
@@ -296,7 +299,7 @@ fn nibble(byte: u8) -> Option<u8> {
     Some(NIBBLES[usize::from(byte)]).filter(|value| *value != NO_DIGIT)
 }
 
-/// Appends an even number of digits as half as many bytes.
+/// Appends an even number of hexadecimal digits as half as many bytes.
 fn push_packed_hex(digits: &[u8], out: &mut Vec<u8>) {
     let value = |digit: u8| nibble(digit).unwrap_or_default();
     out.extend(digits.chunks_exact(2).map(|pair| value(pair[0]) << 4 | value(pair[1])));

@@ -16,9 +16,9 @@ pub struct Interner {
     /// Reused buffer for composing a `key=value` text.
     scratch: String,
     sweep_at: usize,
-    /// Label sets requested since the last sweep: roughly the number of decoded objects.
+    /// Number of label sets requested since unused entries were last dropped: roughly the number of decoded objects.
     asked: usize,
-    /// Calls of `rest` since the last sweep.
+    /// Calls of `rest` since unused entries were last dropped.
     rests: u32,
 }
 
@@ -30,11 +30,11 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// Number of entries below which a sweep is not worthwhile.
+    /// Number of entries below which a sweep (a search for unused ones) is not worthwhile.
     const FLOOR: usize = 1024;
 
-    /// Maximum number of [`Self::rest`] calls between two sweeps. A list can delete a million objects at once without a
-    /// single request to the interner.
+    /// Maximum number of [`Self::rest`] calls between two sweeps (searches for unused entries). A list can delete a
+    /// million objects at once without a single request to the interner.
     const RESTS: u32 = 16;
 
     /// Drops entries that only the table references, if there were enough requests since the last sweep. Call it from

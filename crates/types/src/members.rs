@@ -1,4 +1,4 @@
-//! Members that a reader needs of objects.
+//! Members (JSON fields) that a reader of stored objects needs.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::FieldPath;
 pub struct Members {
     /// Names along each path, without the steps into elements of lists.
     paths: Vec<Vec<Box<str>>>,
-    /// The members as the protobuf schema has them, for the message type of the first object. Almost always, all
+    /// The members as fields of the protobuf schema, for the message type of the first object. Almost always, all
     /// objects have the same type.
     picked: OnceLock<(MessageId, Picked)>,
 }
@@ -24,7 +24,7 @@ impl Members {
         Self { paths: paths.into_iter().map(names).collect(), picked: OnceLock::new() }
     }
 
-    /// Calls `read` with the members as the protobuf schema of `message` has them.
+    /// Calls `read` with the members, prepared as fields of the protobuf type `message`.
     pub(super) fn picked<T>(&self, message: MessageId, read: impl FnOnce(&Picked) -> T) -> T {
         let prepare = || Picked::new(message, self.paths.iter().map(|path| path.iter().map(|name| &**name)));
         let (of, picked) = self.picked.get_or_init(|| (message, prepare()));

@@ -52,7 +52,7 @@ pub enum MemoryStep {
 }
 
 impl MemoryStep {
-    /// All steps, from the one that keeps most to the one that keeps least.
+    /// All steps, from the one that keeps most of an informer's objects in memory to the one that keeps least.
     pub const ALL: [Self; 5] = [Self::Full, Self::Packed, Self::Heads, Self::Paused, Self::Released];
 
     /// Returns the word used in the status and in tables.
@@ -73,19 +73,20 @@ impl MemoryStep {
         self < Self::Heads
     }
 
-    /// Returns whether the informer lists and watches at this step.
+    /// Returns whether the informer lists and watches at this step of saving memory.
     #[must_use]
     pub fn watches(self) -> bool {
         self < Self::Paused
     }
 
-    /// Returns the next step, at which less is kept; `None` for the last step.
+    /// Returns the next step of saving memory, at which less is kept; `None` for the last step.
     #[must_use]
     pub fn worse(self) -> Option<Self> {
         Self::ALL.get(self as usize + 1).copied()
     }
 
-    /// Returns the next step towards [`Self::Full`]. From the steps without a watch, this is [`Self::Heads`].
+    /// Returns the next step towards [`Self::Full`], which keeps whole objects in memory. From the steps without a
+    /// watch, this is [`Self::Heads`].
     #[must_use]
     pub fn better(self) -> Option<Self> {
         match self {
@@ -112,12 +113,12 @@ pub struct MemoryState {
     reason: ArcSwapOption<String>,
     /// Bytes that the informer may use while other informers need memory.
     pub share: AtomicU64,
-    /// Bytes that count against its share: its objects and the changes in its queues.
+    /// Bytes that count against the informer's share: its objects and the changes in its queues.
     pub used: AtomicU64,
 }
 
 impl MemoryState {
-    /// Returns the current step.
+    /// Returns the current step, which says how much of the informer's objects is kept.
     #[must_use]
     pub fn step(&self) -> MemoryStep {
         MemoryStep::ALL.get(usize::from(self.step.load(Relaxed))).copied().unwrap_or_default()
@@ -130,7 +131,7 @@ impl MemoryState {
         self.step.store(step as u8, Relaxed);
     }
 
-    /// Returns when the current step began; `None` if it was never changed.
+    /// Returns when the current memory step began; `None` if it was never changed.
     #[must_use]
     pub fn since(&self) -> Option<jiff::Timestamp> {
         match self.since.load(Relaxed) {
@@ -139,7 +140,7 @@ impl MemoryState {
         }
     }
 
-    /// Returns the reason for the current step; `None` if none was given.
+    /// Returns the reason for the current memory step; `None` if none was given.
     #[must_use]
     pub fn reason(&self) -> Option<Arc<String>> {
         self.reason.load_full()

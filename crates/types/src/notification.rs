@@ -52,7 +52,7 @@ impl<K> Object<K> {
         &self.origin.cluster
     }
 
-    /// Returns the shared stored form.
+    /// Returns the stored object that this handle refers to.
     #[must_use]
     pub fn stored(&self) -> &Arc<StoredObject> {
         &self.stored

@@ -394,7 +394,7 @@ impl StoredObject {
         self.body.lock().size()
     }
 
-    /// Returns the plain bytes as they are stored, JSON or protobuf; `None` if the body is packed or not in memory.
+    /// Returns the body's plain bytes, JSON or protobuf; `None` if the body is packed (compressed) or not in memory.
     #[must_use]
     pub fn plain(&self) -> Option<Arc<[u8]>> {
         match self.load() {
@@ -416,9 +416,9 @@ impl StoredObject {
         }
     }
 
-    /// Returns whether packing the packed body again with a [`Packer`](super::Packer) may save memory. This is so if
-    /// its chunk has much unused space, or if another dictionary than `dictionary` (if given) compressed it. `false` if
-    /// the body is not packed.
+    /// Returns whether packing the packed (compressed) body again with a [`Packer`](super::Packer) may save memory.
+    /// This is so if its chunk (block of bodies) has much unused space, or if another dictionary than `dictionary` (if
+    /// given) compressed it. `false` if the body is not packed.
     #[must_use]
     pub fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         match &*self.body.lock() {

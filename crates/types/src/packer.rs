@@ -38,7 +38,7 @@ impl ChunkBuilder {
         self.chunk.len() - at
     }
 
-    /// Completes the current chunk and replaces the bodies of its objects.
+    /// Completes the current chunk and replaces the bodies of its objects with the compressed ones in it.
     pub(super) fn seal(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -68,13 +68,13 @@ pub struct Packer {
 /// Counters of a finished [`Packer`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PackOutcome {
-    /// Bodies packed, including those packed again.
+    /// Number of bodies packed (compressed), including those packed again.
     pub packed: usize,
     /// Bytes of the packed bodies before compression.
     pub plain_bytes: usize,
     /// Bytes of the packed bodies after compression.
     pub packed_bytes: usize,
-    /// Bodies left as they were, because packing them would not make them smaller.
+    /// Number of bodies left as they were, because packing them would not make them smaller.
     pub left: usize,
 }
 
@@ -99,8 +99,8 @@ impl Packer {
         self.replaces = true;
     }
 
-    /// Packs a plain body. A packed body is packed again if its chunk has much unused space. A body that another
-    /// dictionary compressed is also compressed again, unless this makes it larger.
+    /// Packs (compresses) a plain body. A packed body is packed again if its chunk (block of bodies) has much unused
+    /// space. A body that another dictionary compressed is also compressed again, unless this makes it larger.
     pub fn add(&mut self, object: &Arc<StoredObject>) {
         let view = match object.load() {
             Loaded::Plain(plain) => return self.compress(object, &plain, usize::MAX),
@@ -150,7 +150,7 @@ impl Packer {
         std::mem::take(&mut self.outcome)
     }
 
-    /// Returns the dictionary.
+    /// Returns the dictionary that compresses the bodies.
     #[must_use]
     pub fn dictionary(&self) -> &Arc<Dictionary> {
         &self.dictionary

@@ -48,7 +48,7 @@ impl Branches {
     }
 }
 
-/// A node of the tree.
+/// A node of a prefix tree of field paths.
 pub trait PathNode: Default {
     /// Returns the edges to the node's children.
     fn branches(&mut self) -> &mut Branches;

@@ -1,4 +1,4 @@
-//! Pauses of reader threads, which let threads of the write path run on the same CPU.
+//! Pauses of threads that answer queries, which let threads of the write path run on the same CPU.
 
 use std::cell::Cell;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{self, Instant};
 
-/// How long a reader thread may work before [`give_way_if_due`] pauses it.
+/// How long a thread that answers queries may work before [`give_way_if_due`] pauses it.
 const LONGEST_WORK: Duration = Duration::from_micros(300);
 
 thread_local! {

@@ -206,7 +206,7 @@ impl Scope {
         Self { namespace: Some(namespace.into()), ..Self::default() }
     }
 
-    /// Returns the same scope with another view.
+    /// Returns the same scope with another view (form in which the objects are kept).
     #[must_use]
     pub fn with_view(self, view: View) -> Self {
         Self { view, ..self }

@@ -22,10 +22,10 @@ pub struct Shard {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ShardName(Arc<str>);
 
-/// Rule that makes a shard of each cluster that it selects.
+/// Rule that makes a shard (part that one collector owns) of each cluster that it selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShardRule {
-    /// Name of the shards.
+    /// Name of each shard that the rule makes.
     pub name: ShardName,
     /// Names of clusters, in which `*` is any number of characters; empty selects all clusters.
     pub clusters: Vec<String>,
@@ -35,7 +35,7 @@ pub struct ShardRule {
     pub namespaces: Vec<String>,
 }
 
-/// Rules by precedence: an informer is in the shard of the first rule that selects it.
+/// Rules that divide clusters into shards, by precedence: an informer is in the shard of the first rule selecting it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ShardRules(Vec<ShardRule>);
 
@@ -86,7 +86,7 @@ impl ShardName {
 }
 
 impl ShardRule {
-    /// Returns whether the rule makes a shard of a cluster.
+    /// Returns whether the rule makes a shard (part that one collector owns) of a cluster.
     #[must_use]
     pub fn selects_cluster(&self, cluster: &ClusterName) -> bool {
         let names = &self.clusters;
@@ -123,7 +123,7 @@ impl ShardRules {
         &self.0
     }
 
-    /// Returns all shards of a cluster.
+    /// Returns all shards of a cluster, the parts that collectors own.
     #[must_use]
     pub fn shards_of(&self, cluster: &ClusterName) -> Vec<Shard> {
         let made = self.0.iter().filter(|rule| rule.selects_cluster(cluster)).map(|rule| Some(rule.name.clone()));

@@ -10,18 +10,19 @@
 use super::hash::{WIDTH, hash, slot};
 use super::samples::Samples;
 
-/// Length of the counted strings in bytes.
+/// Length in bytes of the strings that are counted in the samples.
 const GRAM: usize = WIDTH;
 
-/// Maximum bytes of a segment, the part of a sample that is chosen. Smaller samples are chosen whole, which gives long
-/// matches.
+/// Maximum bytes of a segment, the part of a sample that is chosen for the dictionary. Smaller samples are chosen
+/// whole, which gives long matches.
 const SEGMENT: usize = 4096;
 
-/// Maximum number of passes over the samples. Later passes fill the space that trimmed segments left free.
+/// Maximum number of passes over the samples. Later passes fill the space that trimmed segments (chosen parts of
+/// samples) left free in the dictionary.
 const PASSES: usize = 3;
 
-/// Chooses at most `size` bytes of content. Parts that more samples repeat are nearer to the end, where references to
-/// them are shorter.
+/// Chooses at most `size` bytes of content for a dictionary. Parts that more samples repeat are nearer to the end,
+/// where references to them are shorter.
 pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
     let all: Vec<_> = samples.iter().collect();
     let mean = samples.bytes() / samples.len().max(1);
@@ -53,7 +54,8 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
 
 /// Counts of eight-byte strings, by the hash of the string.
 struct Cover {
-    /// Number of samples that contain a string with this hash; 0 if only one does, or if a chosen segment contains it.
+    /// Number of samples that contain a string with this hash; 0 if only one does, or if the content chosen so far has
+    /// it.
     samples: Vec<u32>,
     /// Number of strings with this hash in the part of a sample that is being scored.
     window: Vec<u32>,
@@ -99,8 +101,8 @@ impl Cover {
         if self.window[slot] == 0 { u64::from(self.samples[slot]) } else { 0 }
     }
 
-    /// Returns the segment of a sample with the largest sum of counts, in which each string counts once; `None` if the
-    /// sum is 0.
+    /// Returns the segment of `sample` whose strings occur in the most samples, by the sum of their counts. Each string
+    /// counts once. `None` if the sum is 0.
     fn best_segment<'s>(&mut self, sample: &'s [u8]) -> Option<(u64, &'s [u8])> {
         let grams = (sample.len() + 1).checked_sub(GRAM)?;
         let width = grams.min(SEGMENT + 1 - GRAM);
@@ -121,8 +123,8 @@ impl Cover {
         (score > 0).then(|| (score, &sample[start..start + width + GRAM - 1]))
     }
 
-    /// Returns the segment without the bytes at both ends that add nothing to its score, and stops counting its
-    /// strings.
+    /// Returns the segment without the bytes at both ends that add nothing to its score (sum of counts), and stops
+    /// counting its strings.
     fn take<'s>(&mut self, segment: &'s [u8]) -> &'s [u8] {
         let counts = |gram| self.samples[Self::slot(gram)] > 0;
         let first = segment.windows(GRAM).position(counts).unwrap_or(0);

@@ -39,7 +39,7 @@ const LITERAL_BITS: [u8; LITERAL_CODES] = {
 const MIN_MATCH: usize = 4;
 const MIN_LENGTH_CODED: usize = 3;
 
-/// Number of occurrences of each symbol, plus one.
+/// Number of occurrences of each symbol of zstd's format in compressed samples, plus one.
 pub(super) struct Statistics {
     pub(super) literals: [u32; 256],
     pub(super) offsets: [u32; OFFSET_CODES],
@@ -63,7 +63,8 @@ impl Statistics {
         statistics
     }
 
-    /// Counts one sequence. `offset` is 1 for a repeated offset, else the distance plus 3.
+    /// Counts one zstd sequence: literals, then a match of `len` bytes. `offset` is 1 for a repeated offset, else the
+    /// distance plus 3.
     fn count(&mut self, literals: &[u8], offset: usize, len: usize) {
         self.count_literals(literals);
         self.literal_lengths[code(&LITERAL_BITS, literals.len())] += 1;
@@ -196,7 +197,7 @@ impl Matcher {
     }
 }
 
-/// Last positions of strings of `len` bytes in content and sample, by hash.
+/// Last positions of strings of `len` bytes in the dictionary's content and in a sample, by hash.
 struct Index {
     len: usize,
     content: Vec<u32>,
@@ -222,7 +223,8 @@ impl Index {
         hash(bytes.get(at..at + WIDTH).unwrap_or_default(), self.len)
     }
 
-    /// Returns the last positions, in the sample and in the content, of a string with the same hash as the one at `at`.
+    /// Returns the last positions, in the sample and in the dictionary's content, of a string with the same hash as the
+    /// one at `at`.
     fn candidates(&self, bytes: &[u8], at: usize) -> [u32; 2] {
         let hash = self.hash(bytes, at);
         [self.sample[slot(hash, Self::SAMPLE_BITS)], self.content[slot(hash, Self::CONTENT_BITS)]]
