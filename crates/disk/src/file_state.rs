@@ -29,7 +29,7 @@ impl From<&Metadata> for FileState {
 pub struct FileStates(Vec<(PathBuf, FileState)>);
 
 impl FileStates {
-    /// Returns the current states. Blocks.
+    /// Returns the current states of these files. Blocks the thread.
     pub fn of(files: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         let state = |path: PathBuf| {
             let state = FileState::of(&path);

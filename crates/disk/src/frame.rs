@@ -24,7 +24,7 @@ const MAGIC: [u8; 4] = [0xf5, 0xff, 0xc0, 0xc1];
 /// Bytes read at a time.
 const CHUNK: usize = 256 << 10;
 
-/// Error for a payload that is too long for a frame.
+/// Error for a payload that is too long for a frame, with its length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("record of {0} bytes exceeds the limit of {MAX_PAYLOAD} bytes per frame")]
 pub struct TooLong(pub usize);
@@ -194,8 +194,8 @@ impl<'f> Reader<'f> {
         &self.window[start..self.in_window(end)]
     }
 
-    /// Returns the end of the frame at an offset, and loads the frame into the window; `None` if there is no valid
-    /// frame.
+    /// Returns the end of the frame at an offset, and loads the frame into the window (read buffer); `None` if there is
+    /// no valid frame.
     fn frame_at(&mut self, at: u64) -> io::Result<Option<u64>> {
         let Some((header, end)) = self.header_at(at)? else { return Ok(None) };
         if end > self.len {
@@ -250,7 +250,7 @@ impl<'f> Reader<'f> {
         usize::try_from(at - self.window_at).expect("the offset is in the window")
     }
 
-    /// Loads `size` bytes from `at` into the window. They must exist in the file.
+    /// Loads the `size` bytes at file offset `at` into the window (read buffer). They must exist in the file.
     fn fill(&mut self, at: u64, size: usize) -> io::Result<()> {
         let window_end = self.window_at + self.window.len() as u64;
         if self.window_at <= at && at + size as u64 <= window_end {

@@ -13,9 +13,10 @@ use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
 pub(super) const NAME: &str = "cursor";
-/// Minimum file size in bytes for a rewrite; a sixteenth of the journal's limit, if that is less.
+/// Minimum size in bytes of the file of acknowledgements for a rewrite; a sixteenth of the journal's limit, if that is
+/// less.
 const REWRITE_FROM: u64 = 64 << 10;
-/// Number of written acknowledgements after which the file is synced.
+/// Number of written acknowledgements after which their file is synced.
 const UNSYNCED: u64 = 1000;
 const SALT: u32 = 0x63_75_72_73;
 const FORMAT: u8 = 1;
@@ -43,7 +44,7 @@ pub(super) struct Cursor {
 }
 
 impl CursorState {
-    /// Reads the file. A missing file gives an empty state.
+    /// Reads the file of acknowledgements. A missing file gives an empty state.
     pub(super) fn read(disk: &dyn Disk, path: &Path) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Disk { file: path.to_owned(), verb: "read", source };
         let file = match disk.open(path, Open::Read) {
@@ -121,7 +122,7 @@ impl Cursor {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Returns whether the next write must be a rewrite with the whole acknowledged set.
+    /// Returns whether the next write must be a rewrite with all acknowledged ranges.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }

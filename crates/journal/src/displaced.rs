@@ -10,7 +10,7 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Checks whether the files were removed or replaced; if so, writes the readable records to new files.
+    /// Checks whether the journal's files were removed or replaced; if so, writes the readable records to new files.
     /// [`Journal::sync`] includes this; call it when there is nothing to sync. Costs one system call.
     ///
     /// # Errors
@@ -38,7 +38,7 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Returns how often the files were found removed or replaced since the journal was opened.
+    /// Returns how often the journal's files were found removed or replaced since the journal was opened.
     #[must_use]
     pub fn replaced(&self) -> u64 {
         self.replaced

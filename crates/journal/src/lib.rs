@@ -132,7 +132,7 @@ pub enum JournalError {
     Newer {
         /// File of the journal.
         file: PathBuf,
-        /// Format of the file.
+        /// Format number in the file.
         version: u8,
     },
 }
@@ -158,7 +158,7 @@ pub enum AppendError {
     TooLarge {
         /// Bytes to append.
         bytes: u64,
-        /// Maximum bytes.
+        /// Maximum bytes of one record or one append.
         most: u64,
     },
     /// The disk failed. A new attempt may succeed.

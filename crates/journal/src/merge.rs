@@ -89,8 +89,8 @@ impl<R: Record> Journal<R> {
         Ok(merged)
     }
 
-    /// Returns the index after the last segment of the chunk that starts with segment `from`. The journal's last
-    /// segment, which is appended to, is in no chunk.
+    /// Returns the index after the last segment of the chunk (segments to merge into one file) that starts with segment
+    /// `from`. The journal's last segment, which is appended to, is in no chunk.
     fn chunk_end(&self, from: usize) -> usize {
         let first = self.segments[from].name.first;
         let mut bytes = 0;
@@ -102,7 +102,7 @@ impl<R: Record> Journal<R> {
         from + fit.count().max(1)
     }
 
-    /// Merges the segments of a chunk and returns the index at which the next chunk starts.
+    /// Merges a chunk (neighbouring segments) into one file. Returns the index of the first segment of the next chunk.
     fn merge_chunk(&mut self, chunk: Range<usize>, range: &Range<Seq>, merged: &mut Merged) -> io::Result<usize> {
         let segments = &self.segments[chunk.clone()];
         let (first, last) = (&segments[0], &segments[segments.len() - 1]);

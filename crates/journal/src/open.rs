@@ -28,7 +28,8 @@ pub(super) struct Scan {
 pub(super) struct Scanned {
     pub(super) name: Name,
     pub(super) header: Option<Header>,
-    /// Records from this sequence number on are invalid: they were not accepted.
+    /// Records from this sequence number on are invalid: a newer segment starts there, so they were not accepted
+    /// (synced to disk).
     pub(super) void_from: Seq,
 }
 
@@ -173,7 +174,7 @@ impl<'s> LossCounter<'s> {
         self.expected = self.expected.max(Some(next));
     }
 
-    /// Starts counting a segment. Missing sequence numbers before its first one are lost.
+    /// Starts counting the lost records of a segment. Missing sequence numbers before its first one are lost.
     pub(super) fn begin(&mut self, file: &Scanned) {
         self.advance(file.name.first, file.name.first);
         self.begun = self.begun.max(file.name.first);
@@ -200,7 +201,7 @@ impl<'s> LossCounter<'s> {
         Some(())
     }
 
-    /// Ends counting a segment in which `records` records were found.
+    /// Ends counting the lost records of a segment in which `records` records were found.
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();
@@ -214,7 +215,8 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Ends the count and returns the sequence number for the next record, higher than any that was used.
+    /// Ends the count of lost records and returns the sequence number for the next record, higher than any that was
+    /// used.
     pub(super) fn finish(&mut self) -> Seq {
         let accepted = self.cursor.accepted;
         if self.expected.is_some_and(|expected| expected < accepted) {

@@ -169,7 +169,7 @@ impl Segment {
         }
     }
 
-    /// Adds a record after all others.
+    /// Adds a record (its sequence number and file offset) behind all others.
     pub(super) fn push(&mut self, seq: Seq, offset: u64, acked: bool) -> io::Result<()> {
         let beyond = || io::Error::other("record position exceeds the range of a segment");
         let delta = seq.checked_sub(self.name.first).and_then(|delta| u32::try_from(delta).ok()).ok_or_else(beyond)?;

@@ -90,8 +90,8 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Marks the records of all segments but the last as accepted, and those of the last one if all are synced. Does
-    /// nothing if the files' names cannot be made durable.
+    /// Marks the records of all segments but the last as accepted (durable), and those of the last one if all are
+    /// synced. Does nothing if the files' names cannot be made durable.
     fn accept_earlier_segments(&mut self) {
         let Some(last) = self.segments.last() else { return };
         if self.dir_dirty && self.disk.sync_dir(&self.dir).is_err() {

@@ -61,7 +61,7 @@ pub struct Journal<R> {
     pub(super) is_missing: bool,
     /// Files replaced by a merge and not yet removed, with their sizes in bytes.
     pub(super) replaced_files: Vec<(PathBuf, u64)>,
-    /// Generations of failed merges whose files may be on disk.
+    /// Generations (numbers of segment files) of failed merges whose files may be on disk.
     pub(super) abandoned: Vec<u64>,
     /// Generation and open file of the segment that was read last.
     pub(super) reading: Option<(u64, Box<dyn DiskFile>)>,
@@ -289,7 +289,7 @@ impl<R> Journal<R> {
 }
 
 impl<R: Record> Journal<R> {
-    /// Appends records and returns their sequence numbers. The next [`Journal::sync`] accepts them.
+    /// Appends records and returns their sequence numbers. The next [`Journal::sync`] makes them durable.
     ///
     /// # Errors
     /// [`AppendError`]. Nothing is appended then.

@@ -87,7 +87,7 @@ struct Parts {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventError {
-    /// The stored bytes are damaged: a bug or a hardware fault.
+    /// The object's stored bytes are damaged: a bug or a hardware fault.
     #[error("cannot decode the object")]
     Object(#[from] DecodeError),
     /// The attributes do not serialize: a bug.
@@ -310,7 +310,8 @@ impl Event {
         body.len() + id.len() + cluster.len() + subject.len() + uid.len() + size_of::<Parts>()
     }
 
-    /// Returns a hash that is equal for all events of one object, so that they share a lane.
+    /// Returns a hash that is equal for all events of one object, so that they share a lane (an ordered queue of
+    /// events).
     #[must_use]
     pub fn lane_hash(&self) -> u64 {
         self.0.lane_hash
@@ -382,8 +383,8 @@ fn trace_parent_of(body: &str) -> Option<TraceParent> {
     value.get(..TraceParent::LENGTH)?.parse().ok()
 }
 
-/// Returns a hash of the object's identity without the API version, so that an object keeps its lane if that version
-/// changes.
+/// Returns a hash of the object's identity without the API version, so that an object keeps its lane (queue of events)
+/// if that version changes.
 fn lane_hash(cluster: &str, subject: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     cluster.hash(&mut hasher);
@@ -394,8 +395,8 @@ fn lane_hash(cluster: &str, subject: &str) -> u64 {
     hasher.finish()
 }
 
-/// Serializes attributes, data and objects into one JSON object. Also returns the offset of the sequence digits; zero
-/// without them.
+/// Serializes attributes, data and objects into one JSON object. Also returns the offset of the digits of the attribute
+/// `sequence`; zero without it.
 fn write_body<K>(
     attributes: &Attributes<'_>,
     notification: &Notification<K>,

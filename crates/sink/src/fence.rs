@@ -12,14 +12,14 @@ use informer_hub_types::clock;
 /// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
 #[derive(Debug, Default)]
 pub struct SendFence {
-    /// Nanoseconds since boot; zero if closed.
+    /// Time until which sinks may send, in nanoseconds since boot; zero if the fence is closed.
     until: AtomicU64,
-    /// Whether running attempts may end, but no new one may begin.
+    /// Whether running attempts to deliver may end, but no new one may begin.
     is_draining: AtomicBool,
 }
 
 impl SendFence {
-    /// Lets sinks send until a time since boot; `None` closes the fence.
+    /// Lets sinks send until a time since boot; `None` closes the fence: nothing may be sent.
     pub fn set(&self, until: Option<Duration>) {
         let nanos = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
         self.until.store(nanos, SeqCst);
@@ -43,8 +43,8 @@ impl SendFence {
         until.checked_sub(clock::since_boot()).filter(|left| !left.is_zero())
     }
 
-    /// Runs an attempt while the fence is open. Returns `None` if the fence is closed, or closes before the attempt
-    /// ends. The attempt is then abandoned, and the receiver may have accepted it.
+    /// Runs an attempt to deliver while the fence is open. Returns `None` if the fence is closed, or closes before the
+    /// attempt ends. The attempt is then abandoned, and the receiver may have accepted it.
     pub async fn within<F: Future>(&self, attempt: F) -> Option<F::Output> {
         let mut attempt = pin!(attempt);
         while let Some(left) = self.open_for() {

@@ -190,14 +190,14 @@ impl SinkHealth {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes have failed, only one attempt
-    /// at a time is then made.
+    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes (parallel queues) have failed,
+    /// only one attempt at a time is then made.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
     }
 
-    /// Records the duration and outcome of an attempt, and its span if traced.
+    /// Records the duration and outcome of an attempt to deliver, and its span if traced.
     pub fn note_attempt(&self, outcome: AttemptOutcome, took: Duration, seen_in: Option<TraceParent>) {
         self.attempts.0[outcome as usize].record(took, seen_in);
     }
@@ -245,7 +245,8 @@ impl SinkHealth {
         }
     }
 
-    /// Records the journal's state after a successful write, and clears its trouble.
+    /// Records the journal's state after a successful write, and clears the error because of which it accepted no
+    /// events.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
         self.note_letters(dead_letters);

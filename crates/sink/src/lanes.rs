@@ -43,7 +43,7 @@ struct Batch {
     since: Instant,
     /// When the batch's first event was queued.
     queued: Instant,
-    /// Earlier failures of the batch's only event, if that event was set aside before.
+    /// Earlier failures of the batch's only event, if it was set aside (out of the queue) after them.
     refusals: Option<Refusals>,
 }
 
@@ -53,7 +53,7 @@ struct Lane {
     queue_bytes: usize,
     batch: Option<Batch>,
     set_aside: SetAside,
-    /// Whether the lane's previous batch was an event that had been set aside.
+    /// Whether the lane's previous batch was an event that had been set aside after a failure.
     was_set_aside: bool,
 }
 
@@ -74,8 +74,8 @@ impl Lane {
         }
     }
 
-    /// Returns whether an event set aside is the lane's next batch. If the queue is ready too (its next batch is due at
-    /// `queue`), the two alternate.
+    /// Returns whether the lane's next batch is a failed event that was set aside. If the queue is ready too (its next
+    /// batch is due at `queue`), the two alternate.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -113,7 +113,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Creates empty lanes. At most one attempt per lane is in flight.
+    /// Creates empty lanes (parallel queues). At most one attempt per lane is in flight.
     #[must_use]
     pub fn new(lanes: NonZeroUsize, batch: BatchParams, bounds: Bounds) -> Self {
         let lanes = (0..lanes.get()).map(|_| Lane::default()).collect();
@@ -215,7 +215,8 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events in batches that have failed, plus that of events set aside without a refusal.
+    /// Returns the number of events in batches that have failed, plus that of events set aside after a failure that is
+    /// not a refusal.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -252,7 +253,7 @@ impl Lanes {
         batch.failures = failures;
     }
 
-    /// Returns the earlier failures of the lane's batch; `None` if it was not set aside before.
+    /// Returns the earlier failures of the lane's batch; `None` if it is not a failed event that was set aside.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -289,17 +290,17 @@ impl Lanes {
         events > self.bounds.events / 4 * quarters || bytes > self.bounds.bytes / 4 * quarters
     }
 
-    /// Returns whether events set aside use less than a quarter of the bounds. Only then may an event that fails
-    /// without a refusal be set aside.
+    /// Returns whether events set aside after failures use less than a quarter of the queue's bounds. Only then may an
+    /// event that fails without a refusal be set aside.
     #[must_use]
     pub fn has_share(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns how many events the lane has set aside without a refusal, and first attempted after `accepted`, the time
-    /// at which the receiver last accepted a batch. If `accepted` is `None`, the time of the first attempt does not
-    /// matter.
+    /// Returns the number of events that the lane has set aside without proof that they cause the failures: not
+    /// refused, and first attempted after `accepted`, when the receiver last accepted a batch. If `accepted` is `None`,
+    /// the time of the first attempt does not matter.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
@@ -317,8 +318,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes events set aside due now if their last attempt failed no later than `refused_by`. Call it when the
-    /// receiver accepts content again.
+    /// Makes failed events that are set aside due now if their last attempt failed no later than `refused_by`. Call it
+    /// when the receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
@@ -393,8 +394,8 @@ impl Lanes {
     }
 
     /// Returns whether less than half of the bounds is used, so that more events should be read from the journal.
-    /// Events set aside do not count as used but reduce the bounds, so that they do not keep events of other objects
-    /// waiting in the journal.
+    /// Failed events set aside do not count as used but reduce the bounds, so that they do not keep events of other
+    /// objects waiting in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();

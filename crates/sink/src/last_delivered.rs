@@ -30,8 +30,8 @@ use informer_hub_types::ResourceVersion;
 pub struct LastDelivered {
     /// For each name, the newest state of any object with the name, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Last states of other objects, most of them predecessors with the same names, by hash of identity
-    /// ([`Last::object`]).
+    /// Last states of objects that are not in `names`, most of them predecessors with the same names, by hash of
+    /// identity ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 

@@ -11,7 +11,7 @@ use super::event::{Event, InvalidRecord};
 pub struct DeadLetter {
     /// The complete event.
     pub event: Event,
-    /// Number of attempts made.
+    /// Number of attempts to deliver the event.
     pub attempts: u32,
     /// Error of the last attempt, without secrets.
     pub error: String,
@@ -33,7 +33,7 @@ pub struct LetterSummary {
     pub subject: String,
     /// The event's type.
     pub event: &'static str,
-    /// Number of attempts made.
+    /// Number of attempts to deliver the event.
     pub attempts: u32,
     /// Error of the last attempt, without secrets.
     pub error: String,

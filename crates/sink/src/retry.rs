@@ -48,7 +48,8 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
 
-/// Circuit breaker of a receiver. [`Self::THRESHOLD`] failures in a row, over all lanes, open it; a success closes it.
+/// Circuit breaker of a receiver. [`Self::THRESHOLD`] failures in a row, over all lanes (parallel queues), open it; a
+/// success closes it.
 ///
 /// # While it is open
 /// - If several lanes have failed since the last success, one attempt at a time is made. The lanes take turns, so an
@@ -60,14 +61,14 @@ fn end_of_pause(now: Instant, after: Duration) -> Instant {
 pub struct Circuit {
     /// Number of failures since the last success.
     failures: u32,
-    /// Lanes in which these failures occurred.
+    /// Lanes (parallel queues) that have failed since the last success.
     failing: FailingLanes,
-    /// Lanes with an attempt in flight.
+    /// Lanes (parallel queues) with an attempt to deliver in flight.
     in_flight: Vec<LaneId>,
     hold_until: Option<Instant>,
 }
 
-/// Lanes that have failed since the last success.
+/// Lanes (parallel queues) that have failed since the last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FailingLanes {
     #[default]
@@ -90,7 +91,7 @@ impl Circuit {
     /// Number of consecutive failures that open the circuit.
     pub const THRESHOLD: u32 = 5;
 
-    /// Returns the lanes that may start an attempt now.
+    /// Returns which lanes (parallel queues) may start an attempt to deliver now.
     #[must_use]
     pub fn gate(&self, now: Instant) -> Gate {
         match (self.hold_until, self.in_flight.first()) {
@@ -118,13 +119,13 @@ impl Circuit {
         self.hold_until.is_some_and(|until| now < until)
     }
 
-    /// Records the start of an attempt.
+    /// Records the start of an attempt to deliver a lane's batch.
     pub fn started(&mut self, lane: LaneId) {
         self.in_flight.push(lane);
     }
 
-    /// Records the end of an attempt, with any outcome. While the circuit is open, another lane may then make an
-    /// attempt.
+    /// Records the end of an attempt to deliver, with any outcome. While the circuit is open, another lane may then
+    /// make an attempt.
     pub fn ended(&mut self, lane: LaneId) {
         self.in_flight.retain(|other| *other != lane);
     }

@@ -26,7 +26,7 @@ pub struct Store {
     /// without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
-    /// Events appended to the journal, but not yet synced or passed to the machine.
+    /// Events appended to the journal, but not yet synced or passed to the sink's state machine.
     unsynced: Vec<Event>,
     /// Journal number of the first event whose sync has failed; `None` if no sync has failed since the last success.
     /// Events from this number on are not delivered before a sync succeeds: a power failure might lose them.
@@ -48,7 +48,7 @@ enum Letters {
 /// Result of opening a store.
 #[derive(Debug)]
 pub struct OpenedStore {
-    /// State of the journal, for the machine.
+    /// State of the journal, for the sink's state machine.
     pub durability: Durability,
     /// Last journaled events of objects whose states are missing from the caches on disk.
     pub uncheckpointed: Vec<Event>,
@@ -209,7 +209,7 @@ impl Store {
         Ok(Some(self.state()).filter(|state| state.replaced > before))
     }
 
-    /// Performs work requested by the machine.
+    /// Performs work requested by the sink's state machine.
     pub fn run(&mut self, work: Work) -> Done {
         match work {
             Work::Commit(commit) => self.commit(commit),

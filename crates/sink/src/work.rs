@@ -18,7 +18,7 @@ pub struct Durability {
     pub is_settled: bool,
 }
 
-/// Request of a machine to its store.
+/// Request of a sink's state machine to its store (journal and dead letters).
 #[derive(Debug)]
 pub enum Work {
     /// Write events, acknowledgements and dead letters.
@@ -100,7 +100,7 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Number of the first event whose sync failed; if none failed, of the next event. Only events below it are
+    /// Journal number of the first event whose sync failed; if none failed, of the next event. Only events below it are
     /// delivered.
     pub end: u64,
     /// Number of unacknowledged events.

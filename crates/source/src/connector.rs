@@ -40,7 +40,7 @@ struct ConnectorState {
     settings: Mutex<AccessSettings>,
     /// Number of changes of the access settings. A change wakes the connections that wait for the settings.
     changes: WatchCell<u64>,
-    /// Whether a connection has requested the access settings before. If so, the wait is long.
+    /// Whether a connection has requested the access settings before. If so, a wait for unknown settings is long.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,
@@ -57,7 +57,7 @@ struct KubeConnection {
 }
 
 impl KubeConnector {
-    /// Creates a connector. Its clients and sockets run on `io`.
+    /// Creates a connector. Its clients and sockets run on the runtime `io`.
     #[must_use]
     pub fn new(settings: AccessSettings, stall: StallPolicy, io: &Threads) -> Self {
         Self::with_dial(None, settings, stall, io)

@@ -103,7 +103,7 @@ impl<T: Key> WorkQueue<T> {
         Self::fair_at_most(NonZeroUsize::MAX, lane)
     }
 
-    /// Creates a queue like [`WorkQueue::fair`] with at most `limit` keys of a lane in process.
+    /// Creates a queue like [`WorkQueue::fair`] with at most `limit` keys of a lane (group of keys) in process.
     ///
     /// With a limit of one less than the number of workers, one worker stays free if all keys of a lane hang. With a
     /// limit of a third of the workers, a third stays free if two lanes hang.

@@ -13,7 +13,7 @@ use super::bucket::BucketRateLimiter;
 use super::rate_limiter::RateLimiter;
 use informer_hub_types::{clock::Instant, exponential_backoff, rng};
 
-/// Number of lanes below which idle limiters are not removed.
+/// Number of limiters (one per lane, a group of keys) below which idle ones are not removed.
 const FEW_LANES: usize = 16;
 
 /// Returns client-go's default limiter for controllers, which gives the longer of two delays.
@@ -223,7 +223,7 @@ impl<T, R: RateLimiter<T>> RateLimiter<T> for WithJitterRateLimiter<R> {
     }
 }
 
-/// One limiter per lane, so that failures in one lane do not use up the tokens of another.
+/// One limiter per lane (group of keys), so that failures in one lane do not use up the tokens of another.
 ///
 /// A lane's limiter is created when it is first asked for a delay, and dropped some time after it became
 /// [idle](RateLimiter::is_idle). There are at most 16 limiters, or twice as many as were busy at the last removal,
@@ -240,14 +240,14 @@ impl<T, L, F> PerLaneRateLimiter<T, L, F>
 where
     F: Fn(&T) -> L,
 {
-    /// Creates limiters per lane with `make`. `lane` returns the lane of a key.
+    /// Creates a limiter. `lane` returns the lane (group) of a key, and `make` creates the limiter of a lane.
     pub fn new<R: RateLimiter<T> + 'static>(lane: F, make: impl Fn() -> R + Send + 'static) -> Self {
         Self { lane, make: Box::new(move || Box::new(make())), limiters: HashMap::new(), sweep_at: FEW_LANES }
     }
 }
 
 impl<T, L, F> PerLaneRateLimiter<T, L, F> {
-    /// Returns for how many lanes there is a limiter. The items of a lane share one.
+    /// Returns for how many lanes (groups of keys) there is a limiter.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.limiters.len()

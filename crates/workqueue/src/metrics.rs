@@ -35,13 +35,13 @@ impl Histogram {
         }
     }
 
-    /// Returns the number of durations.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the sum of the durations.
+    /// Returns the sum of the recorded durations.
     #[must_use]
     pub fn sum(&self) -> Duration {
         self.sum
@@ -60,7 +60,7 @@ impl Histogram {
 pub struct Metrics {
     /// Keys to be processed: queued, or added again while in process.
     pub depth: usize,
-    /// Delayed keys.
+    /// Keys whose delay has not ended.
     pub delayed: usize,
     /// Keys in process.
     pub processing: usize,

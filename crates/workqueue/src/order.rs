@@ -64,7 +64,7 @@ impl<T: Send> Order<T> for Fifo<T> {
     }
 }
 
-/// Lanes that take turns: one key of a lane, then one of the next. Within a lane, first in, first out.
+/// Lanes (groups of keys) that take turns: one key of a lane, then one of the next. Within a lane, first in, first out.
 ///
 /// A lane with many keys delays a key of another lane by at most one key per lane. This is not enough if each key of
 /// one lane takes long, e.g. because a cluster does not respond: they would eventually occupy all workers.
@@ -73,10 +73,10 @@ impl<T: Send> Order<T> for Fifo<T> {
 /// A lane exists while it has keys. Every operation takes constant time.
 pub struct Lanes<T, L, F> {
     lane: F,
-    /// Maximum number of keys of one lane in process at a time.
+    /// Maximum number of keys of one lane (group of keys) in process at a time.
     limit: usize,
     by_name: HashMap<L, Lane<T>>,
-    /// Lanes that wait for their turn: exactly those with a queued key that are below the limit.
+    /// Lanes (groups of keys) that wait for their turn: exactly those with a queued key that are below the limit.
     turns: VecDeque<L>,
     len: usize,
 }
@@ -97,22 +97,23 @@ where
     L: Clone + Eq + Hash,
     F: Fn(&T) -> L,
 {
-    /// Creates lanes. `lane` returns the lane of a key and must always return the same one for the same key.
+    /// Creates an order in which lanes take turns. `lane` returns the lane (group) of a key and must always return the
+    /// same one for the same key.
     #[must_use]
     pub fn new(lane: F) -> Self {
         Self { lane, limit: usize::MAX, by_name: HashMap::new(), turns: VecDeque::new(), len: 0 }
     }
 
-    /// Limits the keys of one lane in process to `limit`. If this is less than the number of workers, some stay free
-    /// for other lanes.
+    /// Limits the keys of one lane (group of keys) in process to `limit`. If this is less than the number of workers,
+    /// some workers stay free for other lanes.
     #[must_use]
     pub fn at_most(mut self, limit: NonZeroUsize) -> Self {
         self.limit = limit.get();
         self
     }
 
-    /// Changes a lane, then queues it for its turn or removes it if it is empty. `change` must not end the lane's turn:
-    /// only `pop` does.
+    /// Changes a lane (group of keys), then queues it for its turn or removes it if it is empty. `change` must not end
+    /// the lane's turn: only `pop` does.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
         let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
         let before = lane.has_turn(self.limit);

@@ -32,7 +32,7 @@ pub struct Queue<T> {
 /// A key in process.
 #[derive(Debug, Clone, Copy)]
 struct Running {
-    /// Number of this processing, which distinguishes it from earlier ones of the same key.
+    /// Number of this processing of the key, which distinguishes it from earlier ones.
     ticket: u64,
     since: Instant,
 }

@@ -8,7 +8,7 @@ use informer_hub_types::clock::Instant;
 ///
 /// The queue calls it under a lock. It must be fast, must not panic, and must not use the queue, which would deadlock.
 pub trait RateLimiter<T>: Send {
-    /// Returns the delay of `item` from `now`, and counts one retry.
+    /// Returns how long after `now` to retry `item`, and counts one retry.
     fn when(&mut self, item: &T, now: Instant) -> Duration;
 
     /// Stops tracking `item`, after success or after giving up. Keys that are not forgotten are kept forever.

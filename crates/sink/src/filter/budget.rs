@@ -51,7 +51,7 @@ pub(super) static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub(super) struct Pattern {
     regex: Regex,
-    /// Cost of one searched byte, in 1/64 unit.
+    /// Cost of one byte that the pattern searches, in 1/64 of a budget unit.
     cost: u64,
 }
 
@@ -70,7 +70,7 @@ thread_local! {
 /// # Errors
 /// An error text if the budget is exceeded.
 pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T) -> Result<T, String> {
-    /// Clears the budget, even after a panic, before the thread's next evaluation.
+    /// Guard that clears the thread's budget when an evaluation ends, even by a panic.
     struct Clear;
     impl Drop for Clear {
         fn drop(&mut self) {

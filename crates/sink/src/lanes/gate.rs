@@ -7,21 +7,21 @@ use informer_hub_types::clock::Instant;
 pub struct LaneId(pub(super) usize);
 
 impl LaneId {
-    /// Creates the id of the lane with this number.
+    /// Creates the id of the lane (one of a sink's parallel queues) with this number.
     #[cfg(test)]
     pub(crate) fn new(number: usize) -> Self {
         Self(number)
     }
 }
 
-/// Lanes that may start an attempt.
+/// Lanes (parallel queues of a sink) that may start an attempt to deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// All lanes.
+    /// All lanes may start an attempt.
     All,
-    /// Only this lane.
+    /// Only this lane may start an attempt.
     Only(LaneId),
-    /// No lane before this time.
+    /// No lane may start an attempt before this time.
     Until(Instant),
 }
 

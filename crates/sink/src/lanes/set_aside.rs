@@ -10,7 +10,7 @@ use informer_hub_types::clock::Instant;
 /// Failed attempts of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// When the event was first attempted; if a refusal was the first reason to set it aside, when that happened.
+    /// When the event was first attempted; if it was first set aside because of a refusal, the time of that refusal.
     pub since: Instant,
     /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,
@@ -86,9 +86,9 @@ impl SetAside {
         self.sizes.refused
     }
 
-    /// Returns the number of waiting events that were not refused, and were first attempted after `accepted`, the time
-    /// at which the receiver last accepted a batch. If `accepted` is `None`, the time of the first attempt does not
-    /// matter.
+    /// Returns the number of waiting events without proof that they cause the failures: not refused, and first
+    /// attempted after `accepted`, when the receiver last accepted a batch. If `accepted` is `None`, the time of the
+    /// first attempt does not matter.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
@@ -167,7 +167,7 @@ impl SetAside {
         }
     }
 
-    /// Returns all events, except an event that is the lane's batch.
+    /// Returns all events set aside, except one that is the lane's batch for another attempt.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
         self.objects.values().flat_map(|object| {
             let waiting = object.waiting.iter().map(|(event, ..)| event);
@@ -175,7 +175,7 @@ impl SetAside {
         })
     }
 
-    /// Removes all events. Returns them, in order per object.
+    /// Removes all events set aside. Returns them, in order per object.
     pub(super) fn drain(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for (_, object) in std::mem::take(self).objects {

@@ -19,7 +19,7 @@ const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
 const ACK_DELAY: Duration = Duration::from_millis(100);
-/// First and longest pause after a failed read or write.
+/// First and longest pause after a failed read or write of the journal.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
 /// Queue of events to write to a sink's journal, and the position from which the journal is read next.
@@ -35,7 +35,7 @@ pub(super) struct Durable<T> {
     /// Time of the last write of events. The next write waits until the `fsync` delay has passed since then. An event
     /// that arrives after this delay is written immediately.
     written: Option<Instant>,
-    /// Senders that are not answered yet, each with the value that `stored` must reach first.
+    /// Senders of events that are not answered yet, each with the number of stored events (`stored`) to wait for.
     waiting: VecDeque<(u64, T)>,
     /// Number of events accepted since the start.
     accepted: u64,
@@ -43,9 +43,9 @@ pub(super) struct Durable<T> {
     stored: u64,
     acked: Vec<u64>,
     acked_since: Option<Instant>,
-    /// Whether the store has work in progress.
+    /// Whether the store (journal and dead letters) has work in progress.
     working: bool,
-    /// Journal number of the first stored event that has not been put into the lanes yet.
+    /// Journal number of the first stored event that has not been put into the lanes (send queues) yet.
     next_read: u64,
     end: u64,
     pending: u64,
@@ -100,7 +100,7 @@ impl<T> Durable<T> {
         !self.last_delivered.is_new(event, resync)
     }
 
-    /// Queues an event to be written.
+    /// Queues an event to be written to the journal.
     pub(super) fn write(&mut self, event: Event, now: Instant) {
         self.since.get_or_insert(now);
         self.unwritten_bytes += event.size();
@@ -150,7 +150,7 @@ impl<T> Durable<T> {
         self.unwritten_bytes
     }
 
-    /// Returns whether all stored events are in the lanes or acknowledged.
+    /// Returns whether all stored events are in the lanes (send queues) or acknowledged.
     pub(super) fn is_read(&self) -> bool {
         self.next_read >= self.end
     }
@@ -193,7 +193,7 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Returns whether events should be read from the journal into the lanes.
+    /// Returns whether events should be read from the journal into the lanes (send queues).
     fn wants_events(&self, lanes: &Lanes) -> bool {
         self.next_read < self.end && lanes.is_low()
     }
@@ -313,8 +313,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Puts consecutive events into the lanes while there is room. The others are read from the journal later. Returns
-    /// whether there was room for all.
+    /// Puts consecutive events into the lanes (send queues) while there is room. The others are read from the journal
+    /// later. Returns whether there was room for all.
     fn feed(&mut self, events: Vec<Event>, lanes: &mut Lanes, now: Instant) -> bool {
         for event in events {
             let number = event.sequence().unwrap_or_default();

@@ -21,8 +21,8 @@ use informer_hub_types::clock::Instant;
 /// Number of failures after which a batch counts as their cause, if the receiver has accepted another batch since the
 /// first attempt.
 const PROVEN: u32 = 3;
-/// Maximum number of events of a lane that are set aside without proof that they cause the failures. The receiver may
-/// be down instead.
+/// Maximum number of events of a lane (parallel queue) that are set aside without proof that they cause the failures.
+/// The receiver may be down instead.
 const ASSUMED: usize = 4;
 
 impl<T> Machine<T> {

@@ -78,7 +78,7 @@ pub enum Action<T> {
     Answer(T),
     /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
-        /// Lane of the batch.
+        /// Lane (parallel queue of the sink) that the batch is from.
         lane: LaneId,
         /// Events of the batch, in order.
         batch: Arc<[Event]>,
@@ -347,8 +347,8 @@ impl<T> Machine<T> {
         pending + self.waiting_count() as u64
     }
 
-    /// Returns whether all undelivered events are set aside, or the receiver refuses everything. A shutdown need not
-    /// wait for such events if a journal keeps them.
+    /// Returns whether all undelivered events are set aside after failures, or the receiver refuses everything. A
+    /// shutdown need not wait for such events if a journal keeps them.
     #[must_use]
     pub fn is_waiting_after_refusals(&self) -> bool {
         self.undelivered() == self.lanes.set_aside_size().0 as u64 || self.is_refusing_everything()
@@ -384,8 +384,8 @@ impl<T> Machine<T> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }
 
-    /// Records that replayed events were appended to the journal, which now has this end and this number of
-    /// unacknowledged events.
+    /// Records that replayed events were appended to the journal, which now has this end (number of its next event) and
+    /// this number of unacknowledged events.
     pub fn appended(&mut self, end: u64, pending: u64) {
         self.durable.iter_mut().for_each(|durable| durable.appended(end, pending));
     }

@@ -46,12 +46,13 @@ pub enum BrokenAttempt {
     Panicked(Box<dyn Any + Send>),
     /// The I/O runtime is shutting down.
     ShuttingDown,
-    /// This process may no longer send: another one may hold the lease. The receiver may have accepted the batch.
+    /// This process may no longer send: another one may hold the lease that allows sending. The receiver may have
+    /// accepted the batch.
     Fenced,
 }
 
 impl<T> Machine<T> {
-    /// Applies the outcome of an attempt.
+    /// Applies the outcome of an attempt to deliver the lane's batch.
     pub fn attempted(&mut self, lane: LaneId, outcome: Result<Outcome, BrokenAttempt>, now: Instant) {
         self.circuit.ended(lane);
         match outcome {
@@ -205,7 +206,7 @@ impl<T> Machine<T> {
         self.lanes.retry_at(lane, now);
     }
 
-    /// Gives up the lane's batch.
+    /// Gives up the lane's batch, whose events become dead letters.
     fn give_up(&mut self, lane: LaneId, error: &str) {
         let attempts = self.lanes.failures(lane).max(1);
         let events = self.lanes.give_up(lane);

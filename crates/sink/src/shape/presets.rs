@@ -15,7 +15,7 @@ const TEAMS_VALUE: usize = 500;
 const DISCORD_TITLE: usize = 256;
 const DISCORD_VALUE: usize = 500;
 
-/// Content of a message, before formatting.
+/// Content of a chat message, before formatting.
 struct Summary {
     title: String,
     word: &'static str,

@@ -183,8 +183,8 @@ impl Store {
         }
     }
 
-    /// Appends replayed events to the journal and moves the durable ones to `written`. No commit of the machine is
-    /// needed, since no sender waits for these events.
+    /// Appends replayed events to the journal and moves the durable ones to `written`. No commit of the sink's state
+    /// machine is needed, since no sender waits for these events.
     fn write_again(&mut self, events: &mut Vec<Event>, written: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         let mut appended = Vec::new();

@@ -36,7 +36,8 @@ pub(super) struct RetainedEvents {
 type LastEvents = HashMap<u64, (u64, Event)>;
 
 impl RetainedEvents {
-    /// Opens the file, if there is one, and passes its events to `visit`. Damaged records are skipped and logged.
+    /// Opens the file of retained events, if there is one, and passes its events to `visit`. Damaged records are
+    /// skipped and logged.
     pub(super) fn open(disk: &Arc<dyn Disk>, directory: &Path, visit: &mut dyn FnMut(&Event)) -> io::Result<Self> {
         let mut retained = Self {
             disk: Arc::clone(disk),
@@ -106,8 +107,8 @@ impl RetainedEvents {
         self.end.is_none() && !self.removal_unsynced
     }
 
-    /// Returns the last events of the file, of the journal and of `unsaved` together; empty if the file already has all
-    /// of them.
+    /// Returns the last event of each object from the file, the journal and `unsaved`; empty if the file already has
+    /// all of them.
     fn gather(&self, journal: &Journal<Event>) -> io::Result<LastEvents> {
         let mut news = self.unsaved.clone();
         journal.visit_retained(&mut |number, event: Event| {

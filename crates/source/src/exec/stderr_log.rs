@@ -12,7 +12,7 @@ use informer_hub_types::printable;
 /// Minimum time between two log lines for a cluster.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Per cluster, the time of the last log line, and the number of runs not logged since.
+/// Per cluster, the time of the last log line, and the number of plugin runs not logged since.
 static LAST_LOGGED: Mutex<BTreeMap<Arc<str>, (Instant, u64)>> = Mutex::new(BTreeMap::new());
 
 /// Logs `text`, the end of what a plugin wrote to standard error, at most once a minute per cluster. `bytes` is the
@@ -27,7 +27,7 @@ pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     }
 }
 
-/// Returns the number of runs not logged since the last line; `None` if this run must not be logged.
+/// Returns the number of plugin runs not logged since the last line; `None` if this run must not be logged.
 fn admit(last_logged: &mut BTreeMap<Arc<str>, (Instant, u64)>, cluster: &Arc<str>, now: Instant) -> Option<u64> {
     if let Some((at, skipped)) = last_logged.get_mut(cluster)
         && now < *at + INTERVAL
