@@ -10,7 +10,7 @@ const CHANGE: [&str; 2] = ["io.informer-hub.resource.", ".v1"];
 /// Prefix and suffix of a notice's type, around its name such as `synced`.
 const NOTICE: [&str; 2] = ["io.informer-hub.stream.", ".v1"];
 
-/// A line of the stream: a change or a notice.
+/// A line of the stream: a change of an object, or a notice about the stream.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 pub struct StreamEvent {
     /// Type of the CloudEvent.
@@ -39,11 +39,11 @@ pub struct ChangeData {
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
-    /// Whether the object is new only to the stream: it existed when the stream began, or came into view later, such as
-    /// with its cluster.
+    /// Whether the object is new only to the stream: it existed when the stream began, or was added to the stream
+    /// later, such as with its cluster.
     pub initial: bool,
-    /// Whether the hub did not receive the last state of the deleted object, or the object only left the view, such as
-    /// with its cluster.
+    /// Whether the hub did not receive the last state of the deleted object, or the object was only removed from the
+    /// stream, such as with its cluster.
     pub tombstone: bool,
     /// The object; for a deletion, its last known state.
     pub object: Value,
@@ -51,7 +51,7 @@ pub struct ChangeData {
     pub changed: Vec<ChangedPath>,
     /// Number of changed paths that are not in `changed`.
     pub changed_more: usize,
-    /// Resources that a notice is about.
+    /// Resources that a notice (a message about the stream) is about.
     pub resources: Vec<String>,
     /// Message of a notice.
     pub message: String,

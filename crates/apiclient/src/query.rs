@@ -48,14 +48,14 @@ pub struct QueryAnswer<'a> {
 pub struct Group {
     /// Value that the objects are grouped by.
     pub value: Value,
-    /// Number of objects.
+    /// Number of objects with this value.
     pub count: u64,
 }
 
 /// Clusters that an answer covers, and those whose objects may be outdated or missing.
 #[derive(Debug, Default, Deserialize)]
 pub struct Coverage {
-    /// Number of clusters.
+    /// Number of clusters that the answer covers.
     #[serde(default)]
     pub clusters: u64,
     /// Clusters whose objects may be outdated.

@@ -1,4 +1,5 @@
-//! Reduces a configuration to the part that an agent uses: one cluster, collected for the fleet.
+//! Reduces a configuration to the part that an agent uses: one cluster, whose changes this process writes to the log of
+//! the fleet.
 
 use std::path::Path;
 

@@ -30,7 +30,7 @@ pub enum AuditOutputConfig {
     Stdout,
     /// A file that the hub writes and rotates.
     File {
-        /// Path. Its directory must exist.
+        /// Path of the log. Its directory must exist.
         path: PathBuf,
         /// Size in bytes at which the file is rotated. Default 100 MiB.
         max_size: u64,
@@ -40,7 +40,7 @@ pub enum AuditOutputConfig {
 }
 
 impl AuditOutputConfig {
-    /// Returns a file with the default size and number of rotated files.
+    /// Returns the output to this file, with the default size and number of rotated files.
     #[must_use]
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::File { path: path.into(), max_size: 100 << 20, keep: 10 }

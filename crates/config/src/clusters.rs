@@ -170,7 +170,7 @@ fn check_server(table: &Table<'_>, server: &str, has_token: bool) {
 }
 
 /// Reads `clusters = { label = "value" }` or `clusters = ["name"]`, and checks that it selects a cluster. The check is
-/// skipped if sources may add clusters.
+/// skipped if cluster sources may add clusters.
 pub(super) fn selector(table: &mut Table<'_>, known: KnownClusters<'_>) -> ClusterSelector {
     let checker = table.checker;
     let path = table.path.key("clusters");

@@ -10,10 +10,10 @@ use super::table::Table;
 use super::{ClusterLabels, ResourceConfig, Secret};
 use informer_hub_types::ShardRule;
 
-/// Bounds of `window.age`: how long the log keeps changes. A collector that takes over needs the changes since the last
-/// checkpoint.
+/// Bounds of `window.age`: how long the log of the fleet keeps changes. A collector that takes over a cluster needs the
+/// changes since the last checkpoint.
 pub(super) const WINDOW_AGE: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
-/// Bounds of `window.bytes`: the size at which the log removes the oldest changes.
+/// Bounds of `window.bytes`: the size at which the log of the fleet removes the oldest changes.
 pub(super) const WINDOW_BYTES: RangeInclusive<u64> = 64 << 20..=1 << 46;
 /// Bounds of `replicas`: JetStream keeps at most 5 copies.
 pub(super) const REPLICAS: RangeInclusive<usize> = 1..=5;
@@ -24,9 +24,9 @@ pub(super) const REPLICAS: RangeInclusive<usize> = 1..=5;
 pub enum FleetRole {
     /// Watches clusters, and writes their changes to the log of the fleet.
     Collect,
-    /// Builds its caches from the log, and answers readers.
+    /// Builds its caches from the log of the fleet, and answers readers.
     Serve,
-    /// Builds its caches from the log, and delivers to the sinks whose leases it holds.
+    /// Builds its caches from the log of the fleet, and delivers to the sinks whose leases it holds.
     Deliver,
 }
 
@@ -38,7 +38,7 @@ pub(super) const ROLES: &[(&str, FleetRole)] =
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FleetConfig {
-    /// Addresses of the NATS servers that keep the log.
+    /// Addresses of the NATS servers that keep the log of the fleet.
     pub nats: Vec<String>,
     /// Credentials for NATS, in the form of a credentials file; `None` for servers without authentication.
     pub credentials: Option<Secret>,
@@ -49,10 +49,11 @@ pub struct FleetConfig {
     /// Number of copies of the log and of the NATS buckets of the fleet. `None` leaves an existing log unchanged, and
     /// creates a new one with 1.
     pub replicas: Option<usize>,
-    /// Age at which the log removes changes. `None` leaves an existing log unchanged, and creates a new one with 1 h.
+    /// Age at which the log of the fleet removes changes. `None` leaves an existing log unchanged, and creates a new
+    /// one with 1 h.
     pub window_age: Option<Duration>,
-    /// Bytes at which the log removes the oldest changes. `None` leaves an existing log unchanged, and creates a new one
-    /// with 8 GiB.
+    /// Bytes at which the log of the fleet removes the oldest changes. `None` leaves an existing log unchanged, and
+    /// creates a new one with 8 GiB.
     pub window_bytes: Option<u64>,
     /// Zone in which the process runs; `None` without zones.
     pub zone: Option<String>,
@@ -62,7 +63,8 @@ pub struct FleetConfig {
     pub shards: Vec<ShardRule>,
 }
 
-/// Defaults of a new log, if `replicas` and `window` are not set: number of copies, maximum age and maximum bytes.
+/// Defaults of a new log of a fleet, if `replicas` and `window` are not set: number of copies, maximum age and maximum
+/// bytes.
 pub const NEW_LOG: (usize, Duration, u64) = (1, Duration::from_secs(3600), 8 << 30);
 
 impl FleetConfig {

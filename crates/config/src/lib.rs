@@ -266,7 +266,7 @@ impl HubConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterConfig {
-    /// The table's key.
+    /// Name: the key of the table `[clusters.<name>]`.
     pub name: ClusterName,
     /// Labels of the cluster, which selectors match.
     pub labels: ClusterLabels,
@@ -276,7 +276,7 @@ pub struct ClusterConfig {
     pub compression: bool,
     /// Versions of HTTP to use.
     pub http: HttpVersions,
-    /// Encodings to request.
+    /// Encodings of objects to request from the apiserver.
     pub encoding: Encodings,
 }
 
@@ -322,9 +322,9 @@ pub enum ClusterAccess {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Secret {
-    /// Environment variable.
+    /// Name of the environment variable with the secret.
     Env(String),
-    /// File; a trailing line break is ignored.
+    /// File with the secret; a trailing line break is ignored.
     File(PathBuf),
 }
 
@@ -332,7 +332,7 @@ pub enum Secret {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceConfig {
-    /// The table's key, to which sinks refer.
+    /// Name: the key of the table `[resources.<name>]`, to which sinks refer.
     pub name: String,
     /// Watched resource: the key `resource`; if missing, the table's key. A pattern includes the keys `exclude` and
     /// `limit`.
@@ -369,7 +369,8 @@ pub enum Projection {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {
-    /// The table's key. For a partition, the key with its number and the count, e.g. `audit-1-of-4`.
+    /// Name: the key of the table `[sinks.<name>]`. For a partition, the key with its number and the count, e.g.
+    /// `audit-1-of-4`.
     pub name: String,
     /// Partition of the objects that this sink delivers; `None` delivers all objects.
     pub partition: Option<SinkPartition>,
@@ -448,7 +449,7 @@ impl SinkConfig {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkMatch {
-    /// Keys of `[resources]`; empty is all.
+    /// Selected keys of `[resources]`; empty is all.
     pub resources: Vec<String>,
     /// Selected clusters. Default all.
     pub clusters: ClusterSelector,

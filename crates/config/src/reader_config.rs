@@ -10,7 +10,7 @@ use informer_hub_types::{ClusterName, ClusterSelector, Exclusion, Selected};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReaderConfig {
-    /// The table's key.
+    /// Name: the key of the table `[readers.<name>]`.
     pub name: String,
     /// How the reader's requests are recognized.
     pub identity: ReaderIdentity,
@@ -63,11 +63,11 @@ pub struct ServiceAccountConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuleConfig {
-    /// Clusters. Default all.
+    /// Clusters of the allowed objects. Default all.
     pub clusters: ClusterSelector,
-    /// Namespaces, or patterns with `*`. Empty allows all namespaces, and objects without one.
+    /// Namespaces of the allowed objects, or patterns with `*`. Empty allows all namespaces, and objects without one.
     pub namespaces: Vec<String>,
-    /// Resources and patterns, without versions. Default all except Secrets, which have to be named.
+    /// Allowed resources and patterns, without versions. Default all except Secrets, which have to be named.
     pub resources: Vec<Selected>,
     /// Resources and patterns that are excluded from `resources`.
     pub except: Vec<Exclusion>,
@@ -137,7 +137,7 @@ pub struct AuthorizationConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AccessReviewConfig {
-    /// How long a cluster's answer is cached. Default 1 min.
+    /// How long a cluster's answer about a user's right is cached. Default 1 min.
     pub cache: Duration,
 }
 
@@ -156,12 +156,12 @@ pub struct TokenReviewConfig {
     pub clusters: Vec<ClusterName>,
     /// Audience that tokens must have; `None` is the audience of the apiserver.
     pub audience: Option<String>,
-    /// How long a cluster's answer is cached. Default 1 min.
+    /// How long a cluster's answer about a token is cached. Default 1 min.
     pub cache: Duration,
 }
 
 impl TokenReviewConfig {
-    /// Creates a review by these clusters, for the audience of their apiservers.
+    /// Reviews tokens by these clusters, for the audience of their apiservers.
     #[must_use]
     pub fn new(clusters: Vec<ClusterName>) -> Self {
         Self { clusters, audience: None, cache: Duration::from_secs(60) }

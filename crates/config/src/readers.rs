@@ -15,7 +15,7 @@ use informer_hub_types::{
     ClusterName, Exclusion, Groups, ResourcePattern, ResourceRef, Selected, check_name, is_dns_label,
 };
 
-/// Bounds of `limits.scans`.
+/// Bounds of `limits.scans`, a reader's number of queries in progress that scan a cache.
 pub(super) const SCANS: RangeInclusive<usize> = 1..=64;
 
 /// Bounds of `limits.bytes_per_second`. With less, the first part of a list takes seconds.

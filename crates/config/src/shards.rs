@@ -1,4 +1,4 @@
-//! Parser of `[fleet.shards.<name>]`.
+//! Parser of `[fleet.shards.<name>]`: rules that divide the informers of a cluster among collectors.
 
 use super::ResourceConfig;
 use super::resources::namespaces;
@@ -7,7 +7,8 @@ use super::spans::KeyPath;
 use super::table::{Checker, Table};
 use informer_hub_types::{ResourceRef, Selected, ShardName, ShardRule};
 
-/// Reads the shard rules, sorted by name. Reports a rule for resources or namespaces that no entry of `[resources]` watches.
+/// Reads the shard rules (division of a cluster among collectors), sorted by name. Reports a rule for resources or
+/// namespaces that no entry of `[resources]` watches.
 pub(super) fn shards(table: Table<'_>, resources: &[ResourceConfig]) -> Vec<ShardRule> {
     let checker = table.checker;
     let mut rules = Vec::new();

@@ -25,7 +25,7 @@ pub(super) const EXEC_VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", 
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterSourceConfig {
-    /// The table's key.
+    /// Name: the key of the table `[cluster_sources.<name>]`.
     pub name: String,
     /// Kind of the source.
     pub kind: ClusterSourceKind,
@@ -44,7 +44,7 @@ pub struct ClusterSourceConfig {
     pub compression: bool,
     /// Versions of HTTP for the source's clusters, and for the management cluster.
     pub http: HttpVersions,
-    /// Encodings to request from the source's clusters.
+    /// Encodings of objects to request from the source's clusters.
     pub encoding: Encodings,
 }
 
@@ -73,21 +73,21 @@ impl ClusterSourceConfig {
 pub enum ClusterSourceKind {
     /// Kubeconfigs in a directory.
     Folder {
-        /// The directory.
+        /// Directory of the kubeconfigs.
         path: PathBuf,
         /// Contexts of a kubeconfig that become clusters.
         contexts: Contexts,
     },
     /// Secrets in a management cluster.
     Secrets {
-        /// Management cluster.
+        /// Management cluster that has the Secrets.
         management: Management,
         /// Format of the Secrets.
         format: SecretFormat,
     },
     /// ClusterProfiles in a management cluster.
     ClusterProfiles {
-        /// Management cluster.
+        /// Management cluster that has the ClusterProfiles.
         management: Management,
         /// Credential commands, by the names in `status.accessProviders`.
         providers: BTreeMap<String, ProviderConfig>,
@@ -99,7 +99,7 @@ pub enum ClusterSourceKind {
 }
 
 impl ClusterSourceKind {
-    /// Returns the word used in the configuration.
+    /// Returns the configuration's word for this kind, such as `folder`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -134,11 +134,11 @@ pub enum Contexts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Management {
-    /// Connection to the cluster.
+    /// Connection to the management cluster.
     pub access: ClusterAccess,
     /// Selected namespaces; empty is all.
     pub namespaces: Vec<String>,
-    /// Label selector, in addition to the one of the format.
+    /// Label selector of the objects, in addition to the one of their format.
     pub label_selector: Option<LabelSelector>,
 }
 
@@ -168,7 +168,7 @@ pub struct ProviderConfig {
     pub command: String,
     /// Arguments of the command.
     pub args: Vec<String>,
-    /// Environment variables in addition to the hub's own.
+    /// Environment variables of the command, in addition to the hub's own.
     pub env: BTreeMap<String, String>,
     /// Version of ExecCredential. Default `client.authentication.k8s.io/v1`.
     pub api_version: String,
@@ -300,7 +300,7 @@ impl InlineKubeconfig {
         Self { text: text.into(), origin: origin.into() }
     }
 
-    /// Returns the text, including its secrets.
+    /// Returns the text of the kubeconfig, including its secrets.
     #[must_use]
     pub fn expose(&self) -> &Arc<str> {
         &self.text
@@ -473,7 +473,7 @@ impl FromStr for SecretFormat {
 }
 
 impl SecretFormat {
-    /// Returns the word used in the configuration.
+    /// Returns the configuration's word for this format, such as `argocd`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -48,11 +48,11 @@ impl TransportConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
-    /// Address for the POST.
+    /// Address to which events are sent by POST.
     pub url: String,
     /// Key of the Standard Webhooks signature; `None` sends unsigned requests.
     pub signing_secret: Option<Secret>,
-    /// Time limit of one attempt. Default 10 s.
+    /// Time limit of one delivery attempt. Default 10 s.
     pub timeout: Duration,
     /// Maximum number of requests in flight; events of one object never overlap. Default 4.
     pub concurrency: usize,
@@ -174,9 +174,9 @@ impl BodyConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TemplateText {
-    /// In the configuration.
+    /// Text of the template, in the configuration.
     Inline(String),
-    /// In a file, read at the start.
+    /// File with the template, read at the start.
     File(PathBuf),
 }
 
@@ -218,7 +218,7 @@ pub struct NatsConfig {
     pub ca_file: Option<PathBuf>,
     /// Client certificate for mutual TLS.
     pub client_cert: Option<ClientCertConfig>,
-    /// Time limit of one attempt, including acknowledgements. Default 10 s.
+    /// Time limit of one delivery attempt, including acknowledgements. Default 10 s.
     pub timeout: Duration,
     /// Maximum number of batches in flight; events of one object never overlap. Default 4.
     pub concurrency: usize,

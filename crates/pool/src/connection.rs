@@ -56,7 +56,7 @@ struct State {
     was_ever_used: AtomicBool,
     /// Current flow-control window of each stream, in bytes.
     window: AtomicU32,
-    /// Notified when a larger window may speed an answer up.
+    /// Notified when a larger flow-control window may speed an answer up.
     wants_window: Notify,
     /// Why the connection ended.
     end: OnceLock<StreamError>,

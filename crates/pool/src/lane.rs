@@ -35,7 +35,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Maximum number of streams of a connection. Decides the largest window of a stream: 512 KiB or 2 MiB.
+    /// Maximum number of streams of a connection. Decides a stream's largest flow-control window: 512 KiB or 2 MiB.
     fn streams(self) -> u32 {
         match self {
             Self::Watch => 256,
@@ -54,7 +54,7 @@ pub(crate) enum Route {
 
 type Dialing = Shared<BoxFuture<'static, Result<(), Arc<dyn Error + Send + Sync>>>>;
 
-/// How connections are opened.
+/// Opener of connections, for HTTP/2 and HTTP/1.1.
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) versions: HttpVersions,

@@ -1,5 +1,5 @@
-//! HTTP client: chooses protocol, lane and connection of each request, and repeats requests that the server did not
-//! process.
+//! HTTP client: chooses protocol, lane (watches or lists) and connection of each request, and repeats requests that the
+//! server did not process.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ impl Pool {
         }))
     }
 
-    /// Sends a request with an absolute address and waits for the status and headers of the answer. The [`Lane`] is an
-    /// extension of the request. Only opening a connection has a deadline.
+    /// Sends a request with an absolute address and waits for the status and headers of the answer. The request's
+    /// extensions have its kind, the [`Lane`]. Only opening a connection has a deadline.
     ///
     /// A request that the server has not processed is sent again immediately, up to three times. A GET or HEAD request
     /// is also sent again if its connection breaks and had been used before.

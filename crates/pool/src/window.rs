@@ -35,7 +35,7 @@ impl WaitMeter {
         self.waits_since.get_or_insert(now);
     }
 
-    /// Notes that data was read with the present window. Returns whether a larger window may help.
+    /// Notes that data was read with a flow-control window of `window` bytes. Returns whether a larger one may help.
     pub(crate) fn read(&mut self, bytes: usize, window: u32, now: impl Fn() -> Instant) -> bool {
         self.read = self.read.saturating_add(bytes);
         if let Some(since) = self.waits_since.take() {

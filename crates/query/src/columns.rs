@@ -43,8 +43,8 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether a column is not in the head, so that it is read from the JSON of every object. Even if `false`,
-    /// an object with an empty value in its head needs its JSON.
+    /// Returns whether a column is not in the head (the fields that are readable without the JSON), so that it is read
+    /// from the JSON of every object. Even if `false`, an object with an empty value in its head needs its JSON.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body

@@ -29,9 +29,9 @@ pub enum Expr {
     Labels(LabelSelector),
     /// Test of a field.
     Field {
-        /// The field.
+        /// Path of the field.
         path: FieldPath,
-        /// The test.
+        /// Test of the field's values.
         test: Test,
     },
     /// The object has any of these values in an index: one that the configuration declares, or one that a Rust function
@@ -39,7 +39,7 @@ pub enum Expr {
     Index {
         /// The index's name.
         index: SmolStr,
-        /// The values.
+        /// Values of which the object has at least one in the index.
         values: Vec<SmolStr>,
     },
     /// `metadata.uid` equals this UID.

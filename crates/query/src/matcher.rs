@@ -64,8 +64,8 @@ impl Matcher {
         Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Returns whether a [`Expr::Field`] condition tests a field that is not in the head. [`Expr::OwnedBy`] does not
-    /// count.
+    /// Returns whether a [`Expr::Field`] condition tests a field that is not in the head (the fields that are readable
+    /// without the JSON). [`Expr::OwnedBy`] does not count.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body

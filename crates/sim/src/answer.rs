@@ -38,7 +38,7 @@ impl RawAnswer {
         self
     }
 
-    /// Keeps the connection open after the last byte until the fault script is healed.
+    /// Keeps the connection open after the last byte until the test ends all faults.
     #[must_use]
     pub fn then_silence(mut self) -> Self {
         self.silent = true;

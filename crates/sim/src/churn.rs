@@ -1,4 +1,4 @@
-//! Seeded generator of object changes that keeps a world at about its initial size.
+//! Seeded generator of object changes that keeps a simulated cluster at about its initial size.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -11,23 +11,23 @@ use informer_hub_types::{Gvr, ObjectKey};
 /// Relative frequency of each kind of change that [`Churn`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Creation of a pod.
+    /// Relative frequency of creations of a pod.
     pub create: u32,
-    /// A change of a pod's status.
+    /// Relative frequency of changes of a pod's status.
     pub status: u32,
-    /// A change of a pod's labels.
+    /// Relative frequency of changes of a pod's labels.
     pub labels: u32,
-    /// A change of a pod's spec.
+    /// Relative frequency of changes of a pod's spec.
     pub spec: u32,
-    /// Deletion of a pod.
+    /// Relative frequency of deletions of a pod.
     pub delete: u32,
-    /// Deletion of a pod and creation under the same name with a new UID.
+    /// Relative frequency of deletions of a pod, each with a creation under the same name with a new UID.
     pub recreate: u32,
-    /// Five to thirty status changes in one step, about half of them to the same pod.
+    /// Relative frequency of bursts: five to thirty status changes in one step, about half of them to the same pod.
     pub burst: u32,
-    /// A change of a node.
+    /// Relative frequency of changes of a node.
     pub node: u32,
-    /// Creation, change or deletion of a custom resource.
+    /// Relative frequency of creations, changes and deletions of a custom resource.
     pub widget: u32,
 }
 
@@ -60,7 +60,7 @@ pub enum Operation {
     Widget,
 }
 
-/// Seeded change generator. Equal seeds make equal changes to equal worlds.
+/// Seeded change generator. Equal seeds make equal changes to simulated clusters with equal states.
 #[derive(Debug)]
 pub struct Churn {
     rng: StdRng,
@@ -94,7 +94,7 @@ impl Churn {
         Self { rng: StdRng::seed_from_u64(seed), table, initial: None, steps: 0 }
     }
 
-    /// Makes one change and returns its kind. Creates a pod if the world has none.
+    /// Makes one change to a simulated cluster and returns its kind. Creates a pod if there is none.
     pub fn step(&mut self, world: &mut World) -> Operation {
         self.steps += 1;
         let pods = World::pods();

@@ -59,7 +59,8 @@ pub(super) struct Expired;
 #[derive(Clone, Debug)]
 pub(super) struct Collection {
     def: ResourceDef,
-    /// Cluster version at creation. Distinguishes two collections of the same resource.
+    /// The cluster's resourceVersion when this collection was created. Distinguishes two collections of the same
+    /// resource.
     created_at: u64,
     objects: Objects,
     /// Oldest first; at most `capacity` events.
@@ -69,7 +70,7 @@ pub(super) struct Collection {
     first: u64,
     /// Highest version whose event is no longer in `history`. Watches cannot start before it.
     floor: u64,
-    /// Version of the last event.
+    /// resourceVersion of the last event.
     last: u64,
     snapshots: VecDeque<(u64, Objects)>,
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::shared::Shared;
 
-/// Handle by which an answer acts on its connection.
+/// Handle by which an HTTP answer acts on its connection, e.g. resets it.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     reset: AtomicBool,
@@ -23,7 +23,7 @@ pub(super) struct Link {
     ordered: Notify,
 }
 
-/// Action on a connection, ordered by an answer.
+/// Action on a connection, requested by a faulty HTTP answer.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Drop the connection.

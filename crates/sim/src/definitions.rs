@@ -13,7 +13,8 @@ use informer_hub_types::{Gvr, ObjectKey};
 /// Number of removed resources whose histories are kept for watches that are still open.
 const REMOVED: usize = 16;
 
-/// Definitions of the custom resources in a world, and the versions that are served, without the custom objects.
+/// Definitions of the custom resources in a simulated cluster, and the versions that are served, without the custom
+/// objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     /// Additional served versions, each with the version in which its objects are stored.
@@ -22,7 +23,7 @@ pub(super) struct Definitions {
     generations: BTreeMap<Gvr, u64>,
     /// Storage versions that are not served.
     unserved: BTreeSet<Gvr>,
-    /// Collections of removed resources, oldest first.
+    /// Objects and histories of removed resources, oldest first.
     removed: Vec<Collection>,
 }
 

@@ -54,9 +54,9 @@ pub struct SimDisk(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     rng: StdRng,
-    /// Names that the running process sees.
+    /// Files and directories that the running process sees.
     live: BTreeMap<PathBuf, Node>,
-    /// Names that survive a crash.
+    /// Files and directories whose names survive a crash.
     durable: BTreeMap<PathBuf, Node>,
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,

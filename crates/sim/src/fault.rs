@@ -18,13 +18,13 @@ use super::bad_protobuf::BadProtobuf;
 pub enum Fault {
     /// Resets the TCP connection (RST) in the middle of the answer.
     Reset,
-    /// Sends nothing for this long, or until the script is healed, then continues the answer.
+    /// Sends nothing for this long, or until the test ends all faults, then continues the answer.
     Stall(Duration),
     /// Resets the HTTP/2 stream in the middle of the answer. Over HTTP/1.1 the connection closes.
     ResetStream,
     /// Sends a GOAWAY and continues the answer. The connection takes no further requests, and closes after its answers.
     GoAway,
-    /// Neither reads nor sends anything on the connection for this long, or until the script is healed.
+    /// Neither reads nor sends anything on the connection for this long, or until the test ends all faults.
     Freeze(Duration),
     /// Sends this many thousandths of the bytes of the next event (item), then ends the answer as if complete.
     Cut(u16),
@@ -59,7 +59,7 @@ pub enum Fault {
     RefuseStreaming,
     /// Ignores `sendInitialEvents`, as if a proxy had stripped the parameter.
     IgnoreStreaming,
-    /// Cuts all connections of the cluster and refuses new ones for this long, or until the script is healed.
+    /// Cuts all connections of the cluster and refuses new ones for this long, or until the test ends all faults.
     Down(Duration),
     /// Sends an object without a name before the next event (item).
     NamelessObject,
@@ -69,7 +69,7 @@ pub enum Fault {
     ReorderedKeys,
     /// Pads the next event to this many bytes, then expires the watch with an in-stream 410.
     HugeObject(usize),
-    /// Sends this answer instead. Not drawn by seeded scripts.
+    /// Sends this answer instead of the regular one. Not drawn by seeded scripts.
     Answer(RawAnswer),
     /// Inserts these bytes unchanged into a watch, or as an item of a list, in protobuf with a tag and their length. A watch
     /// sends them without waiting for an event. Not drawn by seeded scripts.
@@ -188,9 +188,9 @@ pub struct FaultScript {
 #[derive(Clone, Debug)]
 struct RandomFaults {
     rng: StdRng,
-    /// Whether faults of HTTP/2 connections are drawn too.
+    /// Whether random faults include those of HTTP/2 connections.
     http2: bool,
-    /// Whether the faults in [`BadProtobuf`] are drawn too.
+    /// Whether random faults include those in [`BadProtobuf`].
     protobuf: bool,
     probability: f64,
     left: usize,

@@ -16,7 +16,7 @@ pub struct Filter {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unable to parse requirement: {0:?}")]
 pub struct InvalidFilter(
-    /// The invalid part.
+    /// The invalid part of the selector.
     pub String,
 );
 

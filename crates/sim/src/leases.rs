@@ -11,7 +11,7 @@ use super::http::Status;
 #[derive(Debug, Default)]
 pub(super) struct Leases {
     objects: BTreeMap<[String; 2], Value>,
-    /// Number of writes, which is the version of the last one.
+    /// Number of writes of leases, which is the resourceVersion of the last one.
     version: u64,
     /// Delay of each answer. A write is applied before the delay.
     pub(super) delay: Duration,

@@ -138,7 +138,8 @@ impl ListSource {
         }
     }
 
-    /// Creates the head and the tail. In protobuf, the head contains the size of all items, so each is encoded twice.
+    /// Creates the bytes of the list before and after its items. In protobuf, those before contain the size of all
+    /// items, so each is encoded twice.
     fn begin(
         &mut self,
         request: &ObjectsRequest,

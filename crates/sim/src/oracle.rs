@@ -63,7 +63,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Comparison of final states.
+/// Comparison of a consumer's final state with the server's.
 #[derive(Clone, Copy, Debug)]
 pub struct Oracle;
 
@@ -112,7 +112,7 @@ pub enum EventContent {
     Added {
         /// State of the object.
         object: Seen,
-        /// Whether it is part of the first list.
+        /// Whether the object is part of the first list.
         initial: bool,
     },
     /// An object changed.
@@ -121,7 +121,7 @@ pub enum EventContent {
         old: Option<(Uid, ResourceVersion)>,
         /// The new state.
         object: Seen,
-        /// Whether it is a resync, in which nothing changed.
+        /// Whether the event is a resync, in which nothing changed.
         resync: bool,
     },
     /// An object was deleted.
@@ -292,43 +292,44 @@ impl Replica {
         }
     }
 
-    /// Allows each origin to sync and deliver its initial list once more, after a restart of the hub.
+    /// Allows each origin (informer) to sync and deliver its initial list once more, after a restart of the hub.
     pub fn hub_restarted(&mut self) {
         for state in self.origins.values_mut() {
             state.synced = false;
         }
     }
 
-    /// Drops the state of all origins with this prefix, because their objects will be delivered again.
+    /// Drops the state of all informers whose names (origins) have this prefix, because their objects will be delivered
+    /// again.
     pub fn forget(&mut self, prefix: &str) {
         self.origins.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// Returns the objects of one origin; empty for an unknown origin.
+    /// Returns the objects of the informer with this name; empty for an unknown name.
     #[must_use]
     pub fn seen(&self, origin: &str) -> GroundTruth {
         self.origins.get(origin).map(|state| state.objects.clone()).unwrap_or_default()
     }
 
-    /// Returns the objects of all origins with this prefix (`"prod-eu/pods.v1."`).
+    /// Returns the objects of all informers whose names have this prefix (`"prod-eu/pods.v1."`).
     #[must_use]
     pub fn seen_of(&self, prefix: &str) -> GroundTruth {
         let origins = self.origins.iter().filter(|(name, _)| name.starts_with(prefix));
         origins.flat_map(|(_, state)| state.objects.clone()).collect()
     }
 
-    /// Returns the number of objects of one origin in constant time.
+    /// Returns the number of objects of one informer in constant time.
     #[must_use]
     pub fn count(&self, origin: &str) -> usize {
         self.origins.get(origin).map_or(0, |state| state.objects.len())
     }
 
-    /// Returns the origins that have sent an event.
+    /// Returns the names of the informers that have sent an event.
     pub fn origins(&self) -> impl Iterator<Item = &str> {
         self.origins.keys().map(String::as_str)
     }
 
-    /// Returns whether an origin has delivered its initial list.
+    /// Returns whether the informer with this name has delivered its initial list.
     #[must_use]
     pub fn is_synced(&self, origin: &str) -> bool {
         self.origins.get(origin).is_some_and(|state| state.synced)

@@ -17,7 +17,7 @@ const TEAMS: [&str; 5] = ["payments", "storefront", "platform", "growth", "ident
 /// Namespaces of simulated pods.
 pub const NAMESPACES: [&str; 5] = ["shop", "pay", "infra", "default", "team-a"];
 
-/// Phases that churn sets.
+/// Pod phases that the generator of changes (`churn`) sets.
 pub const PHASES: [&str; 4] = ["Running", "Pending", "Succeeded", "Failed"];
 
 /// Returns `count` lowercase hexadecimal digits.

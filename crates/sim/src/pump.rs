@@ -47,10 +47,10 @@ impl Unit {
 }
 
 pub(super) trait Source: Send + 'static {
-    /// Returns the next unit; `None` ends the answer regularly.
+    /// Returns the next unit (event, item, beginning or end of a list); `None` ends the answer regularly.
     fn next(&mut self) -> impl Future<Output = Option<Unit>> + Send;
 
-    /// Returns the resourceVersion of the last unit.
+    /// Returns the resourceVersion of the last unit (event or item).
     fn position(&self) -> u64;
 
     /// Whether this is a watch, rather than a list.

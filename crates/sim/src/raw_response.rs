@@ -37,7 +37,7 @@ pub(super) fn response(answer: &RawAnswer, shared: &Arc<Shared>) -> SimResponse 
 
 struct Sending {
     answer: RawAnswer,
-    /// Filler bytes sent; `None` before the head is sent.
+    /// Number of bytes sent of the repeated filler text; `None` before the head is sent.
     sent: Option<usize>,
     shared: Arc<Shared>,
 }

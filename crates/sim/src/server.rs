@@ -45,7 +45,7 @@ impl SimServer {
         &self.shared
     }
 
-    /// Reads or changes the world, then wakes the watches. Requests wait meanwhile, so `work` must be short.
+    /// Reads or changes the cluster's state, then wakes the watches. Requests wait meanwhile, so `work` must be short.
     pub fn with_world<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         self.shared.with_world(work)
     }
@@ -219,7 +219,8 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves connections while the gate is up. Its `JoinSet` owns the connections, so aborting this task ends them too.
+/// Serves connections while the cluster accepts them. Its `JoinSet` owns the connections, so aborting this task ends
+/// them too.
 async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, serving: watch::Sender<bool>) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);

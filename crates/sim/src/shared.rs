@@ -1,4 +1,5 @@
-//! State shared by the tasks of one simulated cluster: world, fault script, counters, gate.
+//! State shared by the tasks of one simulated cluster: world, fault script, counters, and whether it accepts
+//! connections.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -176,7 +177,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) gate: WatchCell<Gate>,
     world: Mutex<World>,
-    /// Version of the world; a change wakes the watches.
+    /// Version of the cluster's state; a change wakes the watches.
     changed: WatchCell<u64>,
     faults: Mutex<FaultScript>,
     /// Notified when the test ends all faults; releases stalled answers.
@@ -205,7 +206,7 @@ impl Shared {
         }
     }
 
-    /// Reads or changes the world, then wakes the watches if its version has changed.
+    /// Reads or changes the cluster's state, then wakes the watches if its version has changed.
     pub(super) fn with_world<R>(&self, work: impl FnOnce(&mut World) -> R) -> R {
         let mut world = self.world.lock();
         let answer = work(&mut world);
@@ -241,7 +242,7 @@ impl Shared {
         self.healed.subscribe()
     }
 
-    /// Waits until `pause` is over or the script is healed.
+    /// Waits until `pause` is over or the test ends all faults.
     pub(super) async fn stall(&self, pause: Duration) {
         let mut healed = self.healing();
         tokio::select! {
@@ -251,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Ends [`Self::go_down`] after `pause` or when the script is healed.
+    /// Ends [`Self::go_down`] after `pause` or when the test ends all faults.
     pub(super) async fn accept_after(&self, pause: Duration) {
         self.stall(pause).await;
         self.gate.modify(|gate| {
@@ -274,8 +275,8 @@ impl Shared {
         });
     }
 
-    /// Returns the fault for a request; `None` for none. With `signals`, only rules that name the resource apply, and
-    /// no random faults.
+    /// Returns the fault for a request; `None` for none. With `signals` (a request for CRDs or APIServices), only rules
+    /// that name the resource apply, and no random faults.
     pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<AssignedFault> {
         self.faults.lock().decide(kind, resource, signals)
     }

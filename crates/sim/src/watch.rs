@@ -27,7 +27,7 @@ const BATCH: usize = 64;
 pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
-    /// Version at which the collection was created, which identifies it.
+    /// Version at which the collection (the resource's objects and history) was created, which identifies it.
     created_at: u64,
     /// Requested API version of the resource, if its objects are stored in another one; `None` otherwise.
     shown_as: Option<ApiResource>,

@@ -15,16 +15,16 @@ use super::pods;
 use super::protobuf;
 use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
 
-/// 2026-01-01T00:00:00Z, the start of a world's clock, which advances one second per resourceVersion.
+/// 2026-01-01T00:00:00Z, the start of a simulated cluster's clock, which advances one second per resourceVersion.
 const EPOCH: i64 = 1_767_225_600;
 
 /// Expected state of an observer of one resource: UID and version of each object, by key.
 pub type GroundTruth = BTreeMap<ObjectKey, (Uid, ResourceVersion)>;
 
-/// Initial content of a world.
+/// Initial content of a simulated cluster.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
-    /// Seed of all randomness in the world.
+    /// Seed of all randomness in the simulated cluster.
     pub seed: u64,
     /// Pods at the start.
     pub pods: usize,

@@ -1,5 +1,5 @@
-//! Spans exported as traces: one per list and per watch connection, and limited rates of changes, Kubernetes reads and
-//! delivery attempts. Without an exporter, creating a span costs a load and a branch.
+//! Spans exported as traces: one per list and per watch connection, and, up to a limit per second, per change,
+//! Kubernetes read and delivery attempt. Without an exporter, creating a span costs a load and a branch.
 
 use std::fmt::Display;
 

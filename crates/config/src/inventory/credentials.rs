@@ -20,11 +20,11 @@ pub struct Credentials {
     pub(super) proxy_url: Option<String>,
     pub(super) token: Option<String>,
     pub(super) password: Option<(String, String)>,
-    /// Certificate and key, base64 of PEM.
+    /// Client certificate and its private key, base64 of PEM.
     pub(super) certificate: Option<(String, String)>,
     /// Command that returns credentials: `exec` of a kubeconfig's user.
     pub(super) exec: Option<Value>,
-    /// Settings for that command: `extensions` of a kubeconfig's cluster.
+    /// Settings for the credential command in `exec`: `extensions` of a kubeconfig's cluster.
     pub(super) extensions: Vec<Value>,
 }
 

@@ -16,9 +16,9 @@ pub enum Holder {
     Table,
     /// Cluster source, and the object in which it found the cluster.
     Source {
-        /// Name of the source.
+        /// Name of the cluster source.
         name: String,
-        /// The object or file.
+        /// Object or file in which the source found the cluster.
         object: String,
     },
 }
@@ -40,11 +40,11 @@ impl Holder {
 pub struct Conflict {
     /// Name of the cluster.
     pub cluster: ClusterName,
-    /// Name of the source.
+    /// Name of the cluster source that found the ignored cluster.
     pub source: String,
     /// Object in which the source found the cluster.
     pub object: String,
-    /// Origin of the cluster that has the name.
+    /// Origin (table or source) of the cluster that already has the name.
     pub holder: Holder,
 }
 
@@ -53,7 +53,7 @@ pub struct Conflict {
 pub struct Roster {
     /// Clusters, sorted by name.
     pub clusters: Vec<ClusterConfig>,
-    /// Origins of the clusters from sources.
+    /// Origins of the clusters that cluster sources found.
     pub sourced: BTreeMap<ClusterName, Holder>,
     /// Clusters that are ignored because their names are in use, sorted by source.
     pub conflicts: Vec<Conflict>,

@@ -6,7 +6,7 @@ use super::source_report::SourceReport;
 use crate::{ClusterSourceConfig, Management, SecretFormat};
 
 impl SecretFormat {
-    /// Returns the label selector of the format's Secrets.
+    /// Returns the label selector of the cluster Secrets in this format.
     #[must_use]
     pub fn selector(self) -> &'static str {
         match self {

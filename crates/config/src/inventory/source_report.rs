@@ -21,7 +21,7 @@ pub struct FoundCluster {
     pub object: String,
 }
 
-/// Problem of an object.
+/// Problem of an object that should describe a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Problem {
     /// Object with the problem, such as `Secret argocd/prod-eu`.
@@ -43,7 +43,7 @@ pub struct SourceReport {
 
 /// Cluster as its object describes it, before the settings of the source determine its name and labels.
 pub(super) struct Candidate<'o> {
-    /// Object, for messages.
+    /// Object that describes the cluster, for messages: `Secret argocd/prod-eu`.
     pub(super) object: String,
     pub(super) name: Cow<'o, str>,
     /// Namespace of the object; empty for a file.

@@ -21,13 +21,13 @@ pub(super) const DURATION: &str = concat!(
 /// Last sentence of the description of each secret.
 pub(super) const SECRET: &str = "A reference, never the secret itself.";
 
-/// Adds a description to a node.
+/// Adds a description to a schema node.
 pub(super) fn node(description: &str, mut rest: Value) -> Value {
     rest["description"] = json!(description);
     rest
 }
 
-/// Adds a default to a node.
+/// Adds a default to a schema node.
 pub(super) fn default(mut node: Value, default: impl Into<Value>) -> Value {
     node["default"] = default.into();
     node

@@ -222,7 +222,7 @@ fn table(
     }
 }
 
-/// Returns whether a node has keys, or named members with keys.
+/// Returns whether a schema node has keys, or named members with keys.
 fn is_table(node: &Value) -> bool {
     node["properties"].is_object() || node["additionalProperties"]["properties"].is_object()
 }

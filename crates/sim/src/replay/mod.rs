@@ -215,7 +215,7 @@ impl Drop for ReplayServer {
 }
 
 impl ReplayState {
-    /// Returns the version of the state before event `index`. Shards use the same versions.
+    /// Returns the version of the state before event `index`. Shards (parts of the pods) use the same versions.
     fn version_before(&self, index: u64) -> u64 {
         BASE + self.templates.len() as u64 + index
     }

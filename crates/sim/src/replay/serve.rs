@@ -31,7 +31,7 @@ use super::template::{BASE, Template};
 use super::{Plan, ReplayState};
 use informer_hub_types::clock;
 
-/// Size of a chunk of a flood or a list, in bytes.
+/// Size of a chunk of a list, or of events that are sent as fast as possible, in bytes.
 const CHUNK: usize = 64 * 1024;
 
 pub(super) async fn serve(state: Arc<ReplayState>, listener: TcpListener, tls: Option<TlsAcceptor>) {
@@ -85,7 +85,8 @@ impl View {
         self.state.version_before(self.events)
     }
 
-    /// Returns how long after the start of each interval this shard sends, so that shards send at different times.
+    /// Returns how long after the start of each interval this shard (part of the pods) sends its event, so that shards
+    /// send at different times.
     fn offset(&self, every: Duration) -> Duration {
         let nanos = every.as_nanos() * self.shard.start as u128 / self.state.templates.len().max(1) as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -180,8 +181,8 @@ fn list_body(view: View) -> SimBody {
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Streams events from `next` on as the plan allows. A bookmark precedes them, so that the HTTP head is sent
-/// immediately.
+/// Streams events from `next` on, in the number and at the pace that the [`Plan`] allows. A bookmark precedes them, so
+/// that the HTTP head is sent immediately.
 fn watch_body(view: View, next: u64) -> SimBody {
     let first = Some(Bytes::from(view.form.bookmark(view.state.version_before(next))));
     let plans = view.state.plan.subscribe();

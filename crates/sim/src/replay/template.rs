@@ -19,7 +19,7 @@ const DIGITS: usize = 16;
 const VERSION_SLOT: &str = "1000000000000001";
 /// Placeholder by which the slot of the send time is found.
 const SENT_SLOT: &str = "1000000000000002";
-/// First version, so that every version fills its slot. As a send time it means "never sent".
+/// First resourceVersion: 16 digits, so that every version fills its slot. As a send time it means "never sent".
 pub(super) const BASE: u64 = 1_000_000_000_000_000;
 
 /// One encoding of a pod as a list item, with the positions of its slots.
@@ -92,7 +92,7 @@ pub(super) fn export(config: &ReplayConfig, out: &mut impl Write) -> io::Result<
     bodies(config).try_for_each(|body| writeln!(out, "{body}"))
 }
 
-/// Returns the pods with placeholders.
+/// Returns the pods with placeholders for the version and the send time.
 fn bodies(config: &ReplayConfig) -> impl Iterator<Item = Value> {
     let mut rng = StdRng::seed_from_u64(config.seed);
     let time = World::new(&WorldConfig { pods: 0, nodes: 0, widgets: 0, ..WorldConfig::default() }).time();

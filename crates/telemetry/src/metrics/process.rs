@@ -63,7 +63,7 @@ fn number_after(text: &str, key: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Returns the number of open files. Kernels since 6.2 report it as the size of the folder.
+/// Returns the number of open files. Kernels since 6.2 report it as the size of `/proc/self/fd`.
 fn open_files() -> Option<u64> {
     let folder = "/proc/self/fd";
     match std::fs::metadata(folder).ok()?.len() {

@@ -19,7 +19,7 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty set, for a metric without labels, or for one whose only label is passed as a word.
+    /// Empty set, for a metric without labels, or for one whose only label value is passed separately.
     pub const NONE: Self = Self(0);
 }
 
@@ -52,7 +52,7 @@ impl Snapshot {
         }
     }
 
-    /// Creates a label set for the values of one entity.
+    /// Creates a label set for the values of one entity, such as a cluster or a sink.
     pub fn labels(&mut self, pairs: &[(&'static str, &str)]) -> LabelSet {
         let Ok(number) = u32::try_from(self.sets.len()) else { return LabelSet::NONE };
         let mut text = String::new();

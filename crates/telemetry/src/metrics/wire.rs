@@ -16,7 +16,7 @@ use informer_hub_types::{self as types, HistogramState};
 /// Maximum number of values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
 
-/// Builder of requests, with the resource and the time from which counters count.
+/// Builder of OTLP requests, with the OpenTelemetry resource and the time from which counters count.
 #[derive(Debug)]
 pub(super) struct Sender {
     resource: WireResource,
