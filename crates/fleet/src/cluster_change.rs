@@ -15,7 +15,7 @@ use crate::wire::DecodeError;
 pub enum ClusterChange {
     /// The entry with the owner of a shard was written or removed.
     Owner {
-        /// The shard.
+        /// Shard of a cluster that the entry is about.
         shard: Shard,
         /// Revision of the bucket after this change.
         revision: u64,
@@ -24,7 +24,7 @@ pub enum ClusterChange {
     },
     /// The entry with the document about a shard's cluster was written or removed.
     Document {
-        /// The shard.
+        /// Shard whose owner wrote the document.
         shard: Shard,
         /// Revision of the bucket after this change.
         revision: u64,

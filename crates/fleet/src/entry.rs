@@ -19,7 +19,7 @@ use super::wire::{DecodeError, put_integer, take_byte, take_integer};
 /// it.
 pub type Sequence = u64;
 
-/// Format that this program writes, and the newest that it reads.
+/// Version of the entry format that this program writes, and the newest that it reads.
 const FORMAT: u8 = 1;
 const COMPRESSED: u8 = 1;
 const CONTINUES: u8 = 2;
@@ -56,12 +56,12 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Header of an entry.
+/// Header of an entry of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Epoch, the term number, of the collector that appended the entry.
     pub epoch: u64,
-    /// Number of the entry within the partition's epoch. Entry 0 has [`Record::Owner`].
+    /// Number of the entry since its collector claimed the partition. Entry 0 has [`Record::Owner`].
     pub number: u64,
     /// Sequence of the partition's previous entry; zero if there was none. Readers use it to detect missing entries.
     pub previous: Sequence,

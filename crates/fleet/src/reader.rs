@@ -30,7 +30,7 @@ use super::wire::DecodeError;
 pub struct PartitionState {
     /// Newest epoch: the number of an owner's term.
     pub epoch: u64,
-    /// Name of the owner in that epoch.
+    /// Name of the collector that owns the partition in that epoch.
     pub owner: String,
     /// Sequence of the last entry read.
     pub last: Sequence,
@@ -61,14 +61,14 @@ pub enum ReadOutcome {
     Records(Vec<Record>),
     /// The entry was read before, or its batch continues in the next entry.
     Nothing,
-    /// The entry is of an older epoch than the partition and was ignored. The log should hold none.
+    /// The entry is of an older epoch (owner's term) than the partition and was ignored. The log should hold none.
     Stale {
         /// Epoch of the entry.
         epoch: u64,
     },
     /// Entries before this one are missing. The partition is incomplete from here on.
     Gap(Gap),
-    /// The partition is incomplete, so the entry was ignored.
+    /// The reader lacks objects of the partition (it is incomplete), so the entry was ignored.
     Incomplete,
 }
 
@@ -110,7 +110,7 @@ impl Reader {
         self.partitions.get(partition)
     }
 
-    /// Returns the partitions that are not complete.
+    /// Returns the partitions that are not complete: objects or changes are missing.
     pub fn incomplete(&self) -> impl Iterator<Item = &Partition> {
         self.partitions.iter().filter(|(_, state)| !state.complete).map(|(partition, _)| partition)
     }
@@ -121,7 +121,7 @@ impl Reader {
         self.position
     }
 
-    /// Returns the number of ignored entries of old epochs.
+    /// Returns the number of entries that were ignored because their epoch (owner's term) was old.
     #[must_use]
     pub fn stale(&self) -> u64 {
         self.stale
@@ -207,7 +207,7 @@ impl PartitionState {
         self.unconfirmed.get(key).is_some_and(|seen| seen == version || seen.newer_than(version))
     }
 
-    /// Marks the partition as incomplete.
+    /// Marks the partition as incomplete, because an entry is missing or cannot be decoded.
     fn lose(&mut self) {
         (self.complete, self.resume) = (false, None);
         self.unconfirmed.clear();

@@ -12,7 +12,7 @@ use super::wire::{DecodeError, put_bytes, put_integer, take_byte, take_bytes, ta
 /// `Debug` shows sizes instead of objects, since an object may be a Secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Record {
-    /// A collector took the partition over. It is the first record of each epoch.
+    /// A collector took the partition over. It is the first record of each epoch (owner's term).
     Owner {
         /// Name of the collector, for operators.
         collector: String,

@@ -27,8 +27,8 @@ pub struct Member {
     /// Labels of the clusters that prefer collectors in the zone. A cluster must have all of them; if empty, none
     /// prefers it.
     pub prefer: BTreeMap<String, String>,
-    /// Fingerprint of the set of shards that it contends for. Collectors balance shards only with collectors that have
-    /// the same fingerprint.
+    /// Fingerprint of the set of shards that the collector contends for. Collectors balance shards only with collectors
+    /// that have the same fingerprint.
     pub contends_for: u64,
 }
 
@@ -37,14 +37,14 @@ pub struct Member {
 pub struct Deliverer {
     /// Name of the deliverer, unique to its process.
     pub name: String,
-    /// Sinks whose leases it contends for.
+    /// Names of the sinks whose leases (the right to deliver to a sink) the deliverer contends for.
     pub sinks: BTreeSet<String>,
 }
 
 /// Move of a shard from one collector to another, not finished yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveInProgress {
-    /// The shard of a cluster.
+    /// Shard of a cluster that is moved.
     pub shard: Shard,
     /// Collector that gives the shard away. It holds the token of moves ([`RosterItem::Move`]).
     pub from: String,
@@ -61,9 +61,9 @@ pub enum RosterItem {
     Drain(String),
     /// A shard whose collector the operator has chosen.
     Pin {
-        /// The shard of a cluster.
+        /// Shard of a cluster that the collector must own.
         shard: Shard,
-        /// The collector.
+        /// Name of the collector that the operator has chosen.
         collector: String,
     },
     /// Token that permits only one move at a time: the move in progress, or `None`.
@@ -75,7 +75,7 @@ pub enum RosterItem {
 /// Item of the roster with its revision in the bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RosterEntry {
-    /// The item.
+    /// Live process, setting of the operator, or token of moves.
     pub item: RosterItem,
     /// Revision of the bucket at the write. It changes even if the same item is written again.
     pub revision: u64,

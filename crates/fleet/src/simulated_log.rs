@@ -62,7 +62,7 @@ struct State {
     down: bool,
     last_sequence: Sequence,
     entries: BTreeMap<Sequence, Stored>,
-    /// Retained sequences by partition.
+    /// Sequences of the retained entries, by partition.
     by_partition: HashMap<Partition, VecDeque<Sequence>>,
     bytes: usize,
     max_bytes: usize,

@@ -23,7 +23,7 @@ pub enum DecodeError {
     /// A field has an impossible value.
     #[error("damaged data: {0} is invalid")]
     Invalid(&'static str),
-    /// A size exceeds the limit.
+    /// A field exceeds its size limit: name of the field, and limit in bytes.
     #[error("{0} is larger than its limit of {1} bytes")]
     TooLarge(&'static str, usize),
 }

@@ -194,7 +194,7 @@ impl<'h> Clause<'h> {
             || self.subtype != "*" && other.subtype == "*"
     }
 
-    /// Returns the value of a parameter, the last if there are several; empty if unset.
+    /// Returns the value of a parameter of the clause (`;name=value`), the last if there are several; empty if unset.
     fn parameter(&self, name: &str) -> &'h str {
         self.parameters.iter().rev().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
     }

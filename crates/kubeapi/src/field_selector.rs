@@ -46,7 +46,7 @@ impl FieldSelector {
         Ok(Self { terms })
     }
 
-    /// Returns whether it has no conditions and so matches everything.
+    /// Returns whether the selector has no conditions and so matches everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Member {
     /// Revision of the entry, which changes with each write.
     pub revision: u64,
-    /// Names of the leases that it contends for.
+    /// Names of the leases that the contender contends for.
     pub leases: BTreeSet<String>,
 }
 
@@ -57,12 +57,12 @@ impl Roster {
         Self { own: own.into(), within, leases: None, others: BTreeMap::new() }
     }
 
-    /// Sets the leases that the contender contends for; `None` if it does not take part.
+    /// Sets the leases that this contender contends for; `None` if it does not take part in the group.
     pub fn set_leases(&mut self, leases: Option<BTreeSet<String>>) {
         self.leases = leases;
     }
 
-    /// Returns the leases that the contender contends for; `None` if it does not take part.
+    /// Returns the leases that this contender contends for; `None` if it does not take part in the group.
     #[must_use]
     pub fn leases(&self) -> Option<&BTreeSet<String>> {
         self.leases.as_ref()
@@ -125,7 +125,7 @@ pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Durati
 pub struct Handover {
     /// Name of the lease.
     pub lease: String,
-    /// Identity of the receiver.
+    /// Identity of the contender that receives the lease.
     pub to: String,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Answer, Record, Request};
 
-/// Annotation of the Lease that stores [`Record::note`].
+/// Annotation of the Lease that stores [`Record::note`], the text that the holder publishes.
 pub const NOTE: &str = "informer-hub.io/delivered";
 
 /// Namespace and name of a Lease.

@@ -16,7 +16,7 @@ impl MemoryStore {
         self.record.as_ref().map(|(record, _)| record)
     }
 
-    /// Executes a request.
+    /// Applies a request of an elector to the record, and returns the answer.
     pub fn apply(&mut self, request: &Request) -> Answer {
         let current = self.record.as_ref().map(|(_, version)| version.to_string());
         let record = match request {

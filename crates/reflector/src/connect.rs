@@ -18,7 +18,7 @@ use informer_hub_types::{
 pub struct InformerOptions {
     /// The stored fields.
     pub projection: Projection,
-    /// Declared indices: name and path.
+    /// Indices to build over the objects: name, and path of the indexed field.
     pub indexes: BTreeMap<SharedStr, FieldPath>,
     /// Whether only `metadata` is requested.
     pub metadata_only: bool,
@@ -107,7 +107,7 @@ pub enum ResolveError {
 /// The last discovered catalogue of a cluster, and the tags that show whether it has changed.
 #[derive(Debug, Clone)]
 pub struct Discovered {
-    /// The offered resources.
+    /// The resources that the cluster serves.
     pub catalogue: Arc<Catalogue>,
     /// ETag of the discovery document of the core API group, if the server sends one.
     pub core_tag: Option<String>,
@@ -155,7 +155,7 @@ pub trait Connection: Debug + Send + Sync + 'static {
     /// Requests the server's version.
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>>;
 
-    /// Returns the open connections and running requests; `None` if they are not counted.
+    /// Returns how many connections are open and how many requests run; `None` if they are not counted.
     fn traffic(&self) -> Option<ClusterTraffic> {
         None
     }

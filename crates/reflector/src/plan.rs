@@ -106,7 +106,7 @@ impl Default for ReflectorOptions {
 pub enum Step {
     /// Request a page of a list.
     List {
-        /// The request.
+        /// Request for the page.
         request: ListRequest,
         /// Whether this begins a list. An incomplete list before it is void.
         fresh: bool,
@@ -115,14 +115,14 @@ pub enum Step {
     Check,
     /// Open a watch. If the request has `initial_events`, the watch begins with a streaming list.
     Watch {
-        /// The request.
+        /// Request that opens the watch.
         request: WatchRequest,
     },
     /// Do nothing until a time.
     Wait {
         /// The end of the wait.
         until: Instant,
-        /// The reason.
+        /// Why the driver waits.
         reason: WaitReason,
     },
 }

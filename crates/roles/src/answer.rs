@@ -1,4 +1,4 @@
-//! Results of requests to a backend.
+//! Results of requests to the backend, which the processes of a fleet share.
 
 use futures::future::BoxFuture;
 

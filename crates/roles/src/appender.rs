@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::backend::Backend;
 
-/// Maximum number of commands that wait for the task.
+/// Maximum number of queued commands for the task that appends.
 const COMMANDS: usize = 64;
 
 /// Reason why records were not stored.
@@ -28,10 +28,10 @@ pub(crate) enum AppendError {
     /// entry is unreadable.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
-    /// The partition is not open under the epoch that the caller passed.
+    /// The partition is not open under the epoch (fencing number) that the caller passed.
     #[error("this collector does not write the log of this resource")]
     NotOpen,
-    /// A record exceeds the limit of the log.
+    /// A record is larger than an entry of the log can be.
     #[error("{0}")]
     Refused(OfferError),
     /// The task has ended.
@@ -48,14 +48,14 @@ enum Command {
     Abandon { partition: Partition, epoch: u64 },
 }
 
-/// Handle to the task. The task ends with its last handle.
+/// Handle to the task that appends to the log. The task ends when its last handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Appender {
     commands: mpsc::Sender<Command>,
     queued: Arc<AtomicU64>,
 }
 
-/// Reserved place in the task's queue, so that [`Permit::append`] need not wait.
+/// Reserved place in the queue of the task that appends, so that [`Permit::append`] need not wait.
 pub(crate) struct Permit<'a> {
     place: mpsc::Permit<'a, Command>,
 }
@@ -81,12 +81,13 @@ impl Appender {
         self.queued.load(Relaxed)
     }
 
-    /// Claims a partition for this collector under an epoch. Returns the sequence of the entry that records the claim.
+    /// Claims a partition for this collector under `epoch`, a fencing number. Returns the sequence of the entry that
+    /// records the claim.
     pub(crate) async fn open(&self, partition: Partition, epoch: u64) -> Result<Sequence, AppendError> {
         self.ask(|reply| Command::Open { partition, epoch, reply }).await
     }
 
-    /// Reserves a place in the task's queue; waits until one is free.
+    /// Reserves a place in the queue of the task that appends; waits until one is free.
     pub(crate) async fn reserve(&self) -> Result<Permit<'_>, AppendError> {
         let place = self.commands.reserve().await.map_err(|_| AppendError::Ended)?;
         Ok(Permit { place })
@@ -110,7 +111,7 @@ impl Appender {
 
     /// Closes a partition immediately and drops the records that are not stored yet.
     pub(crate) async fn abandon(&self, partition: Partition, epoch: u64) {
-        // An ended task has no partitions.
+        // Ignore the error: a task that has ended has no open partitions.
         let _ = self.commands.send(Command::Abandon { partition, epoch }).await;
     }
 }

@@ -27,7 +27,7 @@ pub type TailStream = BoxStream<'static, Result<Entry, BackendError>>;
 /// - A change of a bucket entry names the revision that it replaces. So of two concurrent changes, one has no effect.
 /// - Every future completes within a deadline that the implementation sets.
 pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static {
-    /// Executes a request of a [`Writer`](informer_hub_fleet::Writer).
+    /// Executes a request of a [`Writer`](informer_hub_fleet::Writer) to the log.
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
     /// Returns the entries of a partition after a sequence number, up to the last entry. `None` if the log retains no
@@ -47,8 +47,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
-    /// Makes `collector` the owner of a shard, under an epoch above `newest` and that of `seen`, the shard's entry as
-    /// the caller has read it. Returns `None` if the entry has changed since.
+    /// Makes `collector` the owner of a shard, under an epoch (term number) above `newest` and that of `seen`, the
+    /// shard's entry as the caller has read it. Returns `None` if the entry has changed since.
     fn claim(
         &self,
         shard: &Shard,
@@ -57,12 +57,12 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
         newest: u64,
     ) -> Answered<Option<Ownership>>;
 
-    /// Renews an ownership: same epoch, new revision, current weight. Returns `None` if another process has changed the
-    /// entry.
+    /// Renews an ownership: same epoch (term number), new revision, current weight (cost). Returns `None` if another
+    /// process has changed the entry.
     fn renew(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Writes an ownership again after its entry was deleted: same epoch and weight. Returns `None` if there is an
-    /// entry.
+    /// Writes an ownership again after its entry was deleted: same epoch (term number) and weight (cost). Returns
+    /// `None` if there is an entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
     /// Gives an ownership up: afterwards only the collector in its `next` may claim the shard, or any collector if

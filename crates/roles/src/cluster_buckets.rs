@@ -5,7 +5,8 @@ use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 
 use super::answer::{Answered, BackendError};
 
-/// Changes of both buckets, in order within each. If the stream ends or fails, the caller opens a new watch.
+/// Changes of the buckets of owners and documents, in order within each bucket. If the stream ends or fails, the caller
+/// opens a new watch.
 pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
 
 /// Returns the error of a stream of changes that has ended, which it should not.
@@ -13,16 +14,17 @@ pub(super) fn watch_ended() -> BackendError {
     BackendError("NATS: the watch of the owners and resources of clusters has ended".to_owned())
 }
 
-/// Owners and documents of all clusters.
+/// Buckets with the owners of all clusters, and the owners' documents about them.
 ///
 /// # Contract
 /// That of [`Backend`](crate::Backend): a request may fail although it was executed, and ends within a deadline. A
 /// watch may stop delivering changes without ending. So the caller compares the changes that it has read with
 /// [`ClusterBuckets::cluster_revisions`].
 pub trait ClusterBuckets: Send + Sync + 'static {
-    /// Follows both buckets: all entries that exist, `OwnersComplete` and `DocumentsComplete`, and then each change.
+    /// Follows the buckets of owners and documents: all entries that exist, `OwnersComplete` and `DocumentsComplete`,
+    /// then each change.
     fn follow_clusters(&self) -> Answered<ClusterChangeStream>;
 
-    /// Returns the last revisions of both buckets, and when they were created.
+    /// Returns the last revisions of the buckets of owners and documents, and when the buckets were created.
     fn cluster_revisions(&self) -> Answered<ClusterRevisions>;
 }

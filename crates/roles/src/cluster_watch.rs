@@ -25,19 +25,19 @@ use super::progress::Progress;
 
 /// Average interval after which the watch is opened again and reads all entries, even if it works.
 const REREAD: Duration = Duration::from_secs(60);
-/// Pause between two readings of the buckets, so that one reading serves several requests of the observer.
+/// Pause between two readings of the buckets, so that one reading serves several calls of [`ClusterWatch::reread`].
 const GATHER: Duration = Duration::from_millis(50);
 /// First and longest pause before the watch is opened again after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Time without an answer after which the last revisions are requested once more.
+/// Time without an answer after which the buckets' last revisions are requested once more.
 const REPEAT: Duration = Duration::from_secs(1);
 /// Time after which a watch that lacks stored changes and delivers none counts as broken.
 const DELIVERY: Duration = Duration::from_millis(500);
 
-/// Receiver of the changes of owners and documents.
+/// Receiver of the changes of the owners of all clusters, and of the documents about them.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
-    /// Called when a watch begins: all entries of both buckets follow, then `OwnersComplete` or `DocumentsComplete` for
-    /// each.
+    /// Called when a watch begins: all entries of the buckets of owners and documents follow, then `OwnersComplete` or
+    /// `DocumentsComplete` for each.
     fn begin(&self);
 
     fn change(&self, change: ClusterChange);
@@ -186,7 +186,7 @@ impl<O: ClusterObserver> Watching<O> {
         }
     }
 
-    /// Requests the last revisions, again every [`REPEAT`], and returns the first answer.
+    /// Requests the buckets' last revisions, again every [`REPEAT`], and returns the first answer.
     async fn revisions(&self) -> Result<ClusterRevisions, BackendError> {
         let mut answers = FuturesUnordered::new();
         loop {

@@ -32,7 +32,7 @@ pub use steering::{FleetRoster, LeaseHolder};
 
 use super::backend::{Answered, Backend, BackendError, TailStream};
 
-/// Largest checkpoint that is read, in compressed bytes.
+/// Largest checkpoint of a partition that is read, in compressed bytes.
 const LARGEST_CHECKPOINT: usize = 4 << 30;
 /// First pause between attempts to connect to NATS and open its streams and buckets.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -317,7 +317,7 @@ pub enum NatsProblem {
     Unreachable {
         /// Addresses of the servers.
         servers: String,
-        /// Cause.
+        /// Text of the connection error.
         cause: String,
     },
     /// A server rejects the credentials, or requires credentials that are not configured.
@@ -325,25 +325,25 @@ pub enum NatsProblem {
     Refused {
         /// Addresses of the servers.
         servers: String,
-        /// Cause.
+        /// Text of the connection error.
         cause: String,
     },
     /// The credentials cannot be read or decoded.
     #[error("cannot use the credentials of NATS: {0}")]
     Credentials(
-        /// Cause.
+        /// Text of the error of reading or decoding.
         String,
     ),
     /// The server, or the account, has no JetStream.
     #[error("{0}")]
     NoJetStream(
-        /// Cause.
+        /// Text of the error, for operators.
         String,
     ),
     /// A stream of another program has the name of the log.
     #[error("{0}")]
     ForeignStream(
-        /// Cause.
+        /// Text of the error, which names the stream.
         String,
     ),
     /// The log does not exist yet and needs several copies, but the server is not part of a NATS cluster.
@@ -355,7 +355,7 @@ pub enum NatsProblem {
     /// Other problem.
     #[error("{0}")]
     Other(
-        /// Cause.
+        /// Text of the error, for operators.
         String,
     ),
 }

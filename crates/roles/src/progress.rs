@@ -1,4 +1,5 @@
-//! How far a watch of owners and documents has read, and whether it has stopped delivering. Pure: no I/O.
+//! How far a watch of the owners of clusters and the documents about them has read, and whether it has stopped
+//! delivering. Pure: no I/O.
 
 use informer_hub_fleet::{ClusterChange, ClusterRevisions};
 use informer_hub_types::clock::Instant;

@@ -1,4 +1,4 @@
-//! Interface to the roster of a fleet.
+//! Interface to the roster of a fleet: its live processes, and what the operator has set.
 
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 

@@ -1,4 +1,4 @@
-//! Loads of collectors under an assignment that is being changed.
+//! Loads of collectors under an assignment of shards that is being changed.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{Balance, Collector, ShardLoad};
 /// Relative load of a collector whose load is exactly its fair share, which follows from its capacity.
 const SHARE: u64 = 1_000_000;
 
-/// Assignment with the loads that follow from it. Shards and collectors are indices.
+/// Assignment of shards to collectors, with the resulting loads. Shards and collectors are indices.
 pub(super) struct Loads<'a> {
     shards: &'a [ShardLoad],
     collectors: &'a [Collector],
@@ -92,8 +92,8 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with the highest score, among those with room and preferably those in the
-    /// shard's zone. If no collector has room, assigns it to the least loaded one.
+    /// Assigns a shard to the collector with the highest rendezvous score, among those with room and preferably those
+    /// in the shard's zone. If no collector has room, assigns it to the least loaded one.
     pub(super) fn place(&mut self, shard: usize) {
         let (weight, hash) = (self.weight(shard), name_hash(&self.shards[shard].shard.to_string()));
         let mut best: Option<(bool, f64, usize)> = None;

@@ -23,7 +23,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Opens the bucket, or creates it.
+    /// Opens the bucket of documents, or creates it.
     pub async fn open(
         client: async_nats::Client,
         subjects: Subjects,

@@ -21,7 +21,7 @@ const IN_FLIGHT: usize = 16;
 pub struct Leases(Store);
 
 impl Leases {
-    /// Opens the bucket, or creates it.
+    /// Opens the bucket of leases, or creates it.
     pub async fn open(
         client: async_nats::Client,
         subjects: &Subjects,
@@ -31,7 +31,7 @@ impl Leases {
         open_bucket(&context(client, timeout, IN_FLIGHT), &bucket(subjects), replicas).await.map(Self)
     }
 
-    /// Opens the bucket; `None` if it does not exist.
+    /// Opens the bucket of leases; `None` if it does not exist.
     pub async fn find(
         client: async_nats::Client,
         subjects: &Subjects,

@@ -32,7 +32,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Opens the bucket, or creates it.
+    /// Opens the bucket of owners, or creates it.
     pub async fn open(
         client: async_nats::Client,
         subjects: Subjects,
@@ -43,7 +43,7 @@ impl Owners {
         Ok(Self { store, subjects })
     }
 
-    /// Opens the bucket; `None` if it does not exist.
+    /// Opens the bucket of owners; `None` if it does not exist.
     pub async fn find(
         client: async_nats::Client,
         subjects: Subjects,

@@ -43,14 +43,14 @@ pub struct RosterBucket {
     timeout: Duration,
     /// Number of copies if this process creates the bucket again; `None` if it must not create it.
     replicas: Option<usize>,
-    /// Revision of the last put.
+    /// Revision of the bucket after this process's last put.
     last: AtomicU64,
     /// Notified if the bucket was created again, so that the watch is opened again.
     recreated: Arc<Notify>,
 }
 
 impl RosterBucket {
-    /// Opens the bucket, or creates it, and follows it.
+    /// Opens the bucket of the roster, or creates it, and follows it.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -65,7 +65,7 @@ impl RosterBucket {
         Ok(Self::start(context, store, timeout, Some(replicas)))
     }
 
-    /// Opens the bucket and follows it; `None` if it does not exist.
+    /// Opens the bucket of the roster and follows it; `None` if it does not exist.
     ///
     /// # Panics
     /// Outside a tokio runtime.

@@ -56,9 +56,9 @@ pub struct WriterParams {
     pub compress: bool,
     /// Time after which a request without an answer is repeated. Default 5 s.
     pub answer_timeout: Duration,
-    /// First delay after a failure. Each further failure doubles the delay, with jitter.
+    /// First delay before a failed request is repeated. Each further failure doubles it, with jitter.
     pub first_delay: Duration,
-    /// Longest delay after a failure.
+    /// Longest delay before a failed request is repeated.
     pub longest_delay: Duration,
 }
 
@@ -87,14 +87,14 @@ pub enum WriterEvent {
     /// The check matters if retention or deletion has removed all entries of the partition: then a late claim succeeds
     /// despite a newer one.
     Claimed {
-        /// The partition.
+        /// Claimed partition.
         partition: Partition,
         /// Sequence of the entry with [`Record::Owner`].
         sequence: Sequence,
     },
     /// The oldest queued records of a partition are stored.
     Stored {
-        /// The partition.
+        /// Partition of the records.
         partition: Partition,
         /// Number of records stored.
         records: usize,
@@ -103,14 +103,14 @@ pub enum WriterEvent {
     },
     /// This writer may no longer append to the partition, and has closed it. Queued records are dropped.
     Fenced {
-        /// The partition.
+        /// Partition that this writer has closed.
         partition: Partition,
-        /// Reason.
+        /// Why this writer may no longer append.
         reason: FenceReason,
     },
     /// All records are stored, and the partition is closed, as [`Writer::close`] requested.
     Closed {
-        /// The partition.
+        /// Partition that this writer has closed.
         partition: Partition,
         /// Sequence of the partition's last entry.
         sequence: Sequence,
@@ -169,8 +169,8 @@ impl Writer {
         }
     }
 
-    /// Begins to claim a partition under an epoch, which must be unique to this claim and newer than all earlier ones.
-    /// Returns `false` if the partition is already open.
+    /// Begins to claim a partition under an epoch, a fencing number that must be unique to this claim and higher than
+    /// all earlier ones. Returns `false` if the partition is already open.
     pub fn open(&mut self, partition: Partition, epoch: u64) -> bool {
         if self.partitions.contains_key(&partition) {
             return false;

@@ -1,4 +1,4 @@
-//! One partition of a writer: the protocol of claiming, appending and verifying.
+//! Writer's state of one partition of the log: the protocol of claiming, appending and verifying.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -95,7 +95,7 @@ pub(super) struct PartitionWriter {
     pub(super) problem: Option<String>,
     epoch: u64,
     claimed: bool,
-    /// Number of the outgoing entry within the epoch; without an outgoing entry, that of the next one.
+    /// Number of the outgoing entry since this writer's claim; without an outgoing entry, that of the next one.
     number: u64,
     step: Step,
     outgoing: Option<Outgoing>,

@@ -32,7 +32,7 @@ const GROUPS: [&str; 22] = [
 ];
 
 pub(super) struct Group<'s> {
-    /// Name; empty for the core group.
+    /// Name of the API group; empty for the core group.
     pub(super) name: &'s str,
     /// Versions, the preferred first, each with its resources sorted by name. Both lists have at least one element.
     pub(super) versions: Vec<(&'s str, Vec<&'s Served>)>,

@@ -21,7 +21,7 @@ pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";
 /// Changes to an object in an answer from several clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// Cluster that the annotation and the label name.
+    /// Cluster of the object, which an added annotation and an added label name.
     pub cluster: &'a ClusterName,
     /// The hub's own version of the object, which replaces the cluster's `resourceVersion`.
     pub version: u64,

@@ -1,14 +1,14 @@
-//! Clock by which a collector decides that another collector no longer renews its entries. Pure: no I/O.
+//! Clock by which a collector decides that another collector no longer renews its ownerships. Pure: no I/O.
 
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Clock that stops while the backend does not answer. Collectors cannot renew their entries in that time, so it must
-/// not count.
+/// Clock that stops while the backend does not answer. Collectors cannot renew their ownerships in that time, so it
+/// must not count.
 #[derive(Debug)]
 pub(super) struct AnswerClock {
-    /// Normal time between two answers; only a longer wait stops the clock.
+    /// Normal time between two answers of the backend; only a longer wait stops the clock.
     usual: Duration,
     last: Option<Instant>,
     /// Total time for which the clock stood still.
@@ -20,7 +20,7 @@ impl AnswerClock {
         Self { usual, last: None, silent: Duration::ZERO }
     }
 
-    /// Returns the time on this clock when an answer arrives at `now`.
+    /// Returns the time on this clock when an answer of the backend arrives at `now`.
     pub(super) fn answered(&mut self, now: Instant) -> Instant {
         let passed = self.last.replace(now).map_or(Duration::ZERO, |last| now.duration_since(last));
         self.silent += passed.saturating_sub(self.usual);

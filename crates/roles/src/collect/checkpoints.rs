@@ -1,4 +1,4 @@
-//! Checkpoints of the owned partitions, one at a time.
+//! Task that writes checkpoints of the owned partitions, one at a time.
 //!
 //! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It
 //! is due at an interval. It is also due when the log is so full that it may soon remove entries that the previous
@@ -24,7 +24,7 @@ const LOOK_AT_STORE: Duration = Duration::from_secs(3);
 /// Minimum time between two checkpoints of a partition when the log may soon remove entries.
 const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Writes checkpoints until it is aborted.
+/// Writes checkpoints of the owned partitions until the task is aborted.
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut store = Store { created: None, retained: None, looked: clock::now() };
     loop {
@@ -92,7 +92,7 @@ async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, o
             };
             tracing::warn!(%partition, reason, "cannot write a checkpoint; listing the objects again");
             session.note_checkpoint(partition, None);
-            // The next record is refused, and the informer begins with a list.
+            // The informer's next record is then refused, so the informer begins with a list.
             shared.appender.abandon(partition.clone(), open.epoch).await;
         }
         Err(error) => {

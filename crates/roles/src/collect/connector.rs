@@ -57,7 +57,8 @@ impl OwnedCluster {
         self.shared.params.shards.shard_of(&self.cluster, resource, scope.namespace.as_deref())
     }
 
-    /// Returns the session under which an informer writes; `None` if another collector owns its shard.
+    /// Returns the session (ownership of a shard) under which an informer writes; `None` if another collector owns its
+    /// shard.
     fn session_of(&self, resource: &ApiResource, scope: &Scope) -> Option<Arc<Session>> {
         self.shared.sessions.lock().get(&self.shard_of(resource, scope)).cloned()
     }

@@ -31,16 +31,16 @@ pub(super) struct Contender {
     host: Arc<dyn Host>,
     shard: Shard,
     end: CancellationToken,
-    /// Newest known epoch of the shard. A claim uses a higher one.
+    /// Newest known epoch (term number) of the shard. A claim uses a higher one.
     newest: u64,
-    /// Epoch of this collector's last session, which it must not use again.
+    /// Epoch (term number) of this collector's last ownership of the shard, which it must not use again.
     used: u64,
     /// When this collector found that a later version of the program wrote the shard's log; `None` if it can read the
     /// log.
     unreadable: Option<Instant>,
 }
 
-/// Why the session of a shard ended.
+/// Why a session, this collector's ownership of a shard, ended.
 #[derive(PartialEq, Eq)]
 enum Held {
     /// The collector no longer owns the shard.
@@ -56,7 +56,7 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which this collector knew all changes when it first saw the entry.
+    /// Time up to which this collector knew all changes of owners when it first saw this state of the entry.
     before: Instant,
     /// Time on the [`AnswerClock`] from which the entry's age counts: when this collector first knew all changes up to
     /// a time after `before`. `None` until then.
@@ -64,7 +64,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns for how long, at least, the entry has not changed.
+    /// Returns for how long, at least, the owner's entry has not changed.
     fn age(&mut self, current: Instant, now: Instant) -> Duration {
         if current <= self.before {
             return Duration::ZERO;
@@ -120,8 +120,8 @@ impl Contender {
         session
     }
 
-    /// Releases the shard for another collector. Changes that the log does not store within the lease are dropped: the
-    /// successor's watch repeats them.
+    /// Releases the shard for another collector. Changes that the log does not store within the lease's duration are
+    /// dropped: the successor's watch repeats them.
     async fn hand_over(&self, own: Ownership, next: String, session: &Session) {
         if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;

@@ -42,7 +42,7 @@ struct Buckets {
 
 struct Bucket<T> {
     entries: BTreeMap<Shard, T>,
-    /// Shards that a new watch has delivered so far; `None` once it has delivered all entries.
+    /// Shards whose entries a new watch has delivered so far; `None` once it has delivered all entries.
     begun: Option<BTreeSet<Shard>>,
 }
 
@@ -97,7 +97,7 @@ impl Directory {
         Ok(Some(Known { entry, current }))
     }
 
-    /// Returns the revision of a shard's document; `None` until those of all shards are known.
+    /// Returns the revision of the document about a shard's cluster; `None` until those of all shards are known.
     pub(super) fn document(&self, shard: &Shard) -> Option<Known<u64>> {
         let current = self.watch.current()?;
         Some(Known { entry: self.entries.0.lock().documents.entries.get(shard).copied(), current })

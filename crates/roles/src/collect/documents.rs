@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Maximum number of documents that are stored at the same time.
 const AT_ONCE: usize = 16;
 
-/// Stores changed documents until it is aborted.
+/// Stores changed documents about the owned clusters until the task is aborted.
 pub(super) async fn run(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(EVERY).await;

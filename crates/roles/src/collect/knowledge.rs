@@ -20,7 +20,8 @@ use crate::backend::{Backend, BackendError};
 /// reopened is not included.
 const SETTLED: Duration = Duration::from_secs(3);
 
-/// Facts that a session has found out about its cluster, for the cluster's document.
+/// Facts that this collector has found out about the cluster of a shard that it owns, for the document about the
+/// cluster.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<State>);
 
@@ -30,7 +31,7 @@ struct State {
     resolved: BTreeMap<ResourceRef, Option<ApiResource>>,
     catalogue: Option<Arc<Catalogue>>,
     failures: BTreeMap<Partition, (Instant, SourceFailure)>,
-    /// Document as it is stored; `None` if it must be read first.
+    /// Document about the cluster as it is stored in the backend; `None` if it must be read first.
     stored: Option<Stored>,
 }
 

@@ -11,7 +11,7 @@ use super::recording;
 use crate::listed;
 use crate::restore::Restored;
 
-/// Returns the state restored from the log as a list, and counts its objects for the shard's weight.
+/// Returns the state restored from the log as a list, and counts its objects for the shard's weight (cost).
 pub(super) fn restored(log: Arc<SourceLog>, restored: Restored) -> ListStream {
     let list = listed::page(Arc::clone(&log), restored);
     let counted = list.inspect(move |chunk| {

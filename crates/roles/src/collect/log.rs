@@ -19,7 +19,7 @@ use crate::restore::{Restored, restore};
 /// Number of entries after the checkpoint at which a takeover requests a new checkpoint.
 const LONG_TAIL: usize = 500;
 
-/// The log's partition of one informer, under the session of its shard.
+/// The log's partition of one informer, for the time in which this collector owns the informer's shard.
 pub(super) struct SourceLog {
     session: Arc<Session>,
     pub(super) partition: Partition,
@@ -29,7 +29,7 @@ pub(super) struct SourceLog {
 
 #[derive(Default)]
 struct State {
-    /// Epoch under which the partition is open; `None` if it is closed.
+    /// Epoch (fencing number) under which the partition is open; `None` if it is closed.
     open: Option<u64>,
     recording: Recording,
     /// Whether the last watch of the apiserver failed or sent nothing. If so, the next list goes to the apiserver
@@ -185,12 +185,12 @@ impl SourceLog {
         self.state.lock().listed.get_or_insert_with(|| page.clone()).clone()
     }
 
-    /// Counts objects of a list for the shard's weight.
+    /// Counts objects of a list for the shard's weight (cost).
     pub(super) fn note_listed(&self, objects: usize) {
         self.session.load.lock().note_listed(&self.partition, objects);
     }
 
-    /// Counts events of a watch for the shard's weight. If `initial`, they count as objects of a list.
+    /// Counts events of a watch for the shard's weight (cost). If `initial`, they count as objects of a list.
     pub(super) fn note_read(&self, items: &[WatchItem], initial: bool) {
         let count = |of: fn(&WatchItem) -> bool| items.iter().filter(|item| of(item)).count();
         let (added, deleted) =

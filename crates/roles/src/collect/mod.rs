@@ -69,7 +69,7 @@ pub struct CollectorParams {
     /// Interval at which the resource version of an unchanged partition is stored again, before the log removes the
     /// last entry with it.
     pub keep_alive: Duration,
-    /// Parameters of the writer. Their `collector` must equal `name`.
+    /// Parameters of the writer of the log. Their `collector` must equal `name`.
     pub writer: WriterParams,
     /// Zone of the collector; `None` if it has none. Clusters may prefer a zone by their labels.
     pub zone: Option<Zone>,
@@ -117,7 +117,7 @@ pub trait Host: Send + Sync + 'static {
     fn labels(&self, cluster: &ClusterName) -> ClusterLabels;
 }
 
-/// Function that makes a connector write to the log.
+/// Function that wraps a cluster's connector, so that its informers write all they read to the log.
 pub type ConnectorWrap = Box<dyn FnOnce(Arc<dyn Connector>) -> Arc<dyn Connector> + Send>;
 
 /// Collector of a process: contends for shards and watches those that it owns.
@@ -137,7 +137,7 @@ pub(crate) struct Shared {
     pub(crate) appender: Appender,
     directory: Directory,
     pub(crate) io: Threads,
-    /// Sessions of the owned shards.
+    /// The owned shards, each with its session: the present term of ownership.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
     /// Planned collector of each shard without an owner. Other collectors wait longer before they claim the shard.

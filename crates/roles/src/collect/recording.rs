@@ -14,8 +14,8 @@ use informer_hub_types::{ResourceVersion, StoredObject};
 pub(super) struct WatchState {
     /// Whether the initial events of a streaming list have not ended yet.
     pub(super) initial: bool,
-    /// Whether ADDED events advance the version. False for the first events of a watch without a version, which come in
-    /// no order.
+    /// Whether ADDED events advance the version up to which the log is complete. False for the first events of a watch
+    /// without a version, which come in no order.
     pub(super) ordered: bool,
 }
 
@@ -114,7 +114,7 @@ impl Recording {
             return WatchItem::Bookmark { version: version.clone(), initial_events_end: false };
         }
         if watch.ordered && self.has(version) {
-            // Recorded by an earlier watch.
+            // An earlier watch has recorded this event.
             return item;
         }
         records.extend(record(&item));

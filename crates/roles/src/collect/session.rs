@@ -17,7 +17,7 @@ use super::knowledge::Knowledge;
 use super::weight::Load;
 use crate::appender::AppendError;
 
-/// Maximum number of openings of partitions within one epoch of a shard.
+/// Maximum number of openings of partitions within one epoch (term of ownership) of a shard.
 ///
 /// Each opening needs an epoch of its own, so the epoch of a partition combines the shard's epoch and the number of the
 /// opening.
@@ -28,9 +28,9 @@ pub(super) struct OpenPartition {
     pub(super) epoch: u64,
     /// Sequence of the entry by which this collector claimed the partition.
     pub(super) claimed: Sequence,
-    /// Sequence of the last stored entry.
+    /// Sequence of the partition's last stored entry.
     pub(super) stored: Sequence,
-    /// Whether the log has a complete state to start from, or a full list has begun under this epoch.
+    /// Whether the log has a complete state of the partition to start from, or a full list has begun under this epoch.
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
@@ -39,16 +39,16 @@ pub(super) struct OpenPartition {
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 
-/// Ownership of a shard under one epoch; see the [module documentation](self).
+/// Ownership of a shard under one epoch (term number); see the [module documentation](self).
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) shard: Shard,
     epoch: u64,
     openings: AtomicU64,
-    /// Newest epoch of the shard seen in the log or its document. If it exceeds `epoch`, another collector has
-    /// taken over.
+    /// Newest epoch (term number) of the shard seen in the log or its document. If it exceeds `epoch`, another
+    /// collector has taken over.
     newest: AtomicU64,
-    /// Whether a later version of the program has written the log.
+    /// Whether a later version of the program has written the shard's log, so that this process cannot read it.
     unreadable: AtomicBool,
     open: Mutex<BTreeMap<Partition, OpenPartition>>,
     pub(super) knowledge: Knowledge,
@@ -71,7 +71,7 @@ impl Session {
         self.epoch
     }
 
-    /// Makes the contender end the session and release the shard for the collector `to`.
+    /// Makes this collector end the session (its ownership of the shard) and release the shard for the collector `to`.
     pub(super) fn hand_over(&self, to: &str) {
         if self.next.set(to.to_owned()).is_ok() {
             self.moving.cancel();
@@ -109,7 +109,7 @@ impl Session {
         Ok((epoch, sequence))
     }
 
-    /// Records that the log has a complete state, or that a full list has begun.
+    /// Records that the log has a complete state of a partition, or that a full list of it has begun.
     pub(super) fn note_begun(&self, partition: &Partition) {
         if let Some(open) = self.open.lock().get_mut(partition) {
             open.has_begun = true;

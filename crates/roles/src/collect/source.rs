@@ -23,7 +23,7 @@ use super::{list, watch};
 use crate::listed;
 use crate::restore::Restored;
 
-/// Maximum wait for the cluster's version, when a partition is taken over.
+/// Maximum wait for the cluster's current resourceVersion, when a partition of the log is taken over.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// List and watch of one resource for a collector; see the [module documentation](self).

@@ -51,8 +51,9 @@ impl Load {
         self.objects.remove(partition);
     }
 
-    /// Returns the weight to publish; `published` itself while the new weight differs by less than a tenth. In the
-    /// first minute, it depends on the objects only and never decreases, because the rate of events is not known yet.
+    /// Returns the weight (cost of the shard) to publish; `published` itself while the new weight differs by less than
+    /// a tenth. In the first minute, it depends on the objects only and never decreases, because the rate of events is
+    /// not known yet.
     pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
         let passed = now.duration_since(self.measured).as_secs_f64();
         if passed > 0.0 {

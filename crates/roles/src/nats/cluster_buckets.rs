@@ -1,4 +1,4 @@
-//! Watch of the owners and documents on JetStream: one consumer of each bucket.
+//! Watch on JetStream of the owners of clusters and the documents about them: one consumer of each bucket.
 
 use futures::stream::{self, StreamExt};
 use futures::try_join;

@@ -1,4 +1,4 @@
-//! Roster of a fleet on JetStream.
+//! Roster of a fleet on JetStream: its live processes, and what the operator has set.
 
 use informer_hub_fleet::roster::{RosterEntry, RosterItem};
 

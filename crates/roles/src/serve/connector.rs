@@ -18,7 +18,7 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// How long a lookup waits until the collector's document has the answer.
+/// How long a lookup waits until the document about the cluster, which its collector writes, has the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct ServingConnector {
@@ -30,7 +30,7 @@ pub(super) struct ServingConnector {
 struct Served {
     shared: Arc<Shared>,
     cluster: ClusterName,
-    /// Feeds of the cluster's shards.
+    /// Feeds of the cluster's shards: the owner, document and staleness of each.
     feeds: Arc<[Arc<Feed>]>,
 }
 
@@ -92,7 +92,8 @@ impl ServingConnection {
     }
 }
 
-/// Looks a resource name up in the document; `None` if the document does not say whether the cluster has the resource.
+/// Looks a resource name up in the document about the cluster; `None` if the document does not say whether the cluster
+/// has the resource.
 fn resolved(document: &ClusterDocument, written: &ResourceRef) -> Option<Result<ApiResource, ResolveError>> {
     match document.catalogue.as_ref().map(|catalogue| (catalogue, catalogue.find(written))) {
         Some((_, ResourceLookup::Resource(resource))) => Some(Ok(resource)),

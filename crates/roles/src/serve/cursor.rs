@@ -1,4 +1,5 @@
-//! Cursor of a deliverer: the resource version of a partition up to which an earlier process has delivered all changes.
+//! Cursor of a process that delivers to sinks: the resource version of a partition up to which an earlier process has
+//! delivered all changes.
 //!
 //! The first list of a partition is the state at its cursor. All later changes, deletions too, are read as changes and
 //! become the same events as in the earlier process.
@@ -13,7 +14,8 @@ use informer_hub_fleet::Partition;
 /// yet. The error is the cause, for operators.
 type Version = BoxFuture<'static, Result<Option<u64>, String>>;
 
-/// Reads the version of each partition at which the first list of a deliverer begins.
+/// Reads the resource version of each partition up to which an earlier process has delivered; the first list begins
+/// there.
 #[derive(Clone)]
 pub struct Cursor(Arc<dyn Fn(&Partition) -> Version + Send + Sync>);
 

@@ -15,8 +15,8 @@ use super::feed::Feed;
 use crate::backend::Backend;
 use crate::cluster_watch::{ClusterObserver, ClusterWatch};
 
-/// Keeps a [`Feed`] for each shard that a replica serves; see the [module documentation](self). Dropping it ends the
-/// watch.
+/// Keeps owner, document and staleness ([`Feed`]) of each shard that a replica serves; see the
+/// [module documentation](self). Dropping it ends the watch.
 pub(super) struct Directory {
     feeds: Arc<Feeds>,
     watch: ClusterWatch,
@@ -37,7 +37,8 @@ impl Directory {
         Self { feeds, watch, stale }
     }
 
-    /// Returns the feed of a shard. The feed is kept up to date until its last reference is dropped.
+    /// Returns the feed of a shard: its owner, document and staleness. The feed is kept up to date until its last
+    /// reference is dropped.
     pub(super) fn feed(&self, shard: &Shard) -> Arc<Feed> {
         let mut feeds = self.feeds.by_shard.lock();
         if let Some(feed) = feeds.get(shard).and_then(Weak::upgrade) {
@@ -50,7 +51,7 @@ impl Directory {
         feed
     }
 
-    /// Returns all feeds in use, in order of their shards.
+    /// Returns the feeds (owner, document, staleness) of all shards in use, in order of the shards.
     pub(super) fn feeds(&self) -> Vec<Arc<Feed>> {
         self.feeds.all()
     }

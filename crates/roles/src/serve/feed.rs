@@ -100,7 +100,8 @@ impl Feed {
         });
     }
 
-    /// Updates the document. If the document is removed from its bucket, the last one stays in use.
+    /// Updates the document about the shard's cluster. If its entry is removed from the bucket, the last one stays in
+    /// use.
     pub(super) fn note_document(&self, document: &Bytes) {
         self.update(|signs, known| match ClusterDocument::decode(document) {
             Ok(document) => {

@@ -145,7 +145,7 @@ impl Drop for Subscription {
 impl Queues {
     /// Waits until the tail was opened once.
     async fn opened(&self) {
-        // Cannot fail: `self` keeps the cell.
+        // Cannot fail: `self` owns the cell that holds the state.
         drop(self.state.subscribe().wait_for(|state| state.opened).await);
     }
 
@@ -197,7 +197,8 @@ impl Queues {
     }
 }
 
-/// Distributes the log until it is aborted. A tail that ends is opened again after the last distributed entry.
+/// Distributes the log's entries to the subscriptions until the task is aborted. A tail that ends is opened again after
+/// the last distributed entry.
 async fn follow(backend: Arc<dyn Backend>, queues: Arc<Queues>) {
     let mut failures = 0;
     loop {

@@ -62,7 +62,7 @@ pub struct ReplicaParams {
     pub stale: Duration,
     /// How long a list waits until the log has a complete state. Default 20 s.
     pub patience: Duration,
-    /// Where a deliverer begins to read each partition; `None` begins at the newest state.
+    /// Where a process that delivers to sinks begins to read each partition; `None` begins at the newest state.
     pub cursor: Option<Cursor>,
     /// Rules that divide clusters into shards. All processes of a fleet must have the same.
     pub shards: ShardRules,
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     params: ReplicaParams,
     live: Live,
     restores: Semaphore,
-    /// Partitions whose first list is complete; later lists do not begin at the cursor.
+    /// Partitions whose first list is complete. Later lists do not begin at the cursor, the version delivered before.
     begun: Mutex<HashSet<Partition>>,
     io: Threads,
 }

@@ -117,8 +117,8 @@ impl Served {
         self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
     }
 
-    /// Returns the state at the cursor for the first list of a partition; `None` without a cursor and for later lists,
-    /// which must not be older than the first.
+    /// Returns, for the first list of a partition, its state at the cursor: the version up to which an earlier process
+    /// has delivered. `None` without a cursor and for later lists, which must not be older than the first.
     async fn at_cursor(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
         let Some(cursor) = &self.shared.params.cursor else { return Ok(None) };
         let has_begun = self.shared.begun.lock().contains(&self.partition);
@@ -195,10 +195,10 @@ impl Served {
         Ok(listed::page(self, restored))
     }
 
-    /// Follows the log from the position, until `end`.
+    /// Follows the log from the reflector's position, until the time `end`.
     async fn follow(self: Arc<Self>, end: Instant) -> Result<WatchStream, SourceError> {
         if self.shared.params.cursor.is_some() {
-            // Only now is the first list complete. An incomplete one begins at the cursor again.
+            // Only now is the first list complete. After an incomplete one, the next begins at the cursor again.
             self.shared.begun.lock().insert(self.partition.clone());
         }
         self.fresh().await?;
@@ -270,7 +270,7 @@ impl Served {
         Err(self.failed(ErrorClass::Expired, &gone))
     }
 
-    /// Applies an entry to the position, and returns its changes for the reflector.
+    /// Advances the position by an entry of the log, and returns the entry's changes for the reflector.
     fn read(&self, entry: &Entry) -> Result<Vec<WatchItem>, SourceError> {
         let mut position = self.position.lock();
         let items = match position.reader.read(entry) {

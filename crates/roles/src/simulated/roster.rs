@@ -1,4 +1,4 @@
-//! Roster of a simulated fleet.
+//! Roster of a simulated fleet: its live processes, and what the operator has set.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Choice of the next move, from the roster and the owners. Pure: no I/O, no clock.
+//! Choice of the next shard to move between collectors, from the roster and the owners. Pure: no I/O, no clock.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -25,7 +25,7 @@ pub(super) struct RosterView {
     pub(super) pins: BTreeMap<Shard, String>,
     /// Token of moves: another move may begin only if no collector holds it.
     pub(super) token: Token,
-    /// When the live collectors or the drains changed last.
+    /// When the set of live or of draining collectors changed last.
     pub(super) changed: Option<Instant>,
 }
 
@@ -71,7 +71,7 @@ impl RosterView {
                 RosterItem::Move(held) => {
                     token = Token { revision: Some(revision), held: held.filter(|_| age < patience) }
                 }
-                // Deliverers remove obsolete deliverers themselves.
+                // Deliverers (processes that deliver to sinks) remove the obsolete ones among themselves.
                 RosterItem::Deliverer(_) => {}
             }
         }
