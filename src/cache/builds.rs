@@ -22,7 +22,8 @@ use super::posting::{Location, PartitionId};
 use super::snapshot::Snapshot;
 use informer_hub_types::{ObjectKey, SharedStr, StoredObject};
 
-/// ID of a request for indices, unique within its store.
+/// ID of a request for indices, unique within the process: a store recovered after a panic does not use the IDs of its
+/// predecessor again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BuildId(u64);
 
@@ -229,8 +230,10 @@ impl Drop for BuildRequest {
 #[derive(Default)]
 pub(super) struct Builds {
     queue: VecDeque<BuildRequest>,
-    next: u64,
 }
+
+/// Number of the next [`BuildId`].
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Builds {
     /// Maximum number of journal entries (objects written during the build) that the store's writer applies itself,
@@ -247,8 +250,7 @@ impl Builds {
     }
 
     pub(super) fn add(&mut self, indexers: Indexers) -> BuildId {
-        self.next += 1;
-        let id = BuildId(self.next);
+        let id = BuildId(NEXT.fetch_add(1, Relaxed));
         let build = Arc::new(IndexBuild::new(indexers));
         self.queue.push_back(BuildRequest { id, build, rounds: 0, journal: HashMap::new() });
         id
@@ -305,6 +307,16 @@ impl Builds {
     /// [`Self::discard`].
     pub(super) fn is_under_way(&self) -> bool {
         self.queue.front().is_some_and(BuildRequest::is_under_way)
+    }
+
+    /// Returns whether a build is running or queued.
+    pub(super) fn has(&self, id: BuildId) -> bool {
+        self.queue.iter().any(|request| request.id == id)
+    }
+
+    /// Returns whether the first build of the queue has this ID.
+    pub(super) fn is_first(&self, id: BuildId) -> bool {
+        self.queue.front().is_some_and(|request| request.id == id)
     }
 
     fn under_way(&mut self) -> Option<&mut BuildRequest> {

@@ -30,6 +30,7 @@
 mod applied;
 mod builds;
 mod candidates;
+mod computed_indices;
 mod controller;
 mod delta_fifo;
 mod filter;

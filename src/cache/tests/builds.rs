@@ -378,6 +378,20 @@ fn removal_of_an_index_under_construction_is_reported() {
 }
 
 #[test]
+fn recovered_store_does_not_know_builds_of_its_predecessor() {
+    let (mut store, _) = filled(3);
+    let parts = || Indexers::new().with("parts", function("parts", &Calls::default()));
+    let lost = store.plan_indexers(parts()).unwrap();
+    store.begin_build().unwrap();
+    assert!(store.is_building(lost));
+    let mut store = Store::recover(Arc::clone(store.published()));
+    let next = store.plan_indexers(parts()).unwrap();
+    store.begin_build().unwrap();
+    assert!(!store.is_building(lost) && !store.has_build(lost));
+    assert!(store.is_building(next) && store.has_build(next));
+}
+
+#[test]
 fn debug_output_of_a_build_has_names_and_no_values() {
     let (mut store, id) = filled(3);
     store.plan_indexers(Indexers::new().with("parts", function("parts", &Calls::default()))).unwrap();

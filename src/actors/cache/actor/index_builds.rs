@@ -51,16 +51,22 @@ impl CacheActor {
 
     /// Runs the next step of a build. Ends the build if the last step failed (`done` is false).
     fn continue_build(&mut self, id: BuildId, done: bool, ctx: &mut Context<Self>) {
-        let step = if done { self.write_half.write(|half| half.store.resume_build()) } else { None };
+        // A panic while writing drops the store with its builds. The recovered store may have another one.
+        let step = self.write_half.write(|half| {
+            let is_known = half.store.is_building(id);
+            if is_known && done { half.store.resume_build() } else { None }
+        });
         let result = match step {
             Some(BuildStep::Work(build)) => return self.work_on(id, &build, ctx),
             Some(BuildStep::Done(result)) => result,
             None => {
-                self.write_half.write(|half| half.store.give_up_build());
-                if done {
-                    // A panic while writing dropped the store, which held the queue of planned builds.
-                    self.waiting.clear();
-                }
+                let waiting = &mut self.waiting;
+                self.write_half.write(|half| {
+                    if half.store.is_building(id) {
+                        half.store.give_up_build();
+                    }
+                    waiting.retain(|other, _| *other == id || half.store.has_build(*other));
+                });
                 Err(AddIndexersError::Stopped)
             }
         };
