@@ -50,7 +50,7 @@ reference: ## Generate config/schema.json and docs/configuration.md from crates/
 doc: ## Build the API documentation; warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --all-features
 
-public-api: ## Write the listing of the public API, tests/public-api.txt; needs the nightly toolchain
+public-api: ## Write the listing of the public API, tests/public-api.txt
 	.ci/public-api --write
 
 book: ## Build the documents as a book: target/book/index.html; needs mdbook (cargo install mdbook)
