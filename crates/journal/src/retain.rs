@@ -15,7 +15,7 @@ const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
     /// Acknowledges the given records, and returns how many of them were pending. Ignores records that were not
-    /// pending. The next [`Journal::sync`] writes the acknowledgements.
+    /// pending. The next [`Journal::sync`] or [`Journal::write_acks`] writes the acknowledgements.
     pub fn ack(&mut self, seqs: impl IntoIterator<Item = Seq>) -> u64 {
         let before = self.pending;
         for seq in seqs {
@@ -158,6 +158,13 @@ impl<R> Journal<R> {
     /// Returns whether all records of a segment are acknowledged and need not be kept for a restart.
     fn is_removable(&self, segment: &Segment) -> bool {
         segment.pending == 0 && (!self.retains_acked || segment.is_saved_elsewhere || segment.end <= self.keep_from)
+    }
+
+    /// Writes the acknowledgements without a sync, so that they survive the end of the process but not of the machine,
+    /// then removes segments that are no longer needed. [`Journal::sync`] does both too.
+    pub fn write_acks(&mut self) {
+        self.write_cursor(false);
+        self.remove_acked();
     }
 
     /// Writes the acknowledgements to the cursor file. Syncs it if `at_once` is set or many are unsynced.

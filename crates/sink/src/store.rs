@@ -262,6 +262,8 @@ impl Store {
         // Acknowledgements are written even if there is no room for events.
         if commit.sync || appended.is_err() || self.sync_failed_from.is_some() {
             sync_making_room(journal, retained, self.unsynced.first(), &mut self.sync_failed_from)?;
+        } else {
+            journal.write_acks();
         }
         stored.append(&mut self.unsynced);
         appended.map_err(|error| self.store_error(error))

@@ -232,17 +232,16 @@ impl<T> Durable<T> {
     ) {
         self.working = false;
         match done {
-            Done::Committed { events, given_up, forgotten, left, state } => {
+            Done::Committed { mut events, given_up, forgotten, left, state } => {
                 self.stored += events.len() as u64 + given_up;
                 params.health.dead_lettered.fetch_add(given_up, Relaxed);
                 params.note_forgotten(forgotten);
-                // If replayed dead letters were appended in between, the events must be read from the journal.
-                let follow_on = events.first().and_then(Event::sequence) == Some(self.next_read);
+                // From the first gap on, events are read from the journal: replayed dead letters were appended there.
+                let consecutive = events.iter().zip(self.next_read..);
+                events.truncate(consecutive.take_while(|(event, next)| event.sequence() == Some(*next)).count());
                 self.appended(state.end, state.pending);
                 params.health.show_journal(&state);
-                if follow_on {
-                    self.feed(events, lanes, now);
-                }
+                self.feed(events, lanes, now);
                 self.is_settled |= left.is_none();
                 match left {
                     Some((commit, error)) => self.requeue(commit, &error, letters, params, now),

@@ -57,6 +57,10 @@ fn version_for(event: &Event, versions: &SourceVersions) -> Option<u64> {
 
 impl HeldDeletions {
     fn is_covered(&mut self, event: &Event, coverage: &Coverage) -> bool {
+        if event.is_replayed() {
+            // The receiver may have accepted newer events, but it has not accepted this one.
+            return false;
+        }
         let acknowledged = version_for(event, &coverage.acknowledged);
         match event.event_type() {
             EventType::Synced => acknowledged.is_some(),

@@ -284,6 +284,17 @@ fn acknowledged_events_are_not_delivered_again_after_a_restart() {
 }
 
 #[test]
+fn acknowledgements_survive_a_kill_without_syncs_too() {
+    let mut rig = Rig::with(StoreLimits::default(), Fsync::Never);
+    rig.send(history(3, 5));
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 15);
+    rig.restart(false);
+    rig.run(SECOND);
+    assert_eq!(rig.accepted.len(), 15);
+}
+
+#[test]
 fn backlog_beyond_the_memory_bound_waits_on_disk_in_order() {
     let mut rig = Rig::new();
     rig.receiver(down);
@@ -509,6 +520,26 @@ fn replay_after_a_failed_sync_keeps_pending_events() {
     rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
     rig.run(SECOND);
     assert_eq!((rig.answered.last(), rig.machine.undelivered()), (Some(&sent), 0));
+}
+
+#[test]
+fn letters_replayed_between_a_failed_sync_and_the_next_are_delivered() {
+    let mut rig = rig_with_letters();
+    rig.receiver(down);
+    // So many that no read is due.
+    rig.send(history(150, 1));
+    rig.run(SECOND);
+    let before = rig.machine.undelivered();
+    rig.disk.fail(DiskCall::Sync, 2);
+    rig.send(vec![update("web-0", 2)]);
+    rig.run(Duration::ZERO);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    assert_eq!(replayed.count, 2);
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
+    rig.send(vec![update("web-0", 3)]);
+    rig.receiver(|_| Outcome::Accepted);
+    rig.run(DAY);
+    assert_eq!((rig.accepted.len() as u64, rig.machine.undelivered()), (before + 4, 0));
 }
 
 #[test]

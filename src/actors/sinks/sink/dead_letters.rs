@@ -108,7 +108,7 @@ impl SinkActor {
     fn replay_from_memory(&mut self, filter: &LetterFilter) -> Result<LetterAnswer, StoreError> {
         let mut store = self.store.lock();
         let mut found = Vec::new();
-        store.letters(filter, 0, usize::MAX, |number, letter| found.push((number, letter.event)))?;
+        store.letters(filter, 0, usize::MAX, |number, letter| found.push((number, letter.event.replayed())))?;
         let (numbers, events): (Vec<_>, Vec<_>) = found.into_iter().unzip();
         let refused = self.state.machine.readmit(events, clock::now());
         // Letters are readmitted oldest first, so those without room are the newest.

@@ -113,6 +113,7 @@ impl Sink {
             env: env.clone(),
             params,
             slot,
+            is_reconfigured: false,
             store: Arc::clone(&store),
             address,
             supervision: Supervision::new(&[], INTENSITY),
@@ -226,6 +227,8 @@ struct Supervisor {
     slot: RecoverySlot<State>,
     store: Arc<Mutex<Store>>,
     address: WatchCell<Address>,
+    /// Whether the parameters have changed since the start.
+    is_reconfigured: bool,
     supervision: Supervision,
     children: Children,
     _guard: ExitGuard,
@@ -233,7 +236,11 @@ struct Supervisor {
 
 impl Supervisor {
     fn launch(&mut self, ctx: &mut Context<Self>) {
-        let Some(state) = self.slot.claim() else { return };
+        let Some(mut state) = self.slot.claim() else { return };
+        if self.is_reconfigured {
+            // The actor before may have died without these parameters.
+            state.machine.reconfigure(self.params.machine.clone(), clock::now());
+        }
         let guard = ExitGuard::new(0, 0, Some(&ctx.address().recipient()), &self.env.actor_count);
         let (params, token, store) = (self.params.clone(), self.children.token(), Arc::clone(&self.store));
         let address = SinkActor::start_in_arbiter(self.env.arbiter(), move |ctx| {
@@ -312,6 +319,7 @@ impl Handler<Reconfigure> for Supervisor {
         params.machine.health = Arc::clone(&self.params.machine.health);
         params.place.clone_from(&self.params.place);
         self.params = params.clone();
+        self.is_reconfigured = true;
         let address = self.address.subscribe().read_latest().clone();
         Box::pin(async move {
             // A dead actor's successor is created with the new parameters.

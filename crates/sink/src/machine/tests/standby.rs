@@ -177,3 +177,15 @@ fn fenced_attempt_counts_as_no_failure_and_its_batch_can_be_covered() {
         assert_eq!(rig.machine.undelivered(), 0);
     }
 }
+
+#[test]
+fn replayed_dead_letter_is_not_covered_by_newer_deliveries() {
+    let mut rig = rig_with_letters();
+    rig.machine.set_sending(false);
+    let replayed = rig.store.replay_letters(&LetterFilter::default());
+    rig.machine.appended(replayed.end.unwrap(), rig.store.state().pending);
+    rig.run(SECOND);
+    cover(&mut rig, 9, 9);
+    assert_eq!(rig.machine.undelivered(), 2);
+    assert_eq!(sent(&mut rig), [1, 2]);
+}
