@@ -18,6 +18,7 @@ pub use connect::{
 pub use informer_hub_codec::{ErrorClass, Skipped, SourceError, WatchItem};
 pub use lister_watcher::{
     ListChunk, ListRequest, ListStream, ListerWatcher, VersionMatch, WatchBatch, WatchRequest, WatchStream,
+    listed_version,
 };
 pub use machine::Reflector;
 pub use plan::{ItemVerdict, ListBounds, PageVerdict, ReflectorOptions, StallPolicy, Step, WaitReason};

@@ -97,8 +97,25 @@ impl From<Vec<WatchItem>> for WatchBatch {
 /// Batches of one WATCH as they arrive. Ends without an error if the server ends the watch regularly.
 pub type WatchStream = BoxStream<'static, Result<WatchBatch, SourceError>>;
 
-/// Maximum number of chunks that `current_version` reads, in case the server ignores the limit of one object.
+/// Maximum number of chunks that [`listed_version`] reads, in case the server ignores the limit of one object.
 const MAX_CHUNKS: usize = 64;
+
+/// Lists one object and returns the version of the list; `None` if the server ignores the limit and sends many chunks.
+pub fn listed_version(
+    source: &(impl ListerWatcher + ?Sized),
+) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+    let request = ListRequest { version: VersionMatch::MostRecent, limit: Some(1), continue_token: None };
+    let listing = source.list(request);
+    Box::pin(async move {
+        let mut chunks = listing.await?.take(MAX_CHUNKS);
+        while let Some(chunk) = chunks.next().await {
+            if let ListChunk::End { version, .. } = chunk? {
+                return Ok(Some(version));
+            }
+        }
+        Ok(None)
+    })
+}
 
 /// List and watch of one resource of one cluster.
 ///
@@ -116,20 +133,9 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
     /// Returns the current version of the resource. `None` if the versions of this implementation can decrease for
     /// another reason than a restore from a backup.
     ///
-    /// By default, lists one object and returns the list's version; `None` if the server ignores the limit and sends
-    /// many chunks.
+    /// By default, that of [`listed_version`].
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
-        let request = ListRequest { version: VersionMatch::MostRecent, limit: Some(1), continue_token: None };
-        let listing = self.list(request);
-        Box::pin(async move {
-            let mut chunks = listing.await?.take(MAX_CHUNKS);
-            while let Some(chunk) = chunks.next().await {
-                if let ListChunk::End { version, .. } = chunk? {
-                    return Ok(Some(version));
-                }
-            }
-            Ok(None)
-        })
+        listed_version(self)
     }
 
     /// Returns the encoding of the last response, or of the next request if its encoding is already known to differ.

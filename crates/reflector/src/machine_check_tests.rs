@@ -48,9 +48,21 @@ fn watch_that_the_server_ended_or_refused_is_reopened_without_a_check() {
     rig.reflector.on_watch_opened(rig.now);
     rig.watch_ends(1, SECOND * 300);
     assert!(matches!(rig.step(), Step::Watch { .. }));
-    for class in [ErrorClass::Throttled(None), ErrorClass::Unauthorized, ErrorClass::Forbidden] {
-        let mut rig = Rig::broken(class);
-        assert!(matches!(rig.step(), Step::Watch { .. }), "{class:?}");
+    let mut rig = Rig::broken(ErrorClass::Throttled(None));
+    assert!(matches!(rig.step(), Step::Watch { .. }));
+}
+
+#[test]
+fn watch_that_was_denied_is_reopened_with_a_check() {
+    for class in [ErrorClass::Unauthorized, ErrorClass::Forbidden] {
+        // A restored server denies the check, then the watch.
+        let mut rig = Rig::broken(ErrorClass::Transient);
+        rig.check(Err(class));
+        assert!(matches!(rig.step(), Step::Watch { .. }));
+        rig.reflector.on_watch_end(Err(&error(class)), 0, Duration::ZERO, rig.now);
+        rig.waits();
+        rig.check(Ok("9"));
+        assert_eq!(rig.list().0, MostRecent, "{class:?}");
     }
 }
 

@@ -62,7 +62,9 @@ impl Reflector {
     /// Handles the end of a watch past its initial events.
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
         let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_any());
-        self.unchecked |= class.is_some_and(ErrorClass::is_unreachable);
+        // A server that restarts, perhaps from a backup, denies access until it has read roles and service accounts.
+        let is_denied = matches!(class, Some(ErrorClass::Unauthorized | ErrorClass::Forbidden));
+        self.unchecked |= is_denied || class.is_some_and(ErrorClass::is_unreachable);
         // A new watch without a version would miss deletions since the last one.
         self.state = match resumes {
             true if self.unchecked => State::Check,

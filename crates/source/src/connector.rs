@@ -143,9 +143,9 @@ impl Connector for KubeConnector {
 
 impl Connection for KubeConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        let current = self.client.current();
+        let (client, current) = (Arc::clone(&self.client), self.client.current());
         let address = current.server.clone();
-        let task = self.io.spawn(async move { server_version(&current.client).await });
+        let task = self.io.spawn(async move { note_refusal(&client, server_version(&current.client).await) });
         async move {
             match task.await {
                 Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
@@ -166,7 +166,15 @@ impl Connection for KubeConnection {
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
         let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move { resolve(&client.current().client, &resource).await });
+        let task = self.io.spawn(async move {
+            let found = resolve(&client.current().client, &resource).await;
+            if let Err(DiscoveryError::Unavailable(error)) = &found
+                && error.class == ErrorClass::Unauthorized
+            {
+                client.credentials_refused();
+            }
+            found
+        });
         async move {
             match task.await {
                 Ok(Ok(resource)) => Ok(resource),
@@ -182,13 +190,15 @@ impl Connection for KubeConnection {
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
         let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move { catalogue(&client.current().client, known.as_deref()).await });
+        let task = self
+            .io
+            .spawn(async move { note_refusal(&client, catalogue(&client.current().client, known.as_deref()).await) });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
     fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
         let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move { document(path, &client.current().client).await });
+        let task = self.io.spawn(async move { note_refusal(&client, document(path, &client.current().client).await) });
         async move {
             match task.await.unwrap_or_else(|_| Err(interrupted())) {
                 Ok(document) => Ok(Some(document)),
@@ -201,7 +211,8 @@ impl Connection for KubeConnection {
 
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
         let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move { review(&client.current().client, path, body).await });
+        let task =
+            self.io.spawn(async move { note_refusal(&client, review(&client.current().client, path, body).await) });
         async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
     }
 
@@ -238,6 +249,14 @@ impl Connection for KubeConnection {
         };
         Arc::new(KubeSource::new(Arc::clone(&self.client), scope.clone(), decoder, source_options, self.io.clone()))
     }
+}
+
+/// Makes the client read its credentials again if the server has refused them.
+fn note_refusal<T>(client: &ReloadingClient, answer: Result<T, SourceError>) -> Result<T, SourceError> {
+    if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized) {
+        client.credentials_refused();
+    }
+    answer
 }
 
 fn interrupted() -> SourceError {

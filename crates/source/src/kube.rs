@@ -19,9 +19,9 @@ use informer_hub_codec::{Decoder, MAX_OBJECT_BYTES};
 use informer_hub_pool::Lane;
 use informer_hub_reflector::{
     ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, StallPolicy, VersionMatch, WatchRequest,
-    WatchStream,
+    WatchStream, listed_version,
 };
-use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, Scope, Threads};
+use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, ResourceVersion, Scope, Threads};
 
 /// `Accept` headers for one kind of answer, with protobuf (`both`) and without.
 struct Accept {
@@ -114,8 +114,7 @@ impl KubeSource {
     fn current(&self, uses_version: bool) -> Result<Arc<CurrentClient>, SourceError> {
         let current = self.client.current();
         if self.epoch.swap(current.epoch, SeqCst) != current.epoch && uses_version {
-            let message = "the cluster's address has changed, listing everything again".to_owned();
-            return Err(SourceError { class: ErrorClass::Expired, message });
+            return Err(address_changed());
         }
         Ok(current)
     }
@@ -261,7 +260,21 @@ pub(super) fn selectors(scope: &Scope) -> Query {
     query
 }
 
+fn address_changed() -> SourceError {
+    let message = "the cluster's address has changed, listing everything again".to_owned();
+    SourceError { class: ErrorClass::Expired, message }
+}
+
 impl ListerWatcher for KubeSource {
+    /// Fails with [`ErrorClass::Expired`] if the cluster's address has changed since the last request, as the next
+    /// request with a resourceVersion does: versions of two clusters cannot be compared.
+    fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
+        if self.client.current().epoch != self.epoch.load(SeqCst) {
+            return Box::pin(ready(Err(address_changed())));
+        }
+        listed_version(self)
+    }
+
     fn list(&self, request: ListRequest) -> BoxFuture<'static, Result<ListStream, SourceError>> {
         let stall = self.options.stall;
         let intake = ListIntake::new(Arc::clone(&self.decoder), self.options.max_object_bytes);

@@ -128,6 +128,7 @@ async fn address_change_ends_watches_and_voids_versions() {
     client.credentials_refused();
     let ended = tokio::time::timeout(TEST_TIMEOUT, futures::StreamExt::next(&mut watch)).await;
     assert!(ended.expect("the watch ends").is_none());
+    assert_eq!(source.current_version().await.err().unwrap().class, ErrorClass::Expired, "of another cluster");
     assert_eq!(source.watch(request()).await.err().unwrap().class, ErrorClass::Expired);
     drop(source.list(list(VersionMatch::MostRecent)).await.unwrap());
     drop(source.watch(request()).await.unwrap());

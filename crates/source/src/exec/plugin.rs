@@ -69,7 +69,7 @@ pub(crate) enum ExecError {
     /// The ExecCredential has no token and no certificate.
     #[error("command '{0}' returned neither a token nor a certificate with its key")]
     Nothing(String),
-    /// The plugin returned no token when its token was to be renewed.
+    /// The plugin, which had returned a token, returned no other one when it expired. Holds the command.
     #[error("command '{0}' returned a certificate instead of a token")]
     Changed(String),
     /// The token has characters that an HTTP header cannot hold.
