@@ -182,14 +182,18 @@ impl Visibility {
     }
 
     /// Returns whether rules or earlier answers decide if a namespace is visible. If not, its cluster must be asked in an
-    /// access review.
+    /// access review. The empty namespace stands for the objects of a resource without namespaces.
     #[must_use]
     pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };
         let review = reviewed.get(cluster);
-        let is_known =
-            review.is_some_and(|review| review.everywhere == Some(true) || review.namespaces.contains_key(namespace));
-        is_known || self.sees_by_rules(cluster, labels, Some(namespace))
+        let namespace = (!namespace.is_empty()).then_some(namespace);
+        let is_known = |review: &ReviewedCluster| match (review.everywhere, namespace) {
+            (Some(true), _) => true,
+            (everywhere, None) => everywhere.is_some(),
+            (_, Some(namespace)) => review.namespaces.contains_key(namespace),
+        };
+        review.is_some_and(is_known) || self.sees_by_rules(cluster, labels, namespace)
     }
 
     /// Returns the clusters that did not answer all access reviews, each with the reason.

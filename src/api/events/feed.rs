@@ -260,7 +260,7 @@ impl Feed {
     fn have_labels_changed(&mut self, wanted: &ChangeFilter) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
-        self.labels.changed(&self.visibility, false, origins.filter(|origin| wanted.selects(origin)))
+        self.labels.changed(&self.visibility, |_| true, origins.filter(|origin| wanted.selects(origin)))
     }
 
     /// Reads the next objects or changes into `items`. It may add none although there are more to read;

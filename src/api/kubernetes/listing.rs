@@ -117,6 +117,8 @@ struct ProtobufList {
     kept: Option<Vec<u8>>,
     /// Bytes of the items that are not written yet.
     left: usize,
+    /// Number of measured items.
+    count: u64,
 }
 
 impl Layout {
@@ -247,6 +249,7 @@ impl Listing {
                 begin: Vec::new(),
                 kept: Some(Vec::new()),
                 left: 0,
+                count: 0,
             })),
             None => Layout::of_text(media),
         };
@@ -269,7 +272,7 @@ impl Listing {
     /// An object cannot be encoded.
     pub(super) fn measure(&mut self) -> Result<(), EncodeError> {
         let (Layout::Protobuf(list), Some(head)) = (&mut self.layout, &self.head) else { return Ok(()) };
-        let ProtobufList { writer, unmeasured, begin, kept, left } = &mut **list;
+        let ProtobufList { writer, unmeasured, begin, kept, left, count } = &mut **list;
         let Some(items) = unmeasured else { return Ok(()) };
         let (mut json, mut item, mut chunk, mut result) = (Vec::new(), Vec::new(), 0, Ok(()));
         let encoder = &self.encoder;
@@ -277,6 +280,7 @@ impl Listing {
             item.clear();
             result = write_protobuf(writer, encoder, (object, origin), &mut json, &mut item);
             *left += item.len();
+            *count += 1;
             chunk += item.len();
             match kept {
                 Some(bytes) if bytes.len() + item.len() <= MAX_KEPT => bytes.extend_from_slice(&item),
@@ -314,6 +318,7 @@ impl Listing {
         {
             out.extend_from_slice(&kept);
             out.extend_from_slice(END_OF_ENVELOPE);
+            self.notes.served(list.count);
             self.is_done = true;
             return;
         }

@@ -37,10 +37,14 @@ impl Clusters {
 
     /// Returns whether the selection includes the cluster of an informer.
     pub(super) fn include(&self, origin: &Origin) -> bool {
+        self.include_cluster(&origin.cluster, &origin.cluster_labels)
+    }
+
+    fn include_cluster(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match self {
-            Self::One(name) => origin.cluster == *name,
+            Self::One(name) => cluster == name,
             Self::Matching(selector) => {
-                selector.is_empty() || selector.matches(|label| origin.cluster_labels.get(label).map(String::as_str))
+                selector.is_empty() || selector.matches(|label| labels.get(label).map(String::as_str))
             }
         }
     }
@@ -197,7 +201,9 @@ impl Scope {
                 known.1.extend(partition.namespaces().iter().cloned());
             }
         }
-        for (cluster, labels) in snapshot.expected() {
+        for (cluster, labels) in
+            snapshot.expected().filter(|(cluster, labels)| self.clusters.include_cluster(cluster, labels))
+        {
             found.entry(cluster.clone()).or_insert_with(|| (labels.clone(), BTreeSet::new()));
         }
         let place = |(cluster, (labels, namespaces)): (_, (_, BTreeSet<SmolStr>))| {
@@ -302,8 +308,10 @@ impl Scope {
     pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());
-        let is_only = matches!(self.clusters, Clusters::One(_));
-        seen.changed(&self.visibility, is_only, origins.filter(|origin| self.clusters.include(origin)))
+        // As in `Self::changes`.
+        let has_all = matches!(self.clusters, Clusters::One(_)) || self.visibility.reviewed().is_some();
+        let is_followed = |origin: &Origin| has_all || is_visible(&self.visibility, origin);
+        seen.changed(&self.visibility, is_followed, origins.filter(|origin| self.clusters.include(origin)))
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {

@@ -171,31 +171,42 @@ impl Reviewer {
         self.rights.check(&self.reader)
     }
 
-    /// Reviews one namespace and returns `known` with the result. Without an answer, the namespace is not visible.
+    /// Reviews one namespace and returns `known` with the result. Without an answer, the namespace is not visible. The
+    /// empty namespace stands for the objects of a resource without namespaces.
     pub(in crate::api) async fn with(&self, known: &Visibility, place: Place) -> Visibility {
         let Extent::Namespace(namespace) = place.extent.clone() else { return known.clone() };
-        let cluster = place.cluster.clone();
+        let extent = if namespace.is_empty() { Extent::All(Vec::new()) } else { place.extent };
+        let (cluster, place) = (place.cluster.clone(), Place { extent, ..place });
         let visibility = self.rights.reviewed(&self.reader, self.verb, &self.resource, vec![place]).await;
         let answer = visibility.reviewed().and_then(|reviewed| reviewed.get(&cluster));
-        let is_allowed = answer.and_then(|answer| answer.namespaces.get(&namespace)).copied().unwrap_or_default();
+        let of_namespace = || answer.and_then(|answer| answer.namespaces.get(&namespace)).copied().unwrap_or_default();
         let mut reviewed = known.reviewed().cloned().unwrap_or_default();
-        reviewed.entry(cluster).or_default().namespaces.insert(namespace, is_allowed);
+        let all = reviewed.entry(cluster).or_default();
+        if namespace.is_empty() {
+            all.everywhere = Some(answer.and_then(|answer| answer.everywhere).unwrap_or_default());
+        } else {
+            all.namespaces.insert(namespace.clone(), of_namespace());
+        }
         known.with_reviewed(reviewed)
     }
 
-    /// Reviews due accesses again. Returns false if an answer differs from before, or if reviews of allowed accesses
-    /// were unanswered in [`MAX_FAILURES`] checks in a row.
+    /// Reviews due accesses again. Returns false if an answer differs from before, if a cluster that had answered no
+    /// review answers one, or if reviews of allowed accesses were unanswered in [`MAX_FAILURES`] checks in a row.
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));
         let turns = self.turn..=self.rights.turn();
         self.turn = turns.end() + 1;
         let mut asked = Vec::new();
-        for (cluster, answers) in reviewed {
-            let everywhere = answers.everywhere.map(|is_allowed| (SmolStr::default(), is_allowed));
-            let each = answers.namespaces.iter().map(|(namespace, is_allowed)| (namespace.clone(), *is_allowed));
-            let is_due =
-                |(namespace, is_allowed): &(SmolStr, bool)| *is_allowed || has_turn(cluster, namespace, &turns);
+        for (cluster, answers) in reviewed.iter().filter(|(cluster, _)| is_known_there(&self.reader, cluster)) {
+            let is_silent = answers.failure.is_some() && answers.everywhere.is_none() && answers.namespaces.is_empty();
+            let known = |(namespace, is_allowed): (&SmolStr, &bool)| (namespace.clone(), Some(*is_allowed));
+            let everywhere = answers.everywhere.map(Some).or(is_silent.then_some(None));
+            let everywhere = everywhere.map(|was_allowed| (SmolStr::default(), was_allowed));
+            let each = answers.namespaces.iter().map(known);
+            let is_due = |(namespace, was_allowed): &(SmolStr, Option<bool>)| {
+                *was_allowed != Some(false) || has_turn(cluster, namespace, &turns)
+            };
             for (namespace, was_allowed) in everywhere.into_iter().chain(each).filter(is_due) {
                 let (cluster, user, resource) = (cluster.clone(), Arc::clone(&user), self.resource.gvr.clone());
                 let review = Review { cluster, user, verb: self.verb, resource, namespace };
@@ -204,10 +215,10 @@ impl Reviewer {
             }
         }
         let answers = join_all(asked).await;
-        let has_failed = answers.iter().any(|(was_allowed, answer)| *was_allowed && answer.is_err());
+        let has_failed = answers.iter().any(|(was_allowed, answer)| *was_allowed == Some(true) && answer.is_err());
         self.failures = if has_failed { self.failures + 1 } else { 0 };
-        let is_same = |(was_allowed, answer): &(bool, Result<bool, ReviewError>)| {
-            answer.as_ref().map_or(true, |is_allowed| is_allowed == was_allowed)
+        let is_same = |(was_allowed, answer): &(Option<bool>, Result<bool, ReviewError>)| {
+            answer.as_ref().map_or(true, |is_allowed| Some(*is_allowed) == *was_allowed)
         };
         self.failures < MAX_FAILURES && answers.iter().all(is_same)
     }

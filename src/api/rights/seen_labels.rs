@@ -15,12 +15,12 @@ pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 
 impl SeenLabels {
     /// Stores the informers of the present state. Returns whether new labels of a cluster show the reader other
-    /// namespaces of it than at the last call. `is_only` is set if the stream has a single cluster, which never joins
-    /// or leaves.
+    /// namespaces of it than at the last call, and the stream has no events about that. `is_followed` returns whether the
+    /// stream has the changes of an informer with these labels; if that changes, it has events about each object.
     pub(in crate::api) fn changed<'o>(
         &mut self,
         visibility: &Visibility,
-        is_only: bool,
+        is_followed: impl Fn(&Origin) -> bool,
         present: impl Iterator<Item = &'o Arc<Origin>>,
     ) -> bool {
         if visibility.is_everything() {
@@ -35,8 +35,7 @@ impl SeenLabels {
                 return false;
             }
             let seen = |origin: &Origin| visibility.visible(&origin.cluster, &origin.cluster_labels);
-            let (old, now) = (seen(old), seen(now));
-            old != now && (is_only || !old.is_nothing() && !now.is_nothing())
+            seen(old) != seen(now) && is_followed(old) && is_followed(now)
         });
         self.0 = present;
         has_changed

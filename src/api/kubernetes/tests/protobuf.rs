@@ -3,6 +3,7 @@
 use axum::body::BodyDataStream;
 
 use super::*;
+use crate::api::notes::Notes;
 use informer_hub_kubeapi::{Cause, Reason, Status, Subject};
 use informer_hub_protobuf::{Converter, Envelope, Omit, Schema, TypeMeta, WatchEvent};
 
@@ -247,4 +248,16 @@ async fn objects_that_protobuf_would_change_are_json() {
     // A new watch of the resource is JSON, so that it does not end immediately.
     let request = Request::get("/clusters/a/api/v1/pods?watch=1").header(ACCEPT, BOTH).body(Body::empty()).unwrap();
     assert_eq!(bench.send(request).await.headers()["content-type"], "application/json");
+}
+
+#[tokio::test]
+async fn objects_of_a_short_list_are_counted_for_the_audit_log() {
+    let bench = Bench::with_pods();
+    for accept in [PROTOBUF, "application/json"] {
+        let notes = Notes::default();
+        let mut request = Request::get("/clusters/a/api/v1/pods").header(ACCEPT, accept).body(Body::empty()).unwrap();
+        request.extensions_mut().insert(notes.clone());
+        to_bytes(bench.send(request).await.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(notes.objects(), 2, "{accept}");
+    }
 }
