@@ -78,7 +78,7 @@ impl Metrics {
         let _ = self.0.access.set(Arc::clone(access));
     }
 
-    /// Sets the audit log of the HTTP port, from which metrics are read, if there is one.
+    /// Sets the audit log of the HTTP port, whose counters are among the metrics. Not called if there is no audit log.
     #[cfg(feature = "cli")]
     pub(super) fn attach_audit(&self, audit: &Arc<crate::api::Auditor>) {
         let _ = self.0.audit.set(Arc::clone(audit));

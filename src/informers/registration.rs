@@ -33,7 +33,7 @@ impl Calls {
         }
     }
 
-    /// Returns whether a call is running.
+    /// Returns whether a call of the handler is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.try_lock().is_err()
     }

@@ -53,7 +53,7 @@ pub struct ChangeData {
     pub changed_more: usize,
     /// Resources that a notice (a message about the stream) is about.
     pub resources: Vec<String>,
-    /// Message of a notice.
+    /// Text of a notice (a message about the stream); empty for a change of an object.
     pub message: String,
 }
 

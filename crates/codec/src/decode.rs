@@ -70,7 +70,7 @@ pub(super) struct WalkResult<'de> {
     pub(super) index_values: Vec<IndexEntry>,
 }
 
-/// Bytes of an object.
+/// Bytes of an object that was received, in JSON or in protobuf.
 pub(super) enum Bytes<'b> {
     /// Bytes that contain the object's JSON, and its range in them.
     Json(&'b [u8], Range<usize>),

@@ -219,7 +219,7 @@ impl Decoder {
         }
     }
 
-    /// Describes an oversized event by its first bytes.
+    /// Skips a watch event that is too large to decode. Its first bytes, `head`, show which object it is about.
     #[must_use]
     pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
         // The frame is cut off, so the lengths of its outer messages exceed the available bytes. Each message is read

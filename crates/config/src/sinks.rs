@@ -120,7 +120,7 @@ pub(super) fn sinks(
 struct OutputFile {
     /// Configuration table of the sink or audit log that writes it.
     table: String,
-    /// Absolute path without `.` and `..`.
+    /// Absolute path of the file, without `.` and `..`.
     path: PathBuf,
     keep: usize,
 }

@@ -40,9 +40,9 @@ pub enum ClusterChange {
 /// Last revisions of the buckets of owners and documents, and when they were created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterRevisions {
-    /// Last revision of the owners' bucket.
+    /// Last revision of the bucket of owners (which collector watches which cluster).
     pub owners: u64,
-    /// Last revision of the documents' bucket.
+    /// Last revision of the bucket of documents (the description of each cluster that collectors publish).
     pub documents: u64,
     /// Creation time of the younger bucket, in microseconds since 1970. If it has changed, entries are lost.
     pub created: u64,

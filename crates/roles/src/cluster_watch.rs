@@ -239,7 +239,7 @@ impl<O: ClusterObserver> Watching<O> {
                 Some(error) if !before => {
                     tracing::warn!(error, "cannot read from NATS which collectors own the clusters; retrying");
                 }
-                None if before => tracing::info!("NATS answers again which collectors own the clusters"),
+                None if before => tracing::info!("can read from NATS again which collector watches each cluster"),
                 _ => {}
             }
             error

@@ -10,7 +10,8 @@ use informer_hub_types::clock::Instant;
 /// Failed attempts of an event that was alone in its batch.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// When the event was first attempted; if it was first set aside because of a refusal, the time of that refusal.
+    /// Start of the time after which the event is given up: its first attempt, or, if the receiver refused its content,
+    /// that refusal.
     pub since: Instant,
     /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,

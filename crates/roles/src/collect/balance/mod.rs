@@ -88,7 +88,7 @@ impl Balancer {
         shared.backend.put_roster(&member(&shared)).await?;
         let entries = shared.backend.roster().await?;
         for obsolete in self.view.observe(entries, clock::now()) {
-            tracing::info!(item = obsolete.key(), "removing an outdated entry from the roster of collectors");
+            tracing::info!(item = obsolete.key(), "removing an entry of a lost collector from the list in NATS");
             shared.backend.remove_roster(&obsolete).await?;
         }
         let found = self.moves(&shared.ownerships.shards());
