@@ -345,7 +345,9 @@ impl Store {
             self.exchange(id, partition, &stored, &object, false);
             partition.note(batch, Applied::Updated { old: stored, new: object }, false);
         } else if partition.outdated.is_some() || stored.index_values() != object.index_values() {
-            // The same state, decoded by an informer that declares other indices or keeps other fields.
+            // The same state, decoded by an informer that declares other indices or keeps other fields. Its body is plain
+            // until it is packed.
+            batch.newcomers.push(Arc::clone(&object));
             self.exchange(id, partition, &stored, &object, true);
         }
     }

@@ -63,7 +63,10 @@ fn only_the_first_informer_with_equal_settings_resumes_a_restored_partition() {
     let (mut store, id) = restored(&["a"], &[]);
     assert_eq!(store.go_on(id, 8), None);
     let before = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
-    apply(&mut store, id, "[ *a@1 ]6");
+    let mut fifo = DeltaFifo::new(usize::MAX);
+    "[ *a@1 ]6".split_whitespace().for_each(|step| fifo.push(change(step)));
+    let (_, plain) = store.apply_batch(id, fifo.pop(usize::MAX), None).unwrap();
+    assert_eq!(plain.len(), 1, "its body is to be compressed");
     let after = Arc::clone(store.published().load_full().partition(id).unwrap().iter().next().unwrap());
     assert!(!Arc::ptr_eq(&before, &after), "objects decoded with other settings are replaced");
     apply(&mut store, id, "[ *a@1 ]7");
