@@ -71,6 +71,8 @@ struct State {
     unacknowledged_from: u64,
     /// Whether the unacknowledged batch contains initial objects, which have no queue position.
     has_replayed: bool,
+    /// Whether the unacknowledged batch is of an earlier partition, whose queue positions mean nothing now.
+    is_earlier: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
     /// Sampled change whose latency is being measured: the queue position after it, its timestamps and its span.
@@ -136,6 +138,7 @@ impl Inbox {
             state.queue = Some(queue);
             state.partition = Some(partition);
             state.followed = None;
+            state.is_earlier = !state.unacknowledged.is_empty();
             state.synced = state.queue.as_ref().is_some_and(ListenerQueue::continues);
         }
     }
@@ -175,6 +178,7 @@ impl Inbox {
         if state.unacknowledged.is_empty() {
             state.unacknowledged_from = state.queue.as_ref().map_or(0, |queue| queue.places().0);
             state.has_replayed = state.queue.as_ref().is_some_and(ListenerQueue::is_replaying);
+            state.is_earlier = false;
             state.unacknowledged = state.queue.as_mut().map(|queue| queue.take(max)).unwrap_or_default();
             self.publish_counts(&state);
         }
@@ -186,7 +190,8 @@ impl Inbox {
         let mut state = self.state.lock();
         if state.lease == lease {
             let unacknowledged = std::mem::take(&mut state.unacknowledged);
-            state.synced |= unacknowledged.iter().any(|notification| matches!(notification, Notification::Synced(_)));
+            let is_synced = |notification: &Notification| matches!(notification, Notification::Synced(_));
+            state.synced |= !state.is_earlier && unacknowledged.iter().any(is_synced);
             self.record_latency(&mut state);
         }
     }
@@ -215,7 +220,7 @@ impl Inbox {
         let (place, merged) = *mark.place.get_or_insert((end, queue.merged()));
         let (answered, has_replayed) = match &state.unacknowledged[..] {
             [] => (first, false),
-            _ => (state.unacknowledged_from, state.has_replayed),
+            _ => (state.unacknowledged_from, state.has_replayed || state.is_earlier),
         };
         !queue.is_replaying() && !has_replayed && queue.merged() == merged && answered >= place
     }

@@ -196,3 +196,26 @@ fn inbox_merges_pending_but_not_unacknowledged_notifications() {
     assert_eq!(outcomes.into_inner().into_iter().collect::<Vec<_>>(), ["!a@1 -a@4", "!a@1 a@1>2 -a@4"]);
     assert_eq!(count, 1_260, "number of interleavings");
 }
+
+#[test]
+fn batch_of_an_earlier_partition_acknowledges_nothing_of_the_next() {
+    let history = History::new(&BATCHES);
+    let inbox = history.inbox(usize::MAX);
+    let lease = inbox.take_over();
+    let offer = |at: usize| inbox.offer(history.outboxes[at].number, &history.outboxes[at].applied, false);
+    offer(0);
+    assert_eq!(inbox.next(lease, 10).unwrap().len(), 2);
+    inbox.done(lease);
+    (1..3).for_each(offer);
+    assert_eq!(inbox.next(lease, 2).unwrap().len(), 2, "in flight when the partition is replaced");
+    let next = PartitionId(history.informer.id.0 + 1);
+    inbox.join(next, ListenerQueue::new(ListenerOptions::default(), &history.start, usize::MAX));
+    offer(0);
+    let mark = || Mark::new(next, history.outboxes[0].number);
+    assert!(!inbox.has_acknowledged(&mut mark()), "the batch in flight is of another partition");
+    inbox.done(lease);
+    assert!(!inbox.has_acknowledged(&mut mark()) && !inbox.has_synced());
+    inbox.next(lease, 10).unwrap();
+    inbox.done(lease);
+    assert!(inbox.has_acknowledged(&mut mark()) && inbox.has_synced());
+}
