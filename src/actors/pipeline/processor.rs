@@ -186,8 +186,9 @@ impl ProcessorActor {
             let sync = |object: &Arc<_>| Change::Delta(Delta { kind: DeltaKind::Sync, object: Arc::clone(object) });
             let objects: Vec<_> = partition.iter().map(sync).collect();
             for chunk in objects.chunks(crate::actors::runtime::capacity::ENQUEUE_BATCH) {
+                // The informer supervises the fifo: it may have stopped it on purpose.
                 if fifo.send(Enqueue { changes: chunk.to_vec(), followed: None }).await.is_err() {
-                    return false;
+                    break;
                 }
             }
             true

@@ -182,6 +182,10 @@ impl NameWatch {
         let now = clock::now();
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
         self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
+        if end.as_ref().is_err_and(|error| error.class.is_refusal()) {
+            // A refusal voids the names, which only a list restores.
+            self.machine.relist();
+        }
         match end {
             Ok(()) => Ok(()),
             Err(error) => self.send(NameChange::Failed(error)).await,
