@@ -1,13 +1,14 @@
 //! Conversion of watch events into records of the log: which events are new to the log, and which version it has
 //! reached. Pure: no I/O.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use informer_hub_fleet::{PartitionState, Record, ResetReason};
 use informer_hub_reflector::WatchItem;
 use informer_hub_types::clock::Instant;
-use informer_hub_types::{ResourceVersion, StoredObject};
+use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject};
 
 /// State of a watch whose events are recorded.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,9 @@ pub(super) struct WatchState {
 pub(super) struct Recording {
     /// Version up to which all changes were recorded.
     position: Option<ResourceVersion>,
+    /// Objects whose events at exactly `position` were recorded; `None` if all were. Several events may have one version:
+    /// etcd deletes all Events of a lease in one revision.
+    at_position: Option<HashSet<ObjectKey>>,
     /// State of the log from which the watch has resumed, to recognise repeated events.
     restored: PartitionState,
     progressed: Option<Instant>,
@@ -38,6 +42,7 @@ impl Recording {
     /// Begins with the state of a log that this process has not written to.
     pub(super) fn begin(&mut self, restored: PartitionState) {
         self.position.clone_from(&restored.resume);
+        self.at_position = None;
         self.restored = restored;
     }
 
@@ -49,14 +54,16 @@ impl Recording {
 
     /// Returns the record that announces a full list, and forgets the position.
     pub(super) fn reset(&mut self) -> Record {
-        (self.position, self.restored) = (None, PartitionState::default());
+        (self.position, self.at_position, self.restored) = (None, None, PartitionState::default());
         Record::Reset { reason: ResetReason::Restart }
     }
 
     /// Returns the record which states that all changes up to `version` are in the log.
     pub(super) fn progress(&mut self, version: ResourceVersion, now: Instant) -> Record {
         self.progressed = Some(now);
-        self.position = Some(version.clone());
+        if self.position.as_ref() != Some(&version) {
+            (self.position, self.at_position) = (Some(version.clone()), None);
+        }
         self.restored.unconfirmed.retain(|_, seen| seen.newer_than(&version));
         Record::Progress { version }
     }
@@ -113,16 +120,25 @@ impl Recording {
         if self.restored.repeats(object.key(), version) {
             return WatchItem::Bookmark { version: version.clone(), initial_events_end: false };
         }
-        if watch.ordered && self.has(version) {
+        if watch.ordered && self.has_event(version, object.key()) {
             // An earlier watch has recorded this event.
             return item;
         }
         records.extend(record(&item));
         if watch.ordered && !version.is_empty() {
-            self.position = Some(version.clone());
+            if self.position.as_ref() != Some(version) {
+                (self.position, self.at_position) = (Some(version.clone()), Some(HashSet::new()));
+            }
+            self.at_position.as_mut().map(|keys| keys.insert(object.key().clone()));
             *reached = Some(version.clone());
         }
         item
+    }
+
+    /// Returns whether the event of an object at a version was recorded.
+    fn has_event(&self, version: &ResourceVersion, key: &ObjectKey) -> bool {
+        let is_here = self.position.as_ref() == Some(version);
+        if is_here { self.at_position.as_ref().is_none_or(|keys| keys.contains(key)) } else { self.has(version) }
     }
 
     /// Returns whether all changes up to a version were recorded.

@@ -132,3 +132,16 @@ async fn watch_without_a_version_records_none_before_its_first_change() {
     let (records, _) = batch(&mut recording, &mut watch, vec![WatchItem::Modified(object("a", 7))]);
     assert_eq!(records, ["put a@7", "progress 7"]);
 }
+
+#[tokio::test]
+async fn events_of_one_version_are_all_recorded_once() {
+    let mut recording = Recording::new(KEEP_ALIVE);
+    recording.begin(state(5, &[]));
+    let deleted = |names: &[&str]| names.iter().map(|name| WatchItem::Deleted(object(name, 8))).collect::<Vec<_>>();
+    let mut watch = OPEN;
+    let (records, _) = batch(&mut recording, &mut watch, deleted(&["a", "b"]));
+    assert_eq!(records, ["delete a@8", "delete b@8", "progress 8"]);
+    assert_eq!(batch(&mut recording, &mut watch, deleted(&["c"])).0, ["delete c@8", "progress 8"]);
+    let (records, passed) = batch(&mut recording, &mut OPEN.clone(), deleted(&["a", "b", "c"]));
+    assert_eq!((records.as_slice(), passed.len()), (&[][..], 3));
+}
