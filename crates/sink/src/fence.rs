@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use informer_hub_types::clock;
 
 /// Time until which the sinks of a process may send. Read before each attempt.
@@ -16,13 +18,17 @@ pub struct SendFence {
     until: AtomicU64,
     /// Whether running attempts to deliver may end, but no new one may begin.
     is_draining: AtomicBool,
+    /// Wakes running attempts when the fence closes earlier than before.
+    is_shortened: Notify,
 }
 
 impl SendFence {
     /// Lets sinks send until a time since boot; `None` closes the fence: nothing may be sent.
     pub fn set(&self, until: Option<Duration>) {
         let nanos = until.map_or(0, |until| u64::try_from(until.as_nanos()).unwrap_or(u64::MAX));
-        self.until.store(nanos, SeqCst);
+        if nanos < self.until.swap(nanos, SeqCst) {
+            self.is_shortened.notify_waiters();
+        }
     }
 
     /// Starts or stops draining. While draining, no attempt begins, and running attempts may end as long as the fence
@@ -47,15 +53,19 @@ impl SendFence {
     /// attempt ends. The attempt is then abandoned, and the receiver may have accepted it.
     pub async fn within<F: Future>(&self, attempt: F) -> Option<F::Output> {
         let mut attempt = pin!(attempt);
-        while let Some(left) = self.open_for() {
+        loop {
+            let mut is_shortened = pin!(self.is_shortened.notified());
+            // Before the time is read, so that no change after that is missed.
+            is_shortened.as_mut().enable();
+            let left = self.open_for()?;
             tokio::select! {
                 // Polled first, so that a process that was stopped meanwhile sends nothing more.
                 biased;
                 () = tokio::time::sleep(left) => {}
+                () = is_shortened => {}
                 outcome = &mut attempt => return Some(outcome),
             }
         }
-        None
     }
 }
 
@@ -83,6 +93,16 @@ mod tests {
         assert!(fence.is_open());
         fence.set(None);
         assert_eq!(fence.within(async { 1 }).await, None);
+    }
+
+    #[tokio::test]
+    async fn attempt_is_abandoned_at_once_when_the_lease_is_given_up() {
+        let fence = Arc::new(SendFence::default());
+        fence.set(Some(soon(3_600_000)));
+        let mut attempt = pin!(fence.within(pending::<()>()));
+        assert!(futures::poll!(attempt.as_mut()).is_pending());
+        fence.set(None);
+        assert_eq!(attempt.await, None);
     }
 
     #[tokio::test]
