@@ -152,7 +152,7 @@ async fn commands_without_valid_credentials_explain_the_fix() {
     }
     let purge = ["dead-letters", "purge", "none", "--all", "--url", &url, "--ca-file", &ca, "--token-file"];
     let (code, _, err) = run(&[&purge[..], &[&read_token]].concat());
-    assert!(code == 1 && err.contains("this token is read-only"), "{err}");
+    assert!(code == 1 && err.contains("this reader may not change the hub"), "{err}");
     let (code, _, err) = run(&[&purge[..], &[&token]].concat());
     assert!(code == 1 && err.contains("there is no sink \"none\""), "{err}");
     certificates.write("token", "n3w-0123456789abcdef");

@@ -48,7 +48,7 @@ async fn commands_show_the_visible_objects_and_say_what_is_refused() {
         ("watch pods --clusters dev", 1, "the hub has no cluster \"dev\""),
         ("tree pod/coredns-6f6b679f8f-7xkqp", 1, "not found"),
         ("tree node/node-0", 1, "the hub has no resource \"node\""),
-        ("dead-letters purge audit --all", 1, "read-only"),
+        ("dead-letters purge audit --all", 1, "this reader may not change the hub"),
     ] {
         let found = run(&fleet, &line.split(' ').collect::<Vec<_>>());
         assert!(found.code == code && found.err.contains(text), "{line}: {found:?}");
