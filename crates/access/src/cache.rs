@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use crate::flights::{Flight, Flights};
 use crate::meter::ReviewMeter;
 use crate::review::{Review, ReviewError, Reviews, User};
 use crate::visibility::Reviewed;
@@ -61,7 +61,6 @@ impl Default for ReviewCacheOptions {
 const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
-type Flight = Shared<BoxFuture<'static, Answer>>;
 
 /// Cache of access reviews.
 pub struct ReviewCache {
@@ -80,10 +79,7 @@ struct State {
     answers: HashMap<Arc<Review>, KeptAnswer>,
     /// The keys of `answers`, by expiry.
     expiries: BTreeSet<(Instant, Arc<Review>)>,
-    /// Reviews queued or in flight, each with a unique number. A review is cancelled when no caller waits for it.
-    flights: HashMap<Arc<Review>, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
-    /// Number that the next review in `flights` gets.
-    next: u64,
+    flights: Flights<Arc<Review>, Answer>,
 }
 
 /// Limits on the reviews that one cluster receives.
@@ -130,21 +126,17 @@ impl ReviewCache {
                 self.meter.cached();
                 return kept.answer.clone();
             }
-            let flying = state.flights.get(&review);
-            let flying = flying.and_then(|(number, flight)| Some((*number, flight.upgrade()?)));
-            if flying.is_some() {
-                self.meter.cached();
-            }
-            match flying {
-                Some(flight) => flight,
+            match state.flights.get(&review) {
+                Some(flight) => {
+                    self.meter.cached();
+                    flight
+                }
                 None => self.begin(&mut state, &review)?,
             }
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        // Only the first waiting caller stores the answer, and only if no newer review has replaced this one.
-        if state.flights.get(&review).is_some_and(|(current, _)| *current == number) {
-            state.flights.remove(&review);
+        if state.flights.end(&review, number) {
             let kept = match answer {
                 Ok(_) => state.kept.mul_f64(1.0 - rng::unit() / 5.0),
                 Err(_) => self.options.failure_kept,
@@ -191,12 +183,9 @@ impl ReviewCache {
         found
     }
 
-    fn begin(&self, state: &mut State, review: &Arc<Review>) -> Result<(u64, Flight), ReviewError> {
-        if state.flights.len() >= self.options.waiting {
-            state.flights.retain(|_, (_, flight)| flight.upgrade().is_some());
-            if state.flights.len() >= self.options.waiting {
-                return Err(ReviewError::Busy);
-            }
+    fn begin(&self, state: &mut State, review: &Arc<Review>) -> Result<Flight<Answer>, ReviewError> {
+        if state.flights.is_full(self.options.waiting) {
+            return Err(ReviewError::Busy);
         }
         let (of_cluster, send_at) = state.queue(&review.cluster, &self.options).ok_or(ReviewError::Busy)?;
         let (slots, reviews, asked) = (Arc::clone(&self.slots), Arc::clone(&self.reviews), Arc::clone(review));
@@ -212,13 +201,7 @@ impl ReviewCache {
             meter.answered(answer.as_ref().ok().copied(), clock::now().duration_since(began));
             answer
         };
-        let flight = flight.boxed().shared();
-        let number = state.next;
-        state.next += 1;
-        if let Some(weak) = flight.downgrade() {
-            state.flights.insert(Arc::clone(review), (number, weak));
-        }
-        Ok((number, flight))
+        Ok(state.flights.begin(Arc::clone(review), flight.boxed()))
     }
 }
 
@@ -229,8 +212,7 @@ impl State {
             clusters: HashMap::new(),
             answers: HashMap::new(),
             expiries: BTreeSet::new(),
-            flights: HashMap::new(),
-            next: 0,
+            flights: Flights::default(),
         }
     }
 
@@ -290,6 +272,8 @@ impl fmt::Debug for ReviewCache {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use futures::future::BoxFuture;
 
     use super::*;
     use crate::meter::ReviewCounts;

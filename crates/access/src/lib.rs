@@ -16,6 +16,7 @@
 mod cache;
 mod certificate;
 mod directory;
+mod flights;
 mod jwks;
 mod jwt;
 mod meter;

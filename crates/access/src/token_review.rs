@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared, join_all};
+use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use crate::flights::{Flight, Flights};
 use crate::jwt::Jwt;
 use crate::meter::ReviewMeter;
 use crate::review::{ReviewError, User};
@@ -79,7 +80,6 @@ pub enum RefusedToken {
 }
 
 type Answer = Result<ServiceAccount, RefusedToken>;
-type Flight = Shared<BoxFuture<'static, Answer>>;
 type Key = [u8; 32];
 
 /// Authenticates service accounts by their tokens, with a cache.
@@ -95,10 +95,7 @@ pub struct TokenReviewer {
 struct State {
     accepted: Kept,
     refused: Kept,
-    /// Reviews queued or in flight, each with a unique number. A review is cancelled when no caller waits for it.
-    flights: HashMap<Key, (u64, WeakShared<BoxFuture<'static, Answer>>)>,
-    /// Number that the next review in `flights` gets.
-    next: u64,
+    flights: Flights<Key, Answer>,
 }
 
 /// Cached acceptances, or cached rejections. Beyond `MAX_ANSWERS`, those that expire first are dropped.
@@ -137,8 +134,7 @@ impl TokenReviewer {
                 self.meter.cached();
                 return answer;
             }
-            let flying = state.flights.get(&key);
-            match flying.and_then(|(number, flight)| Some((*number, flight.upgrade()?))) {
+            match state.flights.get(&key) {
                 Some(flight) => {
                     self.meter.cached();
                     flight
@@ -148,9 +144,7 @@ impl TokenReviewer {
         };
         let answer = flight.await;
         let mut state = self.state.lock();
-        // Only the first waiting caller stores the answer, and only if no newer review has replaced this one.
-        if state.flights.get(&key).is_some_and(|(current, _)| *current == number) {
-            state.flights.remove(&key);
+        if state.flights.end(&key, number) {
             let now = clock::now();
             match &answer {
                 Ok(_) => state.accepted.insert(key, now + self.settings.kept, answer.clone()),
@@ -179,12 +173,9 @@ impl TokenReviewer {
         key: Key,
         token: &str,
         expires: Option<Timestamp>,
-    ) -> Result<(u64, Flight), RefusedToken> {
-        if state.flights.len() >= WAITING {
-            state.flights.retain(|_, (_, flight)| flight.upgrade().is_some());
-            if state.flights.len() >= WAITING {
-                return Err(RefusedToken::Unanswered);
-            }
+    ) -> Result<Flight<Answer>, RefusedToken> {
+        if state.flights.is_full(WAITING) {
+            return Err(RefusedToken::Unanswered);
         }
         let audience = self.settings.audience.as_deref();
         let asking = self.settings.clusters.iter().map(|cluster| {
@@ -208,13 +199,7 @@ impl TokenReviewer {
             meter.answered(is_accepted, clock::now().duration_since(began));
             answer
         };
-        let flight = flight.boxed().shared();
-        let number = state.next;
-        state.next += 1;
-        if let Some(weak) = flight.downgrade() {
-            state.flights.insert(key, (number, weak));
-        }
-        Ok((number, flight))
+        Ok(state.flights.begin(key, flight.boxed()))
     }
 }
 
