@@ -181,19 +181,17 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules or earlier answers decide if a namespace is visible. If not, its cluster must be asked in an
-    /// access review. The empty namespace stands for the objects of a resource without namespaces.
+    /// Returns whether rules or earlier answers decide if a namespace is visible; `None` means the objects without a
+    /// namespace. If not, its cluster must be asked in an access review.
     #[must_use]
-    pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: &str) -> bool {
+    pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };
-        let review = reviewed.get(cluster);
-        let namespace = (!namespace.is_empty()).then_some(namespace);
         let is_known = |review: &ReviewedCluster| match (review.everywhere, namespace) {
             (Some(true), _) => true,
             (everywhere, None) => everywhere.is_some(),
             (_, Some(namespace)) => review.namespaces.contains_key(namespace),
         };
-        review.is_some_and(is_known) || self.sees_by_rules(cluster, labels, namespace)
+        reviewed.get(cluster).is_some_and(is_known) || self.sees_by_rules(cluster, labels, namespace)
     }
 
     /// Returns the clusters that did not answer all access reviews, each with the reason.

@@ -227,12 +227,10 @@ impl Feed {
             Item::Synced | Item::Expired(_) => return None,
         };
         let (cluster, labels, namespace) = (&origin.cluster, &origin.cluster_labels, object.key().namespace());
-        let name = namespace.unwrap_or_default();
-        if !wanted.selects_namespace(namespace) || self.visibility.is_decided(cluster, labels, name) {
+        if !wanted.selects_namespace(namespace) || self.visibility.is_decided(cluster, labels, namespace) {
             return None;
         }
-        let extent = Extent::Namespace(name.into());
-        Some(Place { cluster: cluster.clone(), labels: labels.clone(), extent })
+        Some(Place { cluster: cluster.clone(), labels: labels.clone(), extent: Extent::of(namespace) })
     }
 
     /// Asks the cluster of the next object whether the reader may see it, if that is not known yet.

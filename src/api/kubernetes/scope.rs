@@ -52,10 +52,7 @@ impl Clusters {
     /// Returns the selected clusters of the fleet.
     pub(super) fn find(&self, fleet: &dyn Fleet) -> Vec<ClusterInfo> {
         let mut found = fleet.clusters();
-        found.retain(|cluster| match self {
-            Self::One(name) => cluster.name == *name,
-            Self::Matching(selector) => selector.matches(|label| cluster.labels.get(label).map(String::as_str)),
-        });
+        found.retain(|cluster| self.include_cluster(&cluster.name, &cluster.labels));
         found
     }
 }
@@ -182,7 +179,7 @@ impl Scope {
             let is_decided = review.everywhere == Some(true) || review.failure.is_some();
             is_decided || {
                 let is_known =
-                    |namespace: &SmolStr| self.visibility.is_decided(&place.cluster, &place.labels, namespace);
+                    |namespace: &SmolStr| self.visibility.is_decided(&place.cluster, &place.labels, Some(namespace));
                 namespaces.iter().all(is_known)
             }
         })
@@ -201,9 +198,7 @@ impl Scope {
                 known.1.extend(partition.namespaces().iter().cloned());
             }
         }
-        for (cluster, labels) in
-            snapshot.expected().filter(|(cluster, labels)| self.clusters.include_cluster(cluster, labels))
-        {
+        for (cluster, labels) in self.expected(snapshot) {
             found.entry(cluster.clone()).or_insert_with(|| (labels.clone(), BTreeSet::new()));
         }
         let place = |(cluster, (labels, namespaces)): (_, (_, BTreeSet<SmolStr>))| {
@@ -214,6 +209,11 @@ impl Scope {
             Place { cluster, labels, extent }
         };
         found.into_iter().map(place).collect()
+    }
+
+    /// Returns the selected clusters that should have the resource but have not answered yet, with their labels.
+    fn expected<'s>(&'s self, snapshot: &'s Snapshot) -> impl Iterator<Item = (&'s ClusterName, &'s ClusterLabels)> {
+        snapshot.expected().filter(|(cluster, labels)| self.clusters.include_cluster(cluster, labels))
     }
 
     /// Returns the labels of a cluster that has the resource, or is expected to have it once it answers.
@@ -234,9 +234,8 @@ impl Scope {
     pub(super) fn covers(&self, cluster: &ClusterName) -> bool {
         match &self.clusters {
             Clusters::One(name) => name == cluster,
-            Clusters::Matching(selector) => {
-                let labels = self.labels_of(cluster);
-                labels.is_some_and(|labels| selector.matches(|label| labels.get(label).map(String::as_str)))
+            Clusters::Matching(_) => {
+                self.labels_of(cluster).is_some_and(|labels| self.clusters.include_cluster(cluster, &labels))
             }
         }
     }
@@ -270,11 +269,8 @@ impl Scope {
                 coverage.add_missing(&partition.origin().cluster);
             }
         }
-        if let Clusters::Matching(selector) = &self.clusters {
-            let is_included = |labels: &std::collections::BTreeMap<String, String>| {
-                selector.matches(|label| labels.get(label).map(String::as_str))
-            };
-            for (cluster, labels) in snapshot.expected().filter(|(_, labels)| is_included(labels)) {
+        if matches!(self.clusters, Clusters::Matching(_)) {
+            for (cluster, labels) in self.expected(snapshot) {
                 if self.visibility.sees_any(cluster, labels) {
                     coverage.add_missing(cluster);
                 }

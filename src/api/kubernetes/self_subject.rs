@@ -300,10 +300,7 @@ impl Sender<'_> {
             },
         };
         let place = |cluster: &ClusterInfo| {
-            let extent = match wanted.namespace.as_str() {
-                "" => Extent::All(Vec::new()),
-                namespace => Extent::Namespace(namespace.into()),
-            };
+            let extent = Extent::of(Some(wanted.namespace.as_str()).filter(|namespace| !namespace.is_empty()));
             Place { cluster: cluster.name.clone(), labels: cluster.labels.clone(), extent }
         };
         let places = self.clusters.iter().map(place).collect();

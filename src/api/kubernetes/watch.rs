@@ -168,20 +168,19 @@ impl Watch {
     /// Returns false if the cluster has to be asked whether the reader may see the object of a change.
     fn is_decided(&self, change: &RecordedChange) -> bool {
         let origin = &change.origin;
-        let namespace = change.object.key().namespace().unwrap_or_default();
+        let namespace = change.object.key().namespace();
         !self.scope.naming.is_fleet()
-            || self.selection.excludes_namespace(namespace)
+            || self.selection.excludes_namespace(namespace.unwrap_or_default())
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
     /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet.
     async fn review_next(&mut self) {
         let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return };
-        let namespace = change.object.key().namespace().unwrap_or_default().into();
         let place = Place {
             cluster: change.origin.cluster.clone(),
             labels: change.origin.cluster_labels.clone(),
-            extent: Extent::Namespace(namespace),
+            extent: Extent::of(change.object.key().namespace()),
         };
         self.scope.visibility = self.reviewer.with(&self.scope.visibility, place).await;
     }

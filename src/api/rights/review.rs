@@ -38,6 +38,13 @@ pub(in crate::api) enum Extent {
     All(Vec<SmolStr>),
 }
 
+impl Extent {
+    /// Returns the extent of an object's namespace; `None` is that of objects without a namespace.
+    pub(in crate::api) fn of(namespace: Option<&str>) -> Self {
+        namespace.map_or_else(|| Self::All(Vec::new()), |namespace| Self::Namespace(namespace.into()))
+    }
+}
+
 impl Rights {
     /// Returns which objects of a resource a reader may see at `places`. Sends access reviews if the reader's rights come
     /// from the clusters.
@@ -171,21 +178,21 @@ impl Reviewer {
         self.rights.check(&self.reader)
     }
 
-    /// Reviews one namespace and returns `known` with the result. Without an answer, the namespace is not visible. The
-    /// empty namespace stands for the objects of a resource without namespaces.
+    /// Reviews the namespace of an object ([`Extent::of`]) and returns `known` with the result. Without an answer, the
+    /// namespace is not visible.
     pub(in crate::api) async fn with(&self, known: &Visibility, place: Place) -> Visibility {
-        let Extent::Namespace(namespace) = place.extent.clone() else { return known.clone() };
-        let extent = if namespace.is_empty() { Extent::All(Vec::new()) } else { place.extent };
-        let (cluster, place) = (place.cluster.clone(), Place { extent, ..place });
+        let (cluster, extent) = (place.cluster.clone(), place.extent.clone());
         let visibility = self.rights.reviewed(&self.reader, self.verb, &self.resource, vec![place]).await;
         let answer = visibility.reviewed().and_then(|reviewed| reviewed.get(&cluster));
-        let of_namespace = || answer.and_then(|answer| answer.namespaces.get(&namespace)).copied().unwrap_or_default();
         let mut reviewed = known.reviewed().cloned().unwrap_or_default();
         let all = reviewed.entry(cluster).or_default();
-        if namespace.is_empty() {
-            all.everywhere = Some(answer.and_then(|answer| answer.everywhere).unwrap_or_default());
-        } else {
-            all.namespaces.insert(namespace.clone(), of_namespace());
+        match extent {
+            Extent::All(_) => all.everywhere = Some(answer.and_then(|answer| answer.everywhere).unwrap_or_default()),
+            Extent::Namespace(namespace) => {
+                let is_allowed = answer.and_then(|answer| answer.namespaces.get(&namespace));
+                let is_allowed = is_allowed.copied().unwrap_or_default();
+                all.namespaces.insert(namespace, is_allowed);
+            }
         }
         known.with_reviewed(reviewed)
     }
@@ -201,7 +208,7 @@ impl Reviewer {
         for (cluster, answers) in reviewed.iter().filter(|(cluster, _)| is_known_there(&self.reader, cluster)) {
             let is_silent = answers.failure.is_some() && answers.everywhere.is_none() && answers.namespaces.is_empty();
             let known = |(namespace, is_allowed): (&SmolStr, &bool)| (namespace.clone(), Some(*is_allowed));
-            let everywhere = answers.everywhere.map(Some).or(is_silent.then_some(None));
+            let everywhere = if is_silent { Some(None) } else { answers.everywhere.map(Some) };
             let everywhere = everywhere.map(|was_allowed| (SmolStr::default(), was_allowed));
             let each = answers.namespaces.iter().map(known);
             let is_due = |(namespace, was_allowed): &(SmolStr, Option<bool>)| {
