@@ -3,6 +3,7 @@
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::actors::subscribe::watch_errors::WatchErrorHandler;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use actix::Message;
@@ -57,11 +58,7 @@ impl InformerFor {
     /// Returns the views of the scopes, i.e. the forms in which objects are kept. A view is left out if the previous
     /// scope has the same.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
-        let views = self.scopes.iter().map(|scope| &scope.view);
-        views
-            .enumerate()
-            .filter(|(at, view)| !self.scopes[..*at].iter().any(|scope| scope.view == **view))
-            .map(|(_, view)| view)
+        self.scopes.iter().map(|scope| &scope.view).collect::<BTreeSet<_>>().into_iter()
     }
 }
 

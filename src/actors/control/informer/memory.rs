@@ -30,25 +30,24 @@ impl InformerActor {
         let work: Pending = match (from, to) {
             (_, MemoryStep::Released) => self.release(),
             // The step before may have been skipped, so the bodies may still be there.
-            (_, MemoryStep::Paused) => {
-                let stopping = self.stop_intake(false);
-                let keeping = stopping.then(move |(), act, _| act.keep(to));
-                Box::pin(keeping.map(|(), act, _| act.show_paused()))
-            }
+            (_, MemoryStep::Paused) => Box::pin(self.stop_and_keep(to).map(|(), act, _| act.show_paused())),
             (MemoryStep::Released, _) => {
                 return self.start_pipeline(ctx);
             }
             (MemoryStep::Paused, _) => Box::pin(self.keep(to).map(|(), act, ctx| act.start_from(1, ctx))),
             // Missing bodies are restored by a list.
             _ if to.keeps_bodies() && !from.keeps_bodies() => {
-                let stopping = self.stop_intake(false);
-                let keeping = stopping.then(move |(), act, _| act.keep(to));
-                Box::pin(keeping.map(|(), act, ctx| act.start_from(1, ctx)))
+                Box::pin(self.stop_and_keep(to).map(|(), act, ctx| act.start_from(1, ctx)))
             }
             _ => self.keep(to),
         };
         // Blocks other messages until the step is applied.
         ctx.wait(work);
+    }
+
+    /// Stops reflector and fifo, then sets the partition's memory step.
+    fn stop_and_keep(&mut self, step: MemoryStep) -> Pending {
+        Box::pin(self.stop_intake(false).then(move |(), act, _| act.keep(step)))
     }
 
     /// Sets the partition's memory step (how much of the objects is kept) in the cache.
