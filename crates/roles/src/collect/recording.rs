@@ -23,15 +23,40 @@ pub(super) struct WatchState {
 /// Turns the events of one partition into records, and knows which are in the log already.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// Version up to which all changes were recorded.
-    position: Option<ResourceVersion>,
-    /// Objects whose events at exactly `position` were recorded; `None` if all were. Several events may have one version:
-    /// etcd deletes all Events of a lease in one revision.
-    at_position: Option<HashSet<ObjectKey>>,
+    position: Option<Position>,
     /// State of the log from which the watch has resumed, to recognise repeated events.
     restored: PartitionState,
     progressed: Option<Instant>,
     keep_alive: Duration,
+}
+
+/// Version up to which all changes were recorded.
+#[derive(Debug)]
+struct Position {
+    version: ResourceVersion,
+    /// Objects whose events at exactly this version were recorded; `None` if all were. Several events may have one
+    /// version: etcd deletes all Events of a lease in one revision.
+    recorded: Option<HashSet<ObjectKey>>,
+}
+
+impl Position {
+    /// Returns the position after all events of a version.
+    fn after(version: ResourceVersion) -> Self {
+        Self { version, recorded: None }
+    }
+
+    /// Returns whether all changes up to a version were recorded.
+    fn has(&self, version: &ResourceVersion) -> bool {
+        self.version == *version || self.version.newer_than(version)
+    }
+
+    /// Returns whether the event of an object at a version was recorded.
+    fn has_event(&self, version: &ResourceVersion, key: &ObjectKey) -> bool {
+        match &self.recorded {
+            Some(recorded) if self.version == *version => recorded.contains(key),
+            _ => self.has(version),
+        }
+    }
 }
 
 impl Recording {
@@ -41,8 +66,7 @@ impl Recording {
 
     /// Begins with the state of a log that this process has not written to.
     pub(super) fn begin(&mut self, restored: PartitionState) {
-        self.position.clone_from(&restored.resume);
-        self.at_position = None;
+        self.position = restored.resume.clone().map(Position::after);
         self.restored = restored;
     }
 
@@ -54,15 +78,15 @@ impl Recording {
 
     /// Returns the record that announces a full list, and forgets the position.
     pub(super) fn reset(&mut self) -> Record {
-        (self.position, self.at_position, self.restored) = (None, None, PartitionState::default());
+        (self.position, self.restored) = (None, PartitionState::default());
         Record::Reset { reason: ResetReason::Restart }
     }
 
     /// Returns the record which states that all changes up to `version` are in the log.
     pub(super) fn progress(&mut self, version: ResourceVersion, now: Instant) -> Record {
         self.progressed = Some(now);
-        if self.position.as_ref() != Some(&version) {
-            (self.position, self.at_position) = (Some(version.clone()), None);
+        if !self.is_at(&version) {
+            self.position = Some(Position::after(version.clone()));
         }
         self.restored.unconfirmed.retain(|_, seen| seen.newer_than(&version));
         Record::Progress { version }
@@ -101,7 +125,10 @@ impl Recording {
                 return item;
             }
             WatchItem::Bookmark { version, .. } => {
-                if !watch.initial && !version.is_any() && !self.has(version) {
+                if !watch.initial
+                    && !version.is_any()
+                    && !self.position.as_ref().is_some_and(|position| position.has(version))
+                {
                     watch.ordered = true;
                     *reached = Some(version.clone());
                 }
@@ -120,30 +147,26 @@ impl Recording {
         if self.restored.repeats(object.key(), version) {
             return WatchItem::Bookmark { version: version.clone(), initial_events_end: false };
         }
-        if watch.ordered && self.has_event(version, object.key()) {
+        let has_event = |position: &Position| position.has_event(version, object.key());
+        if watch.ordered && self.position.as_ref().is_some_and(has_event) {
             // An earlier watch has recorded this event.
             return item;
         }
         records.extend(record(&item));
         if watch.ordered && !version.is_empty() {
-            if self.position.as_ref() != Some(version) {
-                (self.position, self.at_position) = (Some(version.clone()), Some(HashSet::new()));
+            if !self.is_at(version) {
+                self.position = Some(Position { version: version.clone(), recorded: Some(HashSet::new()) });
             }
-            self.at_position.as_mut().map(|keys| keys.insert(object.key().clone()));
+            if let Some(Position { recorded: Some(recorded), .. }) = &mut self.position {
+                recorded.insert(object.key().clone());
+            }
             *reached = Some(version.clone());
         }
         item
     }
 
-    /// Returns whether the event of an object at a version was recorded.
-    fn has_event(&self, version: &ResourceVersion, key: &ObjectKey) -> bool {
-        let is_here = self.position.as_ref() == Some(version);
-        if is_here { self.at_position.as_ref().is_none_or(|keys| keys.contains(key)) } else { self.has(version) }
-    }
-
-    /// Returns whether all changes up to a version were recorded.
-    fn has(&self, version: &ResourceVersion) -> bool {
-        self.position.as_ref().is_some_and(|position| position == version || position.newer_than(version))
+    fn is_at(&self, version: &ResourceVersion) -> bool {
+        self.position.as_ref().is_some_and(|position| position.version == *version)
     }
 }
 
