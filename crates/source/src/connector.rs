@@ -141,20 +141,37 @@ impl Connector for KubeConnector {
     }
 }
 
+impl KubeConnection {
+    /// Runs a request on the runtime of the sockets. If the server refuses the credentials, the client reads them again.
+    fn request<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T, SourceError>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, SourceError>> {
+        let client = Arc::clone(&self.client);
+        let task = self.io.spawn(async move {
+            let answer = request.await;
+            if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized) {
+                client.credentials_refused();
+            }
+            answer
+        });
+        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+    }
+}
+
 impl Connection for KubeConnection {
     fn server(&self) -> BoxFuture<'static, Result<Server, SourceError>> {
-        let (client, current) = (Arc::clone(&self.client), self.client.current());
+        let current = self.client.current();
         let address = current.server.clone();
-        let task = self.io.spawn(async move { note_refusal(&client, server_version(&current.client).await) });
+        let asking = self.request(async move { server_version(&current.client).await });
         async move {
-            match task.await {
-                Ok(Ok(version)) => Ok(Server { address, version: Some(version) }),
+            match asking.await {
+                Ok(version) => Ok(Server { address, version: Some(version) }),
                 // Some custom roles do not allow reading the version. It is then unknown, which is not an error.
-                Ok(Err(error)) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
+                Err(error) if matches!(error.class, ErrorClass::Forbidden | ErrorClass::NotFound) => {
                     Ok(Server { address, version: None })
                 }
-                Ok(Err(error)) => Err(error),
-                Err(_) => Err(interrupted()),
+                Err(error) => Err(error),
             }
         }
         .boxed()
@@ -165,71 +182,49 @@ impl Connection for KubeConnection {
     }
 
     fn resolve(&self, resource: ResourceRef) -> BoxFuture<'static, Result<ApiResource, ResolveError>> {
-        let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move {
-            let found = resolve(&client.current().client, &resource).await;
-            if let Err(DiscoveryError::Unavailable(error)) = &found
-                && error.class == ErrorClass::Unauthorized
-            {
-                client.credentials_refused();
-            }
-            found
-        });
-        async move {
-            match task.await {
-                Ok(Ok(resource)) => Ok(resource),
-                Ok(Err(DiscoveryError::NotFound { resource, nearest })) => {
-                    Err(ResolveError::NotFound { resource, nearest: nearest.into_iter().next() })
+        let current = self.client.current();
+        let asking = self.request(async move {
+            match resolve(&current.client, &resource).await {
+                Ok(resource) => Ok(Ok(resource)),
+                Err(DiscoveryError::NotFound { resource, nearest }) => {
+                    Ok(Err(ResolveError::NotFound { resource, nearest: nearest.into_iter().next() }))
                 }
-                Ok(Err(DiscoveryError::Unavailable(error))) => Err(ResolveError::Unavailable(error)),
-                Err(_) => Err(ResolveError::Unavailable(interrupted())),
+                Err(DiscoveryError::Unavailable(error)) => Err(error),
             }
-        }
-        .boxed()
+        });
+        async move { asking.await.unwrap_or_else(|error| Err(ResolveError::Unavailable(error))) }.boxed()
     }
 
     fn catalogue(&self, known: Option<Arc<Discovered>>) -> BoxFuture<'static, Result<Option<Discovered>, SourceError>> {
-        let client = Arc::clone(&self.client);
-        let task = self
-            .io
-            .spawn(async move { note_refusal(&client, catalogue(&client.current().client, known.as_deref()).await) });
-        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+        let current = self.client.current();
+        self.request(async move { catalogue(&current.client, known.as_deref()).await })
     }
 
     fn document(&self, path: String) -> BoxFuture<'static, Result<Option<Vec<u8>>, SourceError>> {
-        let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move { note_refusal(&client, document(path, &client.current().client).await) });
-        async move {
-            match task.await.unwrap_or_else(|_| Err(interrupted())) {
+        let current = self.client.current();
+        self.request(async move {
+            match document(path, &current.client).await {
                 Ok(document) => Ok(Some(document)),
                 Err(error) if error.class == ErrorClass::NotFound => Ok(None),
                 Err(error) => Err(error),
             }
-        }
-        .boxed()
+        })
     }
 
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
-        let client = Arc::clone(&self.client);
-        let task =
-            self.io.spawn(async move { note_refusal(&client, review(&client.current().client, path, body).await) });
-        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+        let current = self.client.current();
+        self.request(async move { review(&current.client, path, body).await })
     }
 
     fn exchange(&self, request: ObjectRequest) -> BoxFuture<'static, Result<ObjectAnswer, SourceError>> {
         let client = Arc::clone(&self.client);
-        let task = self.io.spawn(async move {
+        self.request(async move {
             let answer = exchange(&client.current().client, request).await;
-            let is_refused = match &answer {
-                Ok(answer) => answer.status == 401,
-                Err(error) => error.class == ErrorClass::Unauthorized,
-            };
-            if is_refused {
+            if answer.as_ref().is_ok_and(|answer| answer.status == 401) {
                 client.credentials_refused();
             }
             answer
-        });
-        async move { task.await.unwrap_or_else(|_| Err(interrupted())) }.boxed()
+        })
     }
 
     fn lister_watcher(
@@ -249,14 +244,6 @@ impl Connection for KubeConnection {
         };
         Arc::new(KubeSource::new(Arc::clone(&self.client), scope.clone(), decoder, source_options, self.io.clone()))
     }
-}
-
-/// Makes the client read its credentials again if the server has refused them.
-fn note_refusal<T>(client: &ReloadingClient, answer: Result<T, SourceError>) -> Result<T, SourceError> {
-    if answer.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized) {
-        client.credentials_refused();
-    }
-    answer
 }
 
 fn interrupted() -> SourceError {
