@@ -133,7 +133,7 @@ catalogue! {
     /// they may), http1 (one for each request).
     ConnectionsOpened: Counter "informer_hub_cluster_connections_opened_total" [cluster, reason];
     /// Connections to a cluster's apiserver closed by reason: idle, goaway, ping_timeout, stream_limit (the server
-    /// refused a stream), failed, http1 (any).
+    /// allows no streams on it any more), failed, http1 (any).
     ConnectionsClosed: Counter "informer_hub_cluster_connections_closed_total" [cluster, reason];
     /// Changes of an informer from protobuf to JSON by reason: refused (the server answered in JSON), schema (it lacks
     /// a part of an object), faulty (answers were not valid protobuf).
