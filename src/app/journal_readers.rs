@@ -7,19 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Addr, MailboxError};
+use futures::future::join_all;
 use parking_lot::Mutex;
 
 use super::durable::DurableSubscription;
 use super::error::StartError;
 use super::sinks;
 use super::state::OpenState;
-use crate::actors::messages::Unsubscribe;
+use crate::actors::capacity::STOP_GRACE;
+use crate::actors::messages::{ChangeSubscription, EndSubscription, FindSubscription};
 use crate::actors::sinks::sink::{OpenStore, Sink, SinkParams, StorePlace};
 use crate::actors::{Env, RegistryActor, Subscribe, SubscriptionId};
 use informer_hub_config::{Initial, ResourceConfig, SinkConfig};
 use informer_hub_dial::Dial;
 use informer_hub_disk::FileStates;
 use informer_hub_sink::{SendFence, SinkHealth};
+use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ClusterSelector, Fsync, StoreLimits, Threads};
 
 /// A sink or durable subscription that is ready to start.
@@ -46,6 +49,13 @@ pub(super) struct FollowOptions {
     clusters: ClusterSelector,
     skip_initial: bool,
     resync: Option<Duration>,
+}
+
+impl FollowOptions {
+    /// Whether a subscription with the options `before` can continue with these. Another `initial` needs a new one.
+    fn continues(&self, before: &Self) -> bool {
+        self.skip_initial == before.skip_initial
+    }
 }
 
 /// Subscriptions of a running sink or durable subscription, by name of the configured resource.
@@ -158,12 +168,16 @@ impl Follower {
             (resource.name.clone(), FollowOptions { clusters, skip_initial, resync: resource.resync })
         };
         let target: BTreeMap<_, _> = selected.map(options).collect();
-        let is_obsolete =
-            |(name, (options, _)): &(&String, &(FollowOptions, SubscriptionId))| target.get(*name) != Some(options);
-        let obsolete: Vec<_> = followed.iter().filter(is_obsolete).map(|(name, (_, id))| (name.clone(), *id)).collect();
-        for (name, id) in obsolete {
-            registry.send(Unsubscribe(id)).await?;
-            followed.remove(&name);
+        let (kept, obsolete): (ReaderSubscriptions, _) = std::mem::take(followed)
+            .into_iter()
+            .partition(|(name, (now, _))| target.get(name).is_some_and(|options| options.continues(now)));
+        *followed = kept;
+        self.unfollow(obsolete, clock::now() + STOP_GRACE, registry).await?;
+        for (name, (now, id)) in followed.iter_mut() {
+            let Some(options) = target.get(name).filter(|options| *options != now) else { continue };
+            let FollowOptions { clusters, resync, .. } = options.clone();
+            registry.send(ChangeSubscription { subscription: *id, clusters, resync }).await?;
+            now.clone_from(options);
         }
         for (name, options) in target {
             if let Entry::Vacant(new) = followed.entry(name) {
@@ -172,6 +186,30 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Returns a function that counts the events of subscriptions that the sink or durable subscription has not accepted.
+    /// It works even after the subscriptions have ended.
+    pub(super) async fn backlog(
+        &self,
+        followed: &ReaderSubscriptions,
+        registry: &Addr<RegistryActor>,
+    ) -> Result<impl Fn() -> u64 + use<>, MailboxError> {
+        let finds = followed.values().map(|(_, id)| registry.send(FindSubscription(*id)));
+        let found = join_all(finds).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let pending: Vec<_> = found.into_iter().flatten().map(|subscription| subscription.backlog()).collect();
+        Ok(move || pending.iter().map(|count| count()).sum())
+    }
+
+    /// Ends subscriptions. Their pending events are delivered until `drain_until`.
+    pub(super) async fn unfollow(
+        &self,
+        obsolete: ReaderSubscriptions,
+        drain_until: Instant,
+        registry: &Addr<RegistryActor>,
+    ) -> Result<(), MailboxError> {
+        let ends = obsolete.into_values().map(|(_, subscription)| EndSubscription { subscription, drain_until });
+        join_all(ends.map(|end| registry.send(end))).await.into_iter().collect()
     }
 
     fn subscribe(&self, resource: &str, options: &FollowOptions) -> Subscribe {

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
 use actix::Addr;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -45,7 +45,7 @@ use super::reconciler::Reconciler;
 use super::serving_replica::Serving;
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
-use crate::actors::messages::{Release, SetMemoryLimit, User};
+use crate::actors::messages::{Release, ReplaceInformers, SetMemoryLimit, User};
 use crate::actors::sinks::sink::{Drain, OpenStore};
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::inventory::SourceReport;
@@ -251,7 +251,7 @@ impl RunningHub {
         }
         self.end_sinks(&plan.sinks.removed, &config).await?;
         self.change_clusters(&current.effective, &config, &plan.clusters).await?;
-        self.exchange_resources(&config, &plan).await?;
+        self.exchange_resources(&config, &plan.resources).await?;
         if plan.memory_limit {
             self.registry.send(SetMemoryLimit(config.hub.memory_limit)).await?;
         }
@@ -390,10 +390,11 @@ impl RunningHub {
     async fn end_sinks(&self, removed: &[String], config: &Config) -> Result<(), ReloadError> {
         let deadline = clock::now() + config.hub.shutdown_deadline;
         for name in removed {
-            let Some((reader, mut followed)) = self.follower(name) else { continue };
-            let unfollowed = reader.follow(&mut followed, &[], &self.registry).await;
+            let Some((reader, followed)) = self.follower(name) else { continue };
+            let pending = reader.backlog(&followed, &self.registry).await?;
+            let unfollowed = reader.unfollow(followed, deadline, &self.registry).await;
             if let Some(report) = reader.sink.drain(Drain { deadline }).await {
-                match (report.left, report.kept) {
+                match (report.left + pending(), report.kept) {
                     (0, 0) => tracing::info!(sink = name, "removed the sink; all its events are delivered"),
                     (0, kept) => {
                         tracing::warn!(sink = name, kept, "removed the sink; undelivered events stay in its journal");
@@ -409,14 +410,19 @@ impl RunningHub {
         Ok(())
     }
 
-    async fn exchange_resources(&self, config: &Config, changes: &Changes) -> Result<(), ReloadError> {
-        let names = &changes.resources;
-        for name in names.removed.iter().chain(names.changed.iter().filter(|name| !changes.revised.contains(name))) {
-            self.registry.send(Release(User::Config(name.clone()))).await?;
+    /// Requests new and changed resources, then releases removed ones. So an informer that both configurations request
+    /// continues.
+    async fn exchange_resources(&self, config: &Config, changes: &Difference) -> Result<(), ReloadError> {
+        let is_requested = |name: &String| changes.added.contains(name) || changes.changed.contains(name);
+        let requested = config.resources.iter().filter(|resource| is_requested(&resource.name));
+        let requests = requested.map(|resource| ReplaceInformers(convert::demand(resource, &config.resources)));
+        // Concurrently, because each may have to wait for its subscribers.
+        for requested in join_all(requests.map(|request| self.registry.send(request))).await {
+            requested?;
         }
-        let is_new = |name: &String| names.added.contains(name) || names.changed.contains(name);
-        for resource in config.resources.iter().filter(|resource| is_new(&resource.name)) {
-            self.registry.send(convert::demand(resource, &config.resources)).await?;
+        let releases = changes.removed.iter().map(|name| Release(User::Config(name.clone())));
+        for released in join_all(releases.map(|release| self.registry.send(release))).await {
+            released?;
         }
         Ok(())
     }

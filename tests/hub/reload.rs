@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use informer_hub::app::Difference;
 use informer_hub::cache::Query;
 use informer_hub::informers::{ResourceEventHandlerFuncs, SharedInformerFactory};
+use informer_hub_config::{Config, Initial, Projection, SinkConfig, TransportConfig, WebhookConfig};
 use informer_hub_sim::{SimCluster, SimConfig, World};
-use informer_hub_types::{ApiResource, ClusterSelector, Gvr};
+use informer_hub_types::{ApiResource, ClusterName, ClusterSelector, Gvr};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -271,5 +273,130 @@ async fn index_is_added_to_a_resource_that_code_watches_too() {
     eventually("the index", async || of_node().is_ok_and(|found| found > 0)).await;
     assert_eq!((pods.lister().list(&"".parse().unwrap()).len(), calls.load(Relaxed)), (all, all));
     factory.shutdown().await;
+    fleet.end().await;
+}
+
+/// Returns the names of the objects whose deletion a sink has written.
+fn deletions(path: &Path) -> BTreeSet<String> {
+    let deleted = events(path).into_iter().filter(|(kind, ..)| kind.contains("deleted"));
+    deleted.map(|(_, name, _)| name).collect()
+}
+
+/// Deletes the first pod of a cluster and returns its name.
+fn delete_pod(cluster: &SimCluster) -> String {
+    cluster.with_world(|world| {
+        let key = world.objects(&World::pods()).next().unwrap().key().clone();
+        world.delete(&World::pods(), &key).unwrap();
+        key.name().to_owned()
+    })
+}
+
+fn keep(paths: &[&str]) -> Projection {
+    Projection::Keep(paths.iter().map(|path| path.parse().unwrap()).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deletion_during_a_change_of_resource_settings_is_delivered() {
+    let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(61, 12)));
+    let start = with_sinks(config(&clusters, &["pods"]), vec![file_sink("all", &files.at("all"))]);
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let cluster = &fleet.clusters["a"];
+    let all = count(cluster, &World::pods());
+    eventually("all pods", async || written(&files.at("all"), "Pod").len() == all).await;
+    let mut gone = BTreeSet::new();
+    let changes: [fn(&mut Config); 3] = [
+        |config| config.resources[0].indexes = [("by-spot".to_owned(), "spec.nodeName".parse().unwrap())].into(),
+        |config| config.resources[0].projection = keep(&["spec.nodeName"]),
+        |config| config.resources[0].name = "renamed".to_owned(),
+    ];
+    let mut next = start;
+    for change in changes {
+        cluster.stop().await;
+        gone.insert(delete_pod(cluster));
+        change(&mut next);
+        fleet.hub.reloader().reload(next.clone()).await.unwrap();
+        cluster.restart().await;
+        eventually("the deletion", async || deletions(&files.at("all")) == gone).await;
+    }
+    fleet.converged().await;
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_resync_or_clusters_of_a_sink_repeat_no_event() {
+    let (files, clusters) = (Files::new(), start_clusters(&["a", "b"], |i| small(62 + i, 10)));
+    let mut start = with_sinks(config(&clusters, &["pods"]), vec![file_sink("one", &files.at("1"))]);
+    let of_a = ClusterSelector::Names(vec![ClusterName::new("a").unwrap()]);
+    start.sinks[0].select.clusters = of_a.clone();
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let [a, b] = ["a", "b"].map(|name| count(&fleet.clusters[name], &World::pods()));
+    let total = || events(&files.at("1")).len();
+    eventually("the pods of a", async || total() == a).await;
+    let listed = ["a", "b"].map(|name| lists(&fleet.clusters[name]));
+    let mut next = start;
+    next.resources[0].resync = Some(Duration::from_secs(3600));
+    fleet.hub.reloader().reload(next.clone()).await.unwrap();
+    next.sinks[0].select.clusters = ClusterSelector::All;
+    fleet.hub.reloader().reload(next.clone()).await.unwrap();
+    eventually("the pods of b", async || total() >= a + b).await;
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    eventually("the new pod", async || total() > a + b).await;
+    next.sinks[0].select.clusters = of_a;
+    fleet.hub.reloader().reload(next).await.unwrap();
+    fleet.clusters["b"].with_world(World::create_pod).unwrap();
+    fleet.converged().await;
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    eventually("another pod", async || total() >= a + b + 2).await;
+    assert_eq!(total(), a + b + 2, "{:#?}", events(&files.at("1")));
+    assert_eq!(["a", "b"].map(|name| lists(&fleet.clusters[name])), listed);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn added_entry_takes_a_resource_over_from_a_pattern_without_losing_a_deletion() {
+    let (files, clusters) = (Files::new(), start_clusters(&["a"], |_| small(64, 10)));
+    let mut start = with_sinks(config(&clusters, &["pods"]), vec![file_sink("all", &files.at("all"))]);
+    start.resources.push(resource_config("*.example.com"));
+    start.resources[1].indexes.clear();
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let cluster = &fleet.clusters["a"];
+    let widgets = || written(&files.at("all"), "Widget").len();
+    eventually("all widgets", async || widgets() == count(cluster, &World::widgets())).await;
+    cluster.stop().await;
+    let gone = cluster.with_world(|world| {
+        let key = world.objects(&World::widgets()).next().unwrap().key().clone();
+        world.delete(&World::widgets(), &key).unwrap();
+        key.name().to_owned()
+    });
+    let mut next = start;
+    next.resources.push(resource_config(WIDGETS));
+    fleet.hub.reloader().reload(next).await.unwrap();
+    cluster.restart().await;
+    eventually("the deletion", async || deletions(&files.at("all")).contains(&gone)).await;
+    // Only one subscription of the sink still selects the resource.
+    let named = |name: &str| file_events(&files.at("all")).into_iter().filter(|it| it["data"]["name"] == name).count();
+    cluster.with_world(|world| world.create_widget("after")).unwrap();
+    cluster.with_world(|world| world.create_widget("last")).unwrap();
+    eventually("new widgets", async || named("after") > 0 && named("last") > 0).await;
+    assert_eq!(named("after"), 1);
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sink_with_a_full_queue_is_removed_at_the_deadline() {
+    let clusters = start_clusters(&["a"], |_| small(65, 12_000));
+    // Accepts connections, but never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let mut sink = SinkConfig::new("stuck", TransportConfig::Webhook(WebhookConfig::new(url)));
+    sink.initial = Initial::Replay;
+    let mut start = with_sinks(config(&clusters, &["pods"]), vec![sink]);
+    start.hub.shutdown_deadline = Duration::from_millis(500);
+    let fleet = Fleet::start_config(clusters, start.clone(), quick()).await;
+    let pending = async || fleet.hub.report().await.unwrap().sinks[0].status.pending_events;
+    eventually("a full queue", async || pending().await >= 10_000).await;
+    let reloading = fleet.hub.reloader();
+    let reloaded = tokio::time::timeout(Duration::from_secs(60), reloading.reload(with_sinks(start, vec![]))).await;
+    assert_eq!(reloaded.expect("the reload ends").unwrap().sinks.removed, names(&["stuck"]));
     fleet.end().await;
 }

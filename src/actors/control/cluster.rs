@@ -43,6 +43,7 @@ mod lookup;
 mod patterns;
 mod reconcile;
 mod relist;
+mod replace;
 mod server_probe;
 mod stop;
 mod view;
@@ -309,7 +310,6 @@ impl ClusterActor {
 
     fn request_informer(&mut self, request: RequestInformer, ctx: &mut Context<Self>) {
         let key = (request.wanted, request.scope);
-        self.replace_pattern_request(&request.user, &key, &request.options, ctx);
         if let Some(known) = self.requests.get_mut(&key) {
             if let Some(handler) = request.watch_errors.filter(|_| !known.users.contains(&request.user)) {
                 known.watch_errors.add(request.user.clone(), handler);
@@ -426,11 +426,13 @@ impl Handler<Attach> for ClusterActor {
 impl Handler<Detach> for ClusterActor {
     type Result = ResponseActFuture<Self, ()>;
 
-    fn handle(&mut self, Detach(id): Detach, ctx: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, detach: Detach, ctx: &mut Self::Context) -> Self::Result {
         self.yield_budget.count(ctx);
+        let Detach { subscription: id, drain_until } = detach;
         self.attached.remove(&id);
+        let remove = RemoveListener { subscription: id, drain_until };
         let addresses = self.informers.values().filter_map(|informer| informer.address.as_ref());
-        let removals: Vec<_> = addresses.map(|address| address.send(RemoveListener(id))).collect();
+        let removals: Vec<_> = addresses.map(|address| address.send(remove)).collect();
         let removed = join_all(removals).into_actor(self);
         Box::pin(removed.then(move |_, act, ctx| act.release_user(&User::Subscription(id), ctx)))
     }

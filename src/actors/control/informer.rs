@@ -16,12 +16,11 @@ use litemap::LiteMap;
 use crate::actors::cache::actor::CacheActor;
 use crate::actors::cache::messages::{ClosePartition, OpenedPartition};
 use crate::actors::cache::write_half::Lease;
-use crate::actors::control::messages::{AddListener, RemoveListener, StopInformer, WatchMode};
+use crate::actors::control::messages::{StopInformer, WatchMode};
 use crate::actors::env::Env;
 use crate::actors::memory::members::{Inboxes, Member, Membership};
 use crate::actors::pipeline::fifo::FifoActor;
-use crate::actors::pipeline::listener::ListenerActor;
-use crate::actors::pipeline::messages::{Enqueue, Join, Leave, Stop};
+use crate::actors::pipeline::messages::{Enqueue, Stop};
 use crate::actors::pipeline::processor::{CachePort, ProcessorActor, UseFifo};
 use crate::actors::pipeline::reflector::{ReflectorActor, ReflectorParts, WatchOutcome};
 use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
@@ -30,7 +29,6 @@ use crate::actors::runtime::supervision::{
     ChildExited, ChildSpec, Children, Decision, ExitGuard, ExitStatus, RestartIntensity, Supervision, detach, stop_with,
 };
 use crate::actors::runtime::yield_budget::YieldBudget;
-use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::SubscriptionId;
 use crate::actors::subscribe::watch_errors::WatchErrors;
@@ -39,8 +37,11 @@ use informer_hub_reflector::ListerWatcher;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{InformerHealth, MemoryStep, Origin, Phase, ResourceVersion};
 
+mod listeners;
 mod memory;
 mod transitions;
+
+use listeners::{ListenerChild, join_of};
 
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
@@ -74,14 +75,6 @@ struct Pipeline {
     processor: Option<Addr<ProcessorActor>>,
     fifo: Option<Addr<FifoActor>>,
     reflector: Option<Addr<ReflectorActor>>,
-}
-
-struct ListenerChild {
-    subscription: Arc<Subscription>,
-    inbox: Arc<Inbox>,
-    address: Addr<ListenerActor>,
-    /// Child number in the exit reports of this listener.
-    number: usize,
 }
 
 /// Supervises one informer's pipeline and listeners; see the module.
@@ -310,56 +303,6 @@ impl InformerActor {
             detach(processor.send(stop));
         }
     }
-
-    fn start_listener(&mut self, subscription: Arc<Subscription>, ctx: &mut Context<Self>) -> ListenerChild {
-        self.next_listener += 1;
-        let number = self.next_listener;
-        let inbox = subscription.inbox_at(&self.parts.origin);
-        self.inboxes.add(subscription.id, &inbox);
-        let listener = ListenerActor::new(
-            self.env.clone(),
-            Arc::clone(&self.parts.origin),
-            Arc::clone(&inbox),
-            Arc::clone(&subscription),
-            Arc::clone(&self.parts.health),
-            ExitGuard::new(number, 0, Some(&ctx.address().recipient()), &self.env.actor_count),
-        );
-        let address = self.start_child(listener);
-        ListenerChild { subscription, inbox, address, number }
-    }
-
-    /// Removes a listener whose subscriber is gone; restarts a failed one with its queue.
-    fn on_listener_exit(&mut self, exited: ChildExited, ctx: &mut Context<Self>) {
-        let Some((&id, _)) = self.listeners.iter().find(|(_, child)| child.number == exited.child) else { return };
-        let Some(old) = self.listeners.remove(&id) else { return };
-        if exited.status.is_failure() && !self.supervision.note_death(clock::now()) {
-            return self.give_up("listener", exited.status, ctx);
-        }
-        if !exited.status.is_failure() {
-            self.inboxes.remove(id);
-            if let Some(processor) = &self.pipeline.processor {
-                detach(processor.send(Leave(id)));
-            }
-            return;
-        }
-        self.parts.health.restarts.fetch_add(1, Relaxed);
-        let child = self.start_listener(old.subscription, ctx);
-        if let Some(processor) = &self.pipeline.processor {
-            detach(processor.send(join_of(&child)));
-        }
-        self.listeners.insert(id, child);
-    }
-}
-
-fn join_of(child: &ListenerChild) -> Join {
-    Join {
-        subscription: child.subscription.id,
-        listener: child.address.clone().recipient(),
-        inbox: Arc::clone(&child.inbox),
-        options: child.subscription.options.clone(),
-        reader: child.subscription.durable.then(|| child.subscription.name.clone()),
-        resync: child.subscription.resync,
-    }
 }
 
 impl Drop for InformerActor {
@@ -401,44 +344,6 @@ impl Handler<ChildExited> for InformerActor {
             return self.on_listener_exit(exited, ctx);
         }
         self.on_failure(exited, ctx);
-    }
-}
-
-impl Handler<AddListener> for InformerActor {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, AddListener(subscription): AddListener, ctx: &mut Self::Context) -> Self::Result {
-        self.yield_budget.count(ctx);
-        let id = subscription.id;
-        if self.stopping || self.listeners.contains_key(&id) {
-            return Box::pin(std::future::ready(()));
-        }
-        let child = self.start_listener(subscription, ctx);
-        // If there is no processor, the listener joins when one starts.
-        let joining = self.pipeline.processor.as_ref().map(|processor| processor.send(join_of(&child)));
-        self.listeners.insert(id, child);
-        Box::pin(async move {
-            if let Some(joining) = joining {
-                let _ = joining.await;
-            }
-        })
-    }
-}
-
-impl Handler<RemoveListener> for InformerActor {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, RemoveListener(id): RemoveListener, ctx: &mut Self::Context) -> Self::Result {
-        self.yield_budget.count(ctx);
-        let Some(child) = self.listeners.remove(&id) else { return Box::pin(std::future::ready(())) };
-        self.inboxes.remove(id);
-        let leaving = self.pipeline.processor.as_ref().map(|processor| processor.send(Leave(id)));
-        Box::pin(async move {
-            if let Some(leaving) = leaving {
-                let _ = leaving.await;
-            }
-            let _ = child.address.send(Stop { drain: false }).await;
-        })
     }
 }
 

@@ -27,10 +27,16 @@ use std::time::Duration;
 #[rtype(result = "()")]
 pub struct AddListener(pub Arc<Subscription>);
 
-/// Removes a subscription's listener. Answered when none of its deliveries is in flight.
+/// Removes a subscription's listener. Answered when none of its deliveries is in flight, or at the deadline.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct RemoveListener(pub SubscriptionId);
+pub struct RemoveListener {
+    /// Subscription of the listener.
+    pub subscription: SubscriptionId,
+    /// Deadline for delivering pending events; `None` drops them, and waits for the delivery in flight for
+    /// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE) at most.
+    pub drain_until: Option<Instant>,
+}
 
 /// Stops an informer.
 #[derive(Clone, Copy, Debug, Message)]
@@ -106,10 +112,15 @@ pub struct DiscoveryReport {
 #[rtype(result = "BoxFuture<'static, ()>")]
 pub struct Attach(pub Arc<Subscription>);
 
-/// Detaches a subscription. Answered when none of its deliveries is in flight.
+/// Detaches a subscription. Answered when none of its deliveries is in flight, or at the deadline.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
-pub struct Detach(pub SubscriptionId);
+pub struct Detach {
+    /// Detached subscription.
+    pub subscription: SubscriptionId,
+    /// Deadline for delivering pending events; see [`RemoveListener::drain_until`].
+    pub drain_until: Option<Instant>,
+}
 
 /// Stops a cluster with its informers.
 #[derive(Clone, Copy, Debug, Message)]

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actors::control::checkpoint::CheckpointActor;
 use crate::actors::control::cluster::{ClusterActor, ClusterParts};
 use crate::actors::control::messages::{
-    Attach, Detach, FindSubscription, Resolved, Shutdown, Start, StopCluster, StopInformer, ViewSync, WaitForCacheSync,
+    Attach, FindSubscription, Resolved, Shutdown, Start, StopCluster, StopInformer, ViewSync, WaitForCacheSync,
 };
 use crate::actors::env::Env;
 use crate::actors::runtime::capacity::{CONTROL_MAILBOX, STOP_GRACE};
@@ -29,18 +29,19 @@ use crate::actors::runtime::waiters::Waiters;
 use crate::actors::runtime::yield_budget::YieldBudget;
 use crate::actors::status::hub::SharedView;
 use crate::actors::status::sync::{ENDING, NotSynced, SyncScope, SyncView, Views};
-use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers, RequestInformer, Unsubscribe};
+use crate::actors::subscribe::requests::{InformerFor, Release, ReleaseInformers};
 use crate::actors::subscribe::resource_request::ResourceRequest;
 use crate::actors::subscribe::subscription::{Subscribe, Subscription, Target};
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_reflector::Connector;
-use informer_hub_types::{ClusterLabels, ClusterName, Scope, View, clock};
+use informer_hub_types::{ClusterLabels, ClusterName, View, clock};
 
 mod add_remove;
 mod checkpoint;
 mod expected_clusters;
 mod labels;
 mod memory;
+mod replace;
 mod status;
 
 /// Restart intensity for cluster actors, counted per cluster. The smallest of the tree: a cluster actor holds no
@@ -169,19 +170,19 @@ impl RegistryActor {
         if !demand.clusters.matches(name, &cluster.labels) {
             return Box::pin(std::future::ready(()));
         }
-        let request = |scope: &Scope| RequestInformer {
-            user: demand.user.clone(),
-            wanted: demand.wanted.clone(),
-            scope: scope.clone(),
-            options: demand.options.clone(),
-            watch_errors: demand.watch_errors.clone(),
-        };
         let requests: Vec<_> =
-            demand.scopes.iter().map(|scope| self.send_counted(cluster.address.send(request(scope)))).collect();
+            demand.requests().map(|request| self.send_counted(cluster.address.send(request))).collect();
         for view in demand.views() {
             self.expect(name, cluster, &demand.wanted, view);
         }
         Box::pin(join_all(requests).map(drop))
+    }
+
+    /// Remembers a resource whose objects are kept in part only, so that typed informers refuse it.
+    fn note_partial(&self, demand: &InformerFor) {
+        if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
+            self.env.note_partial(demand.wanted.clone());
+        }
     }
 
     /// Attaches a subscription to a cluster. Completes when the cluster's informers have added the subscription.
@@ -285,9 +286,7 @@ impl Handler<InformerFor> for RegistryActor {
         self.yield_budget.count(ctx);
         let clusters = self.clusters.iter().filter(|_| self.started);
         let in_flight = clusters.map(|(name, cluster)| self.send_request(name, cluster, &demand)).collect();
-        if demand.options.is_partial() && demand.views().any(|view| *view == View::Shared) {
-            self.env.note_partial(demand.wanted.clone());
-        }
+        self.note_partial(&demand);
         let same = |known: &InformerFor| {
             (&known.user, &known.wanted, &known.scopes) == (&demand.user, &demand.wanted, &demand.scopes)
         };
@@ -381,20 +380,6 @@ impl Handler<FindSubscription> for RegistryActor {
 
     fn handle(&mut self, FindSubscription(id): FindSubscription, _ctx: &mut Self::Context) -> Self::Result {
         self.subscriptions.get(&id).map(Arc::clone)
-    }
-}
-
-impl Handler<Unsubscribe> for RegistryActor {
-    type Result = ResponseFuture<()>;
-
-    fn handle(&mut self, Unsubscribe(id): Unsubscribe, ctx: &mut Self::Context) -> Self::Result {
-        self.yield_budget.count(ctx);
-        self.env.checkpoints.remove_reader(id);
-        if self.subscriptions.remove(&id).is_none() {
-            return Box::pin(std::future::ready(()));
-        }
-        let all: Vec<_> = self.clusters.values().map(|cluster| cluster.address.send(Detach(id))).collect();
-        Box::pin(join_all(all).map(|_| ()))
     }
 }
 

@@ -5,12 +5,14 @@ use crate::actors::subscribe::user::{SubscriptionId, User};
 use crate::actors::subscribe::watch_errors::WatchErrorHandler;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Message;
 use informer_hub_reflector::InformerOptions;
 use informer_hub_types::ClusterSelector;
 use informer_hub_types::Scope;
 use informer_hub_types::View;
+use informer_hub_types::clock::Instant;
 
 /// Requests an informer of one cluster. Starts the informer, or adds `user` to its users if it runs.
 #[derive(Clone, Debug, Message)]
@@ -30,9 +32,23 @@ pub struct RequestInformer {
 }
 
 /// Removes a user (configuration entry, caller or subscription) from all its informers; informers without users stop.
+/// Those of a configuration entry deliver pending events first, for at most
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
+
+/// Replaces all requests of a configuration entry in one cluster. Informers that it still requests continue with their
+/// objects: if their options changed, they list again and report the differences. The others are released as by
+/// [`ReleaseInformers`].
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct ReplaceRequests {
+    /// Configuration entry.
+    pub user: User,
+    /// New requests, all by `user`.
+    pub requests: Vec<RequestInformer>,
+}
 
 /// Requests an informer in each selected cluster, also in clusters that are added later. Requests for the same resource
 /// and scope share an informer. Answered when the clusters have received the request, at the latest after
@@ -55,6 +71,17 @@ pub struct InformerFor {
 }
 
 impl InformerFor {
+    /// Returns the requests to one cluster, one for each scope.
+    pub(in crate::actors) fn requests(&self) -> impl Iterator<Item = RequestInformer> {
+        self.scopes.iter().map(|scope| RequestInformer {
+            user: self.user.clone(),
+            wanted: self.wanted.clone(),
+            scope: scope.clone(),
+            options: Arc::clone(&self.options),
+            watch_errors: self.watch_errors.clone(),
+        })
+    }
+
     /// Returns the views of the scopes, i.e. the forms in which objects are kept. A view is left out if the previous
     /// scope has the same.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
@@ -62,12 +89,43 @@ impl InformerFor {
     }
 }
 
+/// Replaces the request of a configuration entry in all clusters; see [`ReplaceRequests`]. Answered when the informers
+/// that it no longer requests have stopped.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct ReplaceInformers(pub InformerFor);
+
 /// Withdraws all requests of a user (configuration entry or caller); informers without users stop.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Release(pub User);
 
-/// Ends a subscription. Idempotent; answered when its last delivery has ended.
+/// Ends a subscription and drops its pending events. Idempotent; answered when its last delivery has ended, or after
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct Unsubscribe(pub SubscriptionId);
+
+/// Ends a subscription like [`Unsubscribe`], but delivers its pending events first.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct EndSubscription {
+    /// Subscription to end.
+    pub subscription: SubscriptionId,
+    /// Deadline for delivering pending events.
+    pub drain_until: Instant,
+}
+
+/// Changes clusters and resync period of a subscription. Where it continues, pending events stay and existing objects
+/// are not delivered again. Clusters that it no longer selects deliver pending events first, for at most
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE). Does nothing if the subscription has ended.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct ChangeSubscription {
+    /// Subscription to change.
+    pub subscription: SubscriptionId,
+    /// Clusters that it selects from now on.
+    pub clusters: ClusterSelector,
+    /// New resync period; `None` without resyncs.
+    pub resync: Option<Duration>,
+}

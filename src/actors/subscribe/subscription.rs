@@ -143,6 +143,9 @@ impl Subscribe {
     }
 }
 
+/// Inboxes of a subscription, by informer.
+type Inboxes = Vec<(Arc<Origin>, Arc<Inbox>)>;
+
 /// Subscription as shared by the actors.
 pub struct Subscription {
     pub(in crate::actors) id: SubscriptionId,
@@ -153,7 +156,7 @@ pub struct Subscription {
     pub(in crate::actors) resync: Option<Duration>,
     pub(in crate::actors) durable: bool,
     pub(in crate::actors) subscriber: Arc<dyn Deliver>,
-    inboxes: Mutex<Vec<(Arc<Origin>, Arc<Inbox>)>>,
+    inboxes: Arc<Mutex<Inboxes>>,
     /// Time from the hub's reading of a change to the subscriber's acknowledgement, for all informers.
     lag: Arc<Histogram>,
     registry: Recipient<Unsubscribe>,
@@ -172,9 +175,26 @@ impl Subscription {
             options: subscribe.options,
             resync: subscribe.resync,
             subscriber: subscribe.subscriber.deliver,
-            inboxes: Mutex::default(),
+            inboxes: Arc::default(),
             lag: Arc::new(Histogram::new(LAG_SECONDS)),
             registry,
+        }
+    }
+
+    /// Returns the same subscription with other clusters and another resync period. It has the same inboxes.
+    pub(in crate::actors) fn with(&self, clusters: ClusterSelector, resync: Option<Duration>) -> Self {
+        Self {
+            id: self.id,
+            name: self.name.clone(),
+            target: self.target.clone(),
+            clusters,
+            options: self.options.clone(),
+            resync,
+            durable: self.durable,
+            subscriber: Arc::clone(&self.subscriber),
+            inboxes: Arc::clone(&self.inboxes),
+            lag: Arc::clone(&self.lag),
+            registry: self.registry.clone(),
         }
     }
 

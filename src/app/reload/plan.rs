@@ -35,10 +35,6 @@ pub struct Changes {
     /// Readers of the HTTP port.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub readers: Difference,
-    /// Entries of `resources.changed` in which only the pattern changed. Resources that both patterns match are not
-    /// touched.
-    #[serde(skip)]
-    pub revised: Vec<String>,
     /// Whether `hub.memory_limit` changed.
     pub memory_limit: bool,
     /// Whether `oidc` changed.
@@ -95,8 +91,6 @@ impl Changes {
             one == other && indexes_of(one, &old.resources) == indexes_of(other, &new.resources)
         };
         let resources = Difference::between(&old.resources, &new.resources, |one| &one.name, resource);
-        let revised = resources.changed.iter().filter(|name| is_revision(name, &old.resources, &new.resources));
-        let revised = revised.cloned().collect();
         Self {
             clusters: Self::of_clusters(old, new),
             cluster_sources: Difference::between(
@@ -106,7 +100,6 @@ impl Changes {
                 |one, other| one == other,
             ),
             resources,
-            revised,
             sinks: Difference::between(&old.sinks, &new.sinks, |one| &one.name, |one, other| one == other),
             readers: Difference::between(&old.readers, &new.readers, |one| &one.name, |one, other| one == other),
             memory_limit: old.hub.memory_limit != new.hub.memory_limit,
@@ -149,15 +142,6 @@ impl Changes {
         let words = kinds.into_iter().map(|(kind, names)| (kind, of(names))).filter(|(_, names)| !names.is_empty());
         words.map(|(kind, names)| format!("{kind} {}", first_names(names))).reduce(|one, more| format!("{one}; {more}"))
     }
-}
-
-/// Whether only the pattern of an entry changed.
-fn is_revision(name: &str, old: &[ResourceConfig], new: &[ResourceConfig]) -> bool {
-    let find = |all: &[ResourceConfig]| all.iter().find(|one| one.name == name).cloned();
-    let (Some(mut before), Some(now)) = (find(old), find(new)) else { return false };
-    let are_patterns = before.resource.pattern().is_some() && now.resource.pattern().is_some();
-    before.resource.clone_from(&now.resource);
-    are_patterns && before == now
 }
 
 fn indexes_of<'c>(resource: &ResourceConfig, all: &'c [ResourceConfig]) -> Vec<(&'c String, String)> {

@@ -226,8 +226,6 @@ impl ClusterActor {
             tracing::info!(cluster = %self.parts.name, resource = %resource.gvr, "the resource exists now; watching it");
         }
         let informer_key = informer_key_of(key, &resource);
-        self.replace_equivalent_patterns(key, &informer_key, ctx);
-        let Some(request) = self.requests.get_mut(key) else { return };
         if self.ending.contains(&informer_key) {
             return;
         }

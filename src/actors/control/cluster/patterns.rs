@@ -10,8 +10,9 @@ use actix::prelude::*;
 use smol_str::SmolStr;
 
 use crate::actors::control::cluster::reconcile::{ClusterDiscovery, RequestedPattern, group_and_plural};
-use crate::actors::control::cluster::{ClusterActor, InformerKey, RequestKey, RequestState};
+use crate::actors::control::cluster::{ClusterActor, RequestKey, RequestState};
 use crate::actors::control::messages::WatchMode;
+use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::status::hub::PatternStatus;
 use crate::actors::subscribe::requests::RequestInformer;
@@ -20,7 +21,9 @@ use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
 use crate::discovery::{Claim, share};
 use informer_hub_reflector::InformerOptions;
-use informer_hub_types::{ApiResource, Catalogue, ResourceLookup, ResourcePattern, ResourceRef, Scope, first_names};
+use informer_hub_types::{
+    ApiResource, Catalogue, ResourceLookup, ResourcePattern, ResourceRef, Scope, clock, first_names,
+};
 
 /// How often subscribers are checked for pending events of a removed resource.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -189,12 +192,12 @@ impl ClusterActor {
         if unselected.is_empty() {
             return;
         }
+        let selected = self.selected_informers();
         for (user, key) in unselected {
-            if let Some(request) = self.requests.get_mut(&key) {
-                request.remove_user(&user);
-            }
+            self.withdraw(&key, &user);
         }
-        let stopping = self.stop_unused(None, ctx);
+        self.remove_listeners(selected);
+        let stopping = self.stop_unused(Some(clock::now() + STOP_GRACE), ctx);
         ctx.spawn(stopping);
     }
 
@@ -219,56 +222,6 @@ impl ClusterActor {
         }
         if let Some(request) = self.requests.get_mut(key) {
             request.users.clear();
-        }
-        let stopping = self.stop_unused(None, ctx);
-        ctx.spawn(stopping);
-    }
-
-    /// Removes a request that only patterns made, if a configuration entry now names its resource with other options.
-    pub(super) fn replace_pattern_request(
-        &mut self,
-        user: &User,
-        key: &RequestKey,
-        options: &InformerOptions,
-        ctx: &mut Context<Self>,
-    ) {
-        let is_pattern = self.discovery.patterns.contains_key(user);
-        let yields = |known: &RequestState| {
-            let is_free = if is_pattern { known.users.is_empty() } else { self.is_matched(known) };
-            is_free && *known.options != *options && matches!(user, User::Config(_))
-        };
-        if self.requests.get(key).is_some_and(|known| yields(known))
-            && let Some(known) = self.requests.get_mut(key)
-        {
-            known.users.clear();
-            let stopping = self.stop_unused(None, ctx);
-            ctx.spawn(stopping);
-        }
-    }
-
-    /// As [`Self::replace_pattern_request`], for an entry that names the resource in another form than the pattern's
-    /// request.
-    pub(super) fn replace_equivalent_patterns(
-        &mut self,
-        key: &RequestKey,
-        informer: &InformerKey,
-        ctx: &mut Context<Self>,
-    ) {
-        let Some(request) = self.requests.get(key).filter(|request| !self.is_matched(request)) else { return };
-        if !request.users.iter().any(|user| matches!(user, User::Config(_))) {
-            return;
-        }
-        let others = self.requests.iter().filter(|(other, _)| self.informer_key(other).as_ref() == Some(informer));
-        let others: Vec<_> = others.map(|(key, other)| (Arc::clone(key), other.as_ref())).collect();
-        let yields = |(_, other): &(_, &RequestState)| self.is_matched(other) && other.options != request.options;
-        if others.is_empty() || !others.iter().all(yields) {
-            return;
-        }
-        let others: Vec<_> = others.into_iter().map(|(key, _)| key).collect();
-        for other in others {
-            if let Some(other) = self.requests.get_mut(&other) {
-                other.users.clear();
-            }
         }
         let stopping = self.stop_unused(None, ctx);
         ctx.spawn(stopping);

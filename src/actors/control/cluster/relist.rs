@@ -9,6 +9,7 @@ use crate::actors::control::cluster::{ClusterActor, InformerKey, RequestKey, dec
 use crate::actors::control::messages::{Relist, WatchMode};
 use crate::actors::runtime::jitter::jittered;
 use crate::actors::runtime::supervision::detach;
+use crate::actors::subscribe::subscription::Subscription;
 use crate::actors::subscribe::user::User;
 use informer_hub_reflector::InformerOptions;
 
@@ -17,10 +18,10 @@ use informer_hub_reflector::InformerOptions;
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 impl ClusterActor {
-    /// Applies the configured settings of a request to its informer, if code started the informer with other settings.
+    /// Applies the configured settings of a request to its informer, if the informer runs with other settings.
     ///
-    /// Settings that keep only parts of objects are not applied to a running informer, because code that uses it
-    /// decodes whole objects.
+    /// Settings that keep only parts of objects are not applied while code uses the informer, because code decodes
+    /// whole objects.
     pub(super) fn apply_settings(&mut self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let is_configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
@@ -31,7 +32,7 @@ impl ClusterActor {
             return;
         }
         let resource = &informer.parts.origin.resource.gvr;
-        if options.is_partial() {
+        if options.is_partial() && self.is_used_by_code(&informer_key) {
             tracing::warn!(
                 cluster = %self.parts.name, %resource,
                 "cannot apply the configured settings while the embedding program uses the resource; its present \
@@ -41,6 +42,18 @@ impl ClusterActor {
         }
         tracing::info!(cluster = %self.parts.name, %resource, "the settings of the resource have changed; listing it again");
         self.relist(&informer_key, &options, None);
+    }
+
+    /// Returns whether the embedding program requested an informer or subscribed to its resource.
+    fn is_used_by_code(&self, key: &InformerKey) -> bool {
+        let is_configured = |user: &User| match user {
+            User::Config(_) => true,
+            User::Caller(_) | User::Subscription(_) => false,
+        };
+        let is_of = |asked: &RequestKey| self.informer_key(asked).as_ref() == Some(key);
+        let is_requested = self.requests.iter().any(|(asked, it)| is_of(asked) && !it.users.iter().all(is_configured));
+        let is_selected = |one: &Subscription| one.own_request().is_some() && self.informers_of(one).contains(key);
+        is_requested || self.attached.values().any(|subscription| is_selected(subscription))
     }
 
     fn relist(&mut self, key: &InformerKey, options: &InformerOptions, converted_by: Option<u64>) {

@@ -9,8 +9,9 @@ use futures::future::join_all;
 use crate::actors::cache::messages::CloseAbandoned;
 use crate::actors::control::cluster::{ClusterActor, Informer, InformerKey};
 use crate::actors::control::messages::StopInformer;
+use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::subscribe::user::User;
-use informer_hub_types::clock::Instant;
+use informer_hub_types::clock::{self, Instant};
 
 impl ClusterActor {
     /// Removes a user (configuration entry, caller or subscription) from all requests and stops informers without
@@ -23,7 +24,9 @@ impl ClusterActor {
         }
         // A resource that only this user named may belong to a pattern now.
         self.reconcile(ctx);
-        self.stop_unused(None, ctx)
+        // Callers and subscriptions have ended; sinks still need the events of a removed entry.
+        let drain_until = matches!(user, User::Config(_)).then(|| clock::now() + STOP_GRACE);
+        self.stop_unused(drain_until, ctx)
     }
 
     /// Stops informers without users (configuration entries, callers or subscriptions). Pending events are delivered

@@ -1,13 +1,17 @@
 //! Changed cluster labels: updates the requests and subscriptions that select by labels.
 
+use std::sync::Arc;
+
 use actix::prelude::*;
 use futures::future::join_all;
 
 use crate::actors::control::messages::{Detach, RegistryError, SetClusterLabels, SetLabels};
 use crate::actors::control::registry::RegistryActor;
+use crate::actors::runtime::capacity::STOP_GRACE;
 use crate::actors::runtime::supervision::detach;
 use crate::actors::subscribe::requests::ReleaseInformers;
-use informer_hub_types::ClusterSelector;
+use crate::actors::subscribe::subscription::Subscription;
+use informer_hub_types::{ClusterSelector, clock};
 
 impl Handler<SetClusterLabels> for RegistryActor {
     type Result = ResponseActFuture<Self, Result<(), RegistryError>>;
@@ -37,8 +41,9 @@ impl Handler<SetClusterLabels> for RegistryActor {
             .filter(|it| change(&it.clusters).0 != change(&it.clusters).1)
             .cloned()
             .partition(|subscription| change(&subscription.clusters).0);
-        let detached: Vec<_> =
-            removed.iter().map(|subscription| cluster.address.send(Detach(subscription.id))).collect();
+        let drain_until = Some(clock::now() + STOP_GRACE);
+        let detach_from_cluster = |removed: &Arc<Subscription>| Detach { subscription: removed.id, drain_until };
+        let detached: Vec<_> = removed.iter().map(|one| cluster.address.send(detach_from_cluster(one))).collect();
         // Sent after the removals and before the additions.
         let relabelled = cluster.address.send(SetLabels(labels.clone()));
         if self.started {
