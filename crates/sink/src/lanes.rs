@@ -215,13 +215,13 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events in batches that have failed, plus that of events set aside after a failure that is
-    /// not a refusal.
+    /// Returns the number of events in batches that have failed, plus that of failed events set aside that the receiver
+    /// did not refuse. Events that only wait behind a failed one do not count.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
         let failed: usize = batches.filter(|batch| batch.failures > 0).map(|batch| batch.events.len()).sum();
-        failed + self.set_aside_size().0 - self.refused_size().0
+        failed + self.lanes.iter().map(|lane| lane.set_aside.failed()).sum::<usize>()
     }
 
     /// Schedules the next attempt of the lane's batch after a failure.

@@ -47,6 +47,8 @@ impl Object {
 struct Sizes {
     all: (usize, usize),
     refused: (usize, usize),
+    /// Number of waiting events whose last attempt failed without a refusal.
+    failed: usize,
 }
 
 impl Sizes {
@@ -87,6 +89,12 @@ impl SetAside {
         self.sizes.refused
     }
 
+    /// Returns the number of waiting events whose last attempt failed without a refusal. Later events of their objects,
+    /// which were not attempted, do not count.
+    pub(super) fn failed(&self) -> usize {
+        self.sizes.failed
+    }
+
     /// Returns the number of waiting events without proof that they cause the failures: not refused, and first
     /// attempted after `accepted`, when the receiver last accepted a batch. If `accepted` is `None`, the time of the
     /// first attempt does not matter.
@@ -120,6 +128,7 @@ impl SetAside {
         object.is_refused = refusals.refused_since.is_some();
         object.waiting = Some((event, refusals, due));
         self.sizes.add(object.size(), object.is_refused);
+        self.sizes.failed += usize::from(!object.is_refused);
         self.objects.len() > before
     }
 
@@ -129,6 +138,7 @@ impl SetAside {
         let object = self.objects.get_mut(&key)?;
         let (event, refusals, _) = object.waiting.take()?;
         self.sizes.remove((1, event.size()), object.is_refused);
+        self.sizes.failed -= usize::from(!object.is_refused);
         Some((event, refusals))
     }
 
@@ -153,6 +163,7 @@ impl SetAside {
         let (event, refusals, due) = found.waiting.take()?;
         self.due.remove(&(due, object));
         self.sizes.remove((1, event.size()), found.is_refused);
+        self.sizes.failed -= usize::from(!found.is_refused);
         Some((event, refusals))
     }
 
