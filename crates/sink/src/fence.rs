@@ -1,14 +1,20 @@
 //! Fence for deliveries: sinks send only while this process holds a lease.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use informer_hub_types::clock;
 
-/// Time until which the sinks of a process may send. Read before each attempt.
+/// Longest time after which a running attempt reads the fence again. Timers stand still while the machine is suspended,
+/// but the lease expires meanwhile.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// Time until which the sinks of a process may send. Read before each attempt, and before each step of it.
 ///
 /// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
 /// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
@@ -53,6 +59,11 @@ impl SendFence {
     /// attempt ends. The attempt is then abandoned, and the receiver may have accepted it.
     pub async fn within<F: Future>(&self, attempt: F) -> Option<F::Output> {
         let mut attempt = pin!(attempt);
+        // After a suspension of the machine, the attempt may continue before a timer has noticed that the fence is closed.
+        let mut attempt = poll_fn(move |cx| match self.open_for() {
+            None => Poll::Ready(None),
+            Some(_) => attempt.as_mut().poll(cx).map(Some),
+        });
         loop {
             let mut is_shortened = pin!(self.is_shortened.notified());
             // Before the time is read, so that no change after that is missed.
@@ -61,9 +72,9 @@ impl SendFence {
             tokio::select! {
                 // Polled first, so that a process that was stopped meanwhile sends nothing more.
                 biased;
-                () = tokio::time::sleep(left) => {}
+                () = tokio::time::sleep(left.min(RECHECK)) => {}
                 () = is_shortened => {}
-                outcome = &mut attempt => return Some(outcome),
+                outcome = &mut attempt => return outcome,
             }
         }
     }
@@ -103,6 +114,42 @@ mod tests {
         assert!(futures::poll!(attempt.as_mut()).is_pending());
         fence.set(None);
         assert_eq!(attempt.await, None);
+    }
+
+    /// Lets the time of the fence pass without a timer, as during a suspension of the machine.
+    fn suspend(fence: &SendFence) {
+        fence.until.store(1, SeqCst);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_sends_nothing_more_after_a_suspension() {
+        let (fence, mut sent) = (SendFence::default(), false);
+        fence.set(Some(soon(3_600_000)));
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        {
+            let mut attempt = pin!(fence.within(async {
+                let _ = answered.await;
+                sent = true;
+            }));
+            assert!(futures::poll!(attempt.as_mut()).is_pending());
+            suspend(&fence);
+            answer.send(()).unwrap();
+            assert_eq!(attempt.await, None);
+        }
+        assert!(!sent);
+        fence.set(Some(soon(3_600_000)));
+        assert!(fence.is_open(), "the lease was acquired again");
+        assert_eq!(fence.within(async { 1 }).await, Some(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_attempt_is_abandoned_soon_after_a_suspension() {
+        let fence = SendFence::default();
+        fence.set(Some(soon(3_600_000)));
+        let mut attempt = pin!(fence.within(pending::<()>()));
+        assert!(futures::poll!(attempt.as_mut()).is_pending());
+        suspend(&fence);
+        assert_eq!(tokio::time::timeout(2 * RECHECK, attempt).await, Ok(None));
     }
 
     #[tokio::test]
