@@ -131,16 +131,33 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Frees space on a full disk by removing the oldest segments, up to the first one with pending records. Segments
-    /// that a restart would use are removed too, unless [`Journal::retain_acked`] was called. The last segment is
-    /// removed too if all its records are acknowledged and a new segment can be started.
+    /// Frees space on a full disk by removing acknowledged segments, the oldest first. Those behind a segment with
+    /// pending records are removed only if the acknowledgements can be written. Segments that a restart would use are
+    /// removed too, unless [`Journal::retain_acked`] was called. The last segment is removed too if all its records are
+    /// acknowledged and a new segment can be started.
     pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {
-            self.sealed = self.begin_segment().is_err() || self.sealed;
+            self.sealed = self.begin_on_full_disk().is_err() || self.sealed;
         }
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
         self.remove_first(sealed.iter().take_while(|segment| self.is_removable(segment)).count());
+        self.remove_behind_pending();
+    }
+
+    /// Removes acknowledged segments behind one with pending records, unless the acknowledgements cannot be written.
+    fn remove_behind_pending(&mut self) {
+        let removable = |journal: &Self| {
+            let sealed = &journal.segments[..journal.segments.len().saturating_sub(1)];
+            sealed.iter().position(|segment| journal.is_removable(segment))
+        };
+        if removable(self).is_some() {
+            self.write_cursor(true);
+        }
+        while self.cursor_error.is_none()
+            && let Some(at) = removable(self)
+            && self.remove_segment(at).is_ok()
+        {}
     }
 
     /// Keeps acknowledged records that a restart needs ([`Journal::release`]) even at the size limit, until

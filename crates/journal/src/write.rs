@@ -216,6 +216,16 @@ impl<R> Journal<R> {
     ///
     /// After an error the state is unchanged, except for a file that the next attempt replaces.
     pub(super) fn begin_segment(&mut self) -> io::Result<()> {
+        self.begin(false)
+    }
+
+    /// Starts a segment as [`Journal::begin_segment`] does. If the disk is too full for the header, starts an empty one
+    /// that accepts no records, so that the previous segment can be removed. All records must be synced.
+    pub(super) fn begin_on_full_disk(&mut self) -> io::Result<()> {
+        self.begin(true)
+    }
+
+    fn begin(&mut self, may_be_empty: bool) -> io::Result<()> {
         let (keep, first) = match self.segments.last() {
             Some(last) => {
                 let keep = last.position_of(last.synced);
@@ -224,8 +234,15 @@ impl<R> Journal<R> {
             None => (0, self.next),
         };
         let mut segment = Segment::new(&self.dir, Name { first, generation: self.next_generation, merged: false });
-        let bytes = self.moved(&mut segment)?;
-        let made = self.make(&segment.path, &bytes);
+        let mut bytes = self.moved(&mut segment)?;
+        let mut made = self.make(&segment.path, &bytes);
+        if may_be_empty
+            && self.unsynced.is_empty()
+            && matches!(&made, Err(error) if error.kind() == io::ErrorKind::StorageFull)
+        {
+            bytes.clear();
+            made = self.create(&segment.path, &bytes);
+        }
         self.is_missing |= matches!(&made, Err(error) if error.kind() == io::ErrorKind::NotFound);
         segment.file = Some(made?);
         if let Some(last) = self.segments.last_mut() {
@@ -243,7 +260,8 @@ impl<R> Journal<R> {
         segment.end = self.next;
         self.segments.push(segment);
         self.next_generation += 1;
-        (self.sealed, self.dir_dirty) = (false, true);
+        // Without a header, the first record would be taken for one.
+        (self.sealed, self.dir_dirty) = (bytes.is_empty(), true);
         Ok(())
     }
 

@@ -50,6 +50,49 @@ fn read_with_a_small_byte_limit_returns_one_record() {
 }
 
 #[test]
+fn full_disk_frees_acknowledged_segments_behind_a_pending_record() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    for i in 0..20 {
+        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
+        journal.sync().unwrap();
+    }
+    let full = journal.bytes();
+    journal.ack(1..200);
+    disk.fail(DiskCall::Rename, 1);
+    journal.drop_acked();
+    assert!(journal.bytes() >= full, "the acknowledgements are not on disk");
+    for _ in 0..2 {
+        journal.drop_acked();
+    }
+    assert!(journal.bytes() < full / 2, "{} of {full}", journal.bytes());
+    drop(journal);
+    disk.crash();
+    let (mut journal, recovery, _) = open(&disk, 1 << 20);
+    assert_eq!((recovery.pending, recovery.lost, journal.next_seq()), (1, 0, 200));
+    assert_eq!(seqs(&mut journal), [0]);
+}
+
+#[test]
+fn acknowledged_last_segment_is_removed_from_a_disk_without_free_space() {
+    let disk = SimDisk::new(1);
+    let (mut journal, ..) = open(&disk, 1 << 20);
+    journal.append(&changes(0..10)).unwrap();
+    journal.sync().unwrap();
+    disk.set_capacity(Some(disk.bytes()));
+    journal.ack(0..10);
+    journal.drop_acked();
+    assert!(disk.bytes() < 100, "{} bytes", disk.bytes());
+    assert_eq!(journal.append(&changes(10..13)).unwrap(), 10..13);
+    journal.sync().unwrap();
+    drop(journal);
+    disk.crash();
+    let (mut journal, recovery, _) = open(&disk, 1 << 20);
+    assert_eq!((recovery.pending, recovery.lost, recovery.damaged.len()), (3, 0, 0));
+    assert_eq!(seqs(&mut journal), [10, 11, 12]);
+}
+
+#[test]
 fn segments_are_removed_when_acknowledged_and_released() {
     let disk = SimDisk::new(1);
     let (mut journal, ..) = open(&disk, 1 << 20);
