@@ -401,6 +401,17 @@ fn acknowledged_events_do_not_keep_a_disk_full() {
 }
 
 #[test]
+fn waiting_events_are_written_as_far_as_the_disk_has_room() {
+    for capacity in (50_000..51_000).step_by(97) {
+        let mut rig = Rig::new();
+        rig.disk.set_capacity(Some(capacity));
+        rig.send(history(200, 1));
+        rig.run(Duration::from_secs(600));
+        assert_eq!((rig.answered.len(), rig.accepted.len(), rig.machine.undelivered()), (1, 200, 0), "{capacity}");
+    }
+}
+
+#[test]
 fn poisoned_event_becomes_a_durable_replayable_dead_letter() {
     let mut rig = Rig::new();
     let poison = |event: &Event| event.subject().ends_with("/web-3");
