@@ -223,20 +223,15 @@ impl Store {
     fn commit(&mut self, mut commit: Commit) -> Done {
         let (mut events, mut given_up) = (Vec::new(), 0);
         let left = loop {
-            match self.keep_letters(&mut commit).and_then(|()| self.append(&mut commit, &mut events)) {
+            let kept = self.keep_letters(&mut commit);
+            let kept = kept.or_else(|error| self.make_room_for_letters(&mut commit, &mut events, error));
+            match kept.and_then(|()| self.append(&mut commit, &mut events)) {
                 Ok(()) => break None,
-                // An event that is too large for the journal becomes a dead letter: waiting for room, it would block
-                // all later events.
                 Err(error @ StoreError::TooLarge { .. }) if !commit.events.is_empty() => {
-                    let event = commit.events.remove(0);
-                    let dir = self.journal.as_ref().map(|journal| journal.dir().display().to_string());
-                    tracing::error!(
-                        dir, subject = event.subject(), %error,
-                        "event is too large for the journal; moved it to the dead letters"
-                    );
+                    if let Err(error) = self.give_up_too_large(&mut commit.events, &error) {
+                        break Some((commit, error));
+                    }
                     given_up += 1;
-                    let at = clock::wall();
-                    commit.letters.push(DeadLetter { event, attempts: 0, error: error.to_string(), at });
                 }
                 Err(error) => break Some((commit, error)),
             }
@@ -244,11 +239,18 @@ impl Store {
         Done::Committed { events, given_up, forgotten: self.take_forgotten(), left, state: self.state() }
     }
 
-    fn keep_letters(&mut self, commit: &mut Commit) -> Result<(), StoreError> {
-        if !commit.letters.is_empty() {
-            self.push_letters(&commit.letters)?;
-            commit.letters.clear();
-        }
+    /// Makes the first event a dead letter, because it is too large for the journal: waiting for room, it would block
+    /// all later events.
+    fn give_up_too_large(&mut self, events: &mut Vec<Event>, error: &StoreError) -> Result<(), StoreError> {
+        let Some(event) = events.first().cloned() else { return Ok(()) };
+        let letter = DeadLetter { event, attempts: 0, error: error.to_string(), at: clock::wall() };
+        self.push_letters(&[letter])?;
+        let event = events.remove(0);
+        let dir = self.journal.as_ref().map(|journal| journal.dir().display().to_string());
+        tracing::error!(
+            dir, subject = event.subject(), %error,
+            "event is too large for the journal; moved it to the dead letters"
+        );
         Ok(())
     }
 

@@ -48,6 +48,9 @@ pub struct Commit {
     pub acked: Vec<u64>,
     /// Events given up, to keep as dead letters.
     pub letters: Vec<DeadLetter>,
+    /// Journal numbers to acknowledge once the letters are durable: those of their events, and of later events of the
+    /// same objects. If the later ones were acknowledged first, a crash would repeat an older state after a newer one.
+    pub acked_with_letters: Vec<u64>,
     /// Whether to wait until the write is durable (`fsync`).
     pub sync: bool,
 }

@@ -1,6 +1,6 @@
 //! Journal part of a sink's state machine: decides when to write events to the journal, and when to read them back.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -9,9 +9,14 @@ use crate::work::{Commit, Done, Durability, StoreError, Work};
 use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
+
 /// Maximum number of accepted events that are not written to the journal yet. At this number the sink accepts no more.
+///
+/// The bound of unwritten dead letters too. At this number no more events are read from the journal, so only the events
+/// in the lanes can exceed it.
 const MAX_UNWRITTEN: usize = 4096;
-/// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event.
+/// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event. The bound of
+/// unwritten dead letters too.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes and number of unwritten events. If either is reached, the events are written immediately. A listener sends its
 /// next batch only after the answer to the previous one, so the number must not exceed the size of a listener's batch.
@@ -42,6 +47,10 @@ pub(super) struct Durable<T> {
     /// Number of accepted events that are stored, in the journal or as dead letters.
     stored: u64,
     acked: Vec<u64>,
+    /// Numbers to acknowledge once the dead letters are durable; see [`Commit::acked_with_letters`].
+    acked_with_letters: Vec<u64>,
+    /// Objects with a dead letter that is not durable yet, by [`Event::lane_hash`].
+    lettered: BTreeSet<u64>,
     acked_since: Option<Instant>,
     /// Whether the store (journal and dead letters) has work in progress.
     working: bool,
@@ -75,6 +84,8 @@ impl<T> Durable<T> {
             accepted: 0,
             stored: 0,
             acked: Vec::new(),
+            acked_with_letters: Vec::new(),
+            lettered: BTreeSet::new(),
             acked_since: None,
             working: false,
             next_read: found.first,
@@ -95,6 +106,7 @@ impl<T> Durable<T> {
     pub(super) fn is_update(&self, event: &Event) -> bool {
         self.last_delivered.is_update(event)
     }
+
     /// Returns whether the journal already has this state of the event's object, or a newer one.
     pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
         !self.last_delivered.is_new(event, resync)
@@ -122,8 +134,20 @@ impl<T> Durable<T> {
         self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
     }
 
-    pub(super) fn acknowledge(&mut self, numbers: impl Iterator<Item = u64>) {
-        self.acked.extend(numbers);
+    /// Marks delivered events as acknowledged in the journal; those of an object with an unwritten dead letter only
+    /// together with that letter.
+    pub(super) fn acknowledge<'e>(&mut self, events: impl IntoIterator<Item = &'e Event>) {
+        for event in events {
+            let waits = !self.lettered.is_empty() && self.lettered.contains(&event.lane_hash());
+            let acked = if waits { &mut self.acked_with_letters } else { &mut self.acked };
+            acked.extend(event.sequence());
+        }
+    }
+
+    /// Marks events that become dead letters as acknowledged once the letters are durable.
+    pub(super) fn give_up(&mut self, events: &[Event]) {
+        self.lettered.extend(events.iter().map(Event::lane_hash));
+        self.acknowledge(events);
     }
 
     pub(super) fn flush(&mut self) {
@@ -137,7 +161,7 @@ impl<T> Durable<T> {
 
     pub(super) fn pending(&self) -> u64 {
         // Several acknowledged numbers may belong to one merged event.
-        self.unstored() + self.pending.saturating_sub(self.acked.len() as u64)
+        self.unstored() + self.pending.saturating_sub((self.acked.len() + self.acked_with_letters.len()) as u64)
     }
 
     /// Returns the number of accepted events that are not stored yet.
@@ -156,18 +180,22 @@ impl<T> Durable<T> {
     }
 
     pub(super) fn is_unwritten(&self) -> bool {
-        self.working || self.accepted > self.stored || !self.acked.is_empty() || !self.is_settled
+        self.working || self.accepted > self.stored || self.has_acks() || !self.is_settled
+    }
+
+    fn has_acks(&self) -> bool {
+        !self.acked.is_empty() || !self.acked_with_letters.is_empty()
     }
 
     /// Returns the next work for the store; `None` while the store is busy or nothing is due.
     pub(super) fn next_work(&mut self, lanes: &Lanes, letters: &mut Vec<DeadLetter>, now: Instant) -> Option<Work> {
-        if !self.acked.is_empty() || !letters.is_empty() {
+        if self.has_acks() || !letters.is_empty() {
             self.acked_since.get_or_insert(now);
         }
         if self.working {
             return None;
         }
-        if self.wants_events(lanes) && self.read_pause.is_over(now) {
+        if self.wants_events(lanes, letters) && self.read_pause.is_over(now) {
             self.working = true;
             let (events, bytes) = lanes.room();
             return Some(Work::Read { from: self.next_read, events, bytes });
@@ -189,13 +217,14 @@ impl<T> Durable<T> {
             events: std::mem::take(&mut self.unwritten),
             acked: std::mem::take(&mut self.acked),
             letters: std::mem::take(letters),
+            acked_with_letters: std::mem::take(&mut self.acked_with_letters),
             sync: self.fsync != Fsync::Never,
         }))
     }
 
     /// Returns whether events should be read from the journal into the lanes (send queues).
-    fn wants_events(&self, lanes: &Lanes) -> bool {
-        self.next_read < self.end && lanes.is_low()
+    fn wants_events(&self, lanes: &Lanes, letters: &[DeadLetter]) -> bool {
+        self.next_read < self.end && lanes.is_low() && has_room(letters)
     }
 
     fn commit_due(&self, letters: &[DeadLetter]) -> Option<Instant> {
@@ -205,7 +234,7 @@ impl<T> Durable<T> {
             let next = self.written.map_or(since, |written| written + delay(self.fsync));
             if at_once { since } else { since.max(next) }
         });
-        let has_acks = !self.acked.is_empty() || !letters.is_empty();
+        let has_acks = self.has_acks() || !letters.is_empty();
         let acks = self.acked_since.filter(|_| has_acks);
         let acks = acks.map(|since| if self.flushing { since } else { since + ACK_DELAY });
         events.into_iter().chain(acks).min()
@@ -215,7 +244,7 @@ impl<T> Durable<T> {
         if self.working {
             return None;
         }
-        let read = self.read_pause.until().filter(|_| self.wants_events(lanes));
+        let read = self.read_pause.until().filter(|_| self.wants_events(lanes, letters));
         let until = self.write_pause.until();
         let due = self.commit_due(letters).or(until.filter(|_| !self.is_settled));
         let write = due.map(|due| until.map_or(due, |until| due.max(until)));
@@ -243,6 +272,10 @@ impl<T> Durable<T> {
                 params.health.show_journal(&state);
                 self.feed(events, lanes, now);
                 self.is_settled |= left.is_none();
+                if left.as_ref().is_none_or(|(commit, _)| commit.acked_with_letters.is_empty()) {
+                    // The letters of the commit are durable, so only those since then count.
+                    self.lettered = letters.iter().map(|letter| letter.event.lane_hash()).collect();
+                }
                 match left {
                     Some((commit, error)) => self.requeue(commit, &error, letters, params, now),
                     None if self.write_pause.end() => {
@@ -294,11 +327,13 @@ impl<T> Durable<T> {
     ) {
         commit.events.append(&mut self.unwritten);
         commit.acked.append(&mut self.acked);
+        commit.acked_with_letters.append(&mut self.acked_with_letters);
         commit.letters.append(letters);
         self.unwritten_bytes = commit.events.iter().map(Event::size).sum();
         // The store may hold some events whose sync failed, and needs another commit to retry the sync.
         self.since = (self.accepted > self.stored).then_some(now);
         (self.unwritten, self.acked, *letters) = (commit.events, commit.acked, commit.letters);
+        self.acked_with_letters = commit.acked_with_letters;
         let first = self.write_pause.extend(now);
         params.health.set_journal_trouble(error);
         if let StoreError::Full { mergeable, .. } = error {
@@ -353,6 +388,12 @@ impl Pause {
     fn end(&mut self) -> bool {
         self.failed.take().is_some()
     }
+}
+
+/// Returns whether more dead letters may wait to be written.
+fn has_room(letters: &[DeadLetter]) -> bool {
+    let bytes = || letters.iter().map(|letter| letter.event.size()).sum::<usize>();
+    letters.len() < MAX_UNWRITTEN && bytes() < MAX_UNWRITTEN_BYTES
 }
 
 /// Returns the minimum time between two writes of events.

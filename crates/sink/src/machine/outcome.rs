@@ -84,19 +84,14 @@ impl<T> Machine<T> {
         }
         let events = self.lanes.acked(lane);
         self.params.health.note_delivery(events.len() as u64);
-        self.finished(&events);
+        if let Some(durable) = &mut self.durable {
+            durable.acknowledge(&*events);
+        }
         if self.circuit.succeeded() {
             self.params.health.set_circuit_open(false);
             tracing::info!(sink = %self.params.name, "the receiver answers again; delivering normally");
         } else if attempts > 0 {
             tracing::info!(sink = %self.params.name, attempts, "delivered after retries");
-        }
-    }
-
-    /// Marks events that were delivered or given up as acknowledged in the journal.
-    fn finished(&mut self, events: &[Event]) {
-        if let Some(durable) = &mut self.durable {
-            durable.acknowledge(events.iter().filter_map(Event::sequence));
         }
     }
 
@@ -190,9 +185,7 @@ impl<T> Machine<T> {
         let quarters = if self.is_refusing_everything() { 3 } else { 1 };
         while self.lanes.over_share(quarters) {
             let Some((event, refusals)) = self.lanes.give_up_oldest() else { return };
-            let events = [event];
-            self.dead_letter(&events, refusals.attempts, &refusals.error);
-            self.finished(&events);
+            self.dead_letter(&[event], refusals.attempts, &refusals.error);
         }
     }
 
@@ -211,7 +204,6 @@ impl<T> Machine<T> {
         let attempts = self.lanes.failures(lane).max(1);
         let events = self.lanes.give_up(lane);
         self.dead_letter(&events, attempts, error);
-        self.finished(&events);
     }
 
     fn dead_letter(&mut self, events: &[Event], attempts: u32, error: &str) {
@@ -224,6 +216,9 @@ impl<T> Machine<T> {
         let health = &self.params.health;
         health.set_error(error.to_owned());
         health.dead_lettered.fetch_add(count as u64, Relaxed);
+        if let Some(durable) = &mut self.durable {
+            durable.give_up(events);
+        }
         let at = clock::wall();
         self.letters.extend(events.iter().map(|event| DeadLetter {
             event: event.clone(),

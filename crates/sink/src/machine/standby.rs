@@ -102,12 +102,11 @@ impl<T> Machine<T> {
             return;
         }
         let held = self.lanes.clear();
-        let (mut kept, mut numbers, mut dropped) = (Vec::with_capacity(held.len()), Vec::new(), 0);
+        let (mut kept, mut dropped) = (Vec::with_capacity(held.len()), Vec::new());
         let mut deletions = HeldDeletions::default();
         for event in held {
             if self.held_deletions.is_covered(&event, coverage) {
-                dropped += 1;
-                numbers.extend(event.sequence());
+                dropped.push(event);
                 continue;
             }
             if let Some((id, held)) = self.held_deletions.0.remove_entry(event.id()) {
@@ -118,9 +117,9 @@ impl<T> Machine<T> {
         self.held_deletions = deletions;
         self.lanes.requeue(kept, now);
         if let Some(durable) = &mut self.durable {
-            durable.acknowledge(numbers.into_iter());
+            durable.acknowledge(&dropped);
         }
-        self.params.health.delivered_elsewhere.fetch_add(dropped, Relaxed);
+        self.params.health.delivered_elsewhere.fetch_add(dropped.len() as u64, Relaxed);
         self.admit_waiting(now);
     }
 

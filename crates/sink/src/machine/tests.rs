@@ -19,6 +19,7 @@ mod failing;
 mod refused;
 mod standby;
 mod successors;
+mod unwritten_letters;
 
 type Script = Box<dyn FnMut(&[Event]) -> Outcome>;
 

@@ -1,6 +1,6 @@
 //! Dead letters of a store: append, list, replay and purge.
 
-use super::{Letters, Store, StoreError, append_in_parts, sync};
+use super::{Commit, Letters, Store, StoreError, append_in_parts, is_full, sync};
 use crate::{DeadLetter, Event, LetterFilter, LetterSummary};
 use informer_hub_journal::{AppendError, Journal};
 
@@ -26,39 +26,83 @@ impl Store {
     /// # Errors
     /// [`StoreError::Disk`].
     pub fn push_letters(&mut self, new: &[DeadLetter]) -> Result<(), StoreError> {
-        match &mut self.letters {
-            Letters::Memory(letters) => {
-                self.forgotten += new.iter().map(|letter| letters.push(letter.clone())).sum::<u64>();
+        self.append_letters(&mut new.to_vec())?;
+        self.sync_letters()
+    }
+
+    /// Makes the dead letters of a commit durable. Their events can then be acknowledged.
+    pub(super) fn keep_letters(&mut self, commit: &mut Commit) -> Result<(), StoreError> {
+        if commit.letters.is_empty() && commit.acked_with_letters.is_empty() {
+            return Ok(());
+        }
+        self.append_letters(&mut commit.letters)?;
+        self.sync_letters()?;
+        commit.acked.append(&mut commit.acked_with_letters);
+        Ok(())
+    }
+
+    /// Writes the acknowledgements that need not wait for the dead letters, after `error` has prevented the letters from
+    /// being written. If the disk is full, removes acknowledged events and tries the letters again.
+    pub(super) fn make_room_for_letters(
+        &mut self,
+        commit: &mut Commit,
+        stored: &mut Vec<Event>,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        // New events wait, so that they do not take the space that the letters need.
+        let waiting = std::mem::take(&mut commit.events);
+        let written = self.append(commit, stored);
+        commit.events = waiting;
+        written?;
+        match (&mut self.journal, &mut self.retained, &error) {
+            (Some(journal), Some(retained), StoreError::Disk(source)) if is_full(source) => {
+                // Ignore the error: the next commit tries again to save the events.
+                let _ = retained.save_on_full_disk(journal);
+                self.keep_letters(commit)
             }
-            Letters::Journal(letters) => {
-                while let Err(error) = letters.append(new) {
-                    match error {
-                        AppendError::Full { .. } if letters.pending() > 0 => self.forgotten += forget_oldest(letters)?,
-                        // The new letters together exceed the whole limit.
-                        AppendError::Full { .. } | AppendError::TooLarge { .. } if new.len() > 1 => {
-                            let (first, second) = new.split_at(new.len() / 2);
-                            self.push_letters(first)?;
-                            return self.push_letters(second);
-                        }
-                        error @ (AppendError::Full { .. } | AppendError::TooLarge { .. }) => {
-                            let subject = new.first().map(|letter| letter.event.subject());
-                            tracing::error!(
-                                dir = %letters.dir().display(), subject, %error,
-                                "cannot keep a dead letter; it is lost"
-                            );
-                            self.forgotten += new.len() as u64;
-                            return Ok(());
-                        }
-                        // The journal retains replayed and purged letters for a restart. They are not needed then, so
-                        // it may remove them.
-                        AppendError::Retained => letters.mark_saved(),
-                        AppendError::Disk(error) => return Err(StoreError::Disk(error)),
-                    }
+            _ => Err(error),
+        }
+    }
+
+    /// Appends dead letters, and removes the appended ones from `new`.
+    fn append_letters(&mut self, new: &mut Vec<DeadLetter>) -> Result<(), StoreError> {
+        let letters = match &mut self.letters {
+            Letters::Memory(letters) => {
+                self.forgotten += new.drain(..).map(|letter| letters.push(letter)).sum::<u64>();
+                return Ok(());
+            }
+            Letters::Journal(letters) => letters,
+        };
+        let mut most = new.len();
+        while !new.is_empty() {
+            let count = most.min(new.len());
+            match letters.append(&new[..count]) {
+                Ok(_) => drop(new.drain(..count)),
+                Err(AppendError::Full { .. }) if letters.pending() > 0 => self.forgotten += forget_oldest(letters)?,
+                // The new letters together exceed the whole limit.
+                Err(AppendError::Full { .. } | AppendError::TooLarge { .. }) if count > 1 => most = count.div_ceil(2),
+                Err(error @ (AppendError::Full { .. } | AppendError::TooLarge { .. })) => {
+                    let letter = new.remove(0);
+                    tracing::error!(
+                        dir = %letters.dir().display(), subject = letter.event.subject(), %error,
+                        "cannot keep a dead letter; it is lost"
+                    );
+                    self.forgotten += 1;
                 }
-                letters.sync().map_err(StoreError::Disk)?;
+                // The journal retains replayed and purged letters for a restart. They are not needed then, so it may
+                // remove them.
+                Err(AppendError::Retained) => letters.mark_saved(),
+                Err(AppendError::Disk(error)) => return Err(StoreError::Disk(error)),
             }
         }
         Ok(())
+    }
+
+    fn sync_letters(&mut self) -> Result<(), StoreError> {
+        match &mut self.letters {
+            Letters::Memory(_) => Ok(()),
+            Letters::Journal(letters) => letters.sync().map_err(StoreError::Disk),
+        }
     }
 
     /// Returns how many dead letters were dropped to make room since the last call.
