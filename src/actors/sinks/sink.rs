@@ -31,11 +31,13 @@ use informer_hub_telemetry::spans;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification, Rewinds, Threads, TraceParent, Traced, rng};
 
+mod attempts;
 mod dead_letters;
 mod reconcile;
 mod recoverable;
 mod supervisor;
 
+use attempts::RunningAttempts;
 pub use dead_letters::{LetterAnswer, LetterRequest};
 pub use reconcile::Reconcile;
 use recoverable::Recoverable;
@@ -125,13 +127,16 @@ pub struct SinkActor {
     timer: Option<(SpawnHandle, Instant)>,
     /// Number of the current configuration. Outcomes of delivery attempts under earlier configurations are ignored.
     generation: u64,
+    /// Whether attempts of an earlier actor or configuration may still run. The machine begins none meanwhile.
+    is_waiting: bool,
     _guard: ExitGuard,
 }
 
-/// State that outlives the actor: queued events, and senders waiting for answers.
+/// State that outlives the actor: queued events, running attempts, and senders waiting for answers.
 #[derive(Debug)]
 pub(in crate::actors) struct State {
     machine: Machine<Sender>,
+    attempts: RunningAttempts,
     drains: Vec<Draining>,
 }
 
@@ -140,7 +145,7 @@ impl State {
         let mut machine = Machine::new(params.machine.clone(), durability, rng::rng());
         machine.share_rewinds(rewinds.clone());
         machine.set_sending(params.fence.is_none());
-        Self { machine, drains: Vec::new() }
+        Self { machine, attempts: RunningAttempts::default(), drains: Vec::new() }
     }
 }
 
@@ -192,7 +197,7 @@ impl SinkActor {
         guard: ExitGuard,
     ) -> Self {
         state.machine.attempt_again(clock::now());
-        Self { params, state, store, timer: None, generation: 0, _guard: guard }
+        Self { params, state, store, timer: None, generation: 0, is_waiting: false, _guard: guard }
     }
 
     /// Returns whether this process may send: there is no fence (permission to deliver only as leader), or it is open.
@@ -235,16 +240,17 @@ impl SinkActor {
         let (began, seen_in, traced) = (clock::now(), TraceParent::of(&span), span.clone());
         let fence = self.params.fence.clone();
         // The transport is called inside the task, so that a panic of the transport ends only the task.
-        let attempt = async move {
+        let attempt = self.state.attempts.run(async move {
             match fence {
                 None => Some(transport.attempt(batch).await),
                 Some(fence) => fence.within(async { transport.attempt(batch).await }).await,
             }
-        };
+        });
         let attempt = self.params.io.spawn(attempt.instrument(span));
         let generation = self.generation;
         ctx.spawn(attempt.into_actor(self).map(move |outcome, actor, ctx| {
-            let outcome = outcome.map_err(broken).and_then(|ended| ended.ok_or(BrokenAttempt::Fenced));
+            // Only attempts of an earlier generation are aborted, so their outcome does not matter.
+            let outcome = outcome.map_err(broken).and_then(|ended| ended.flatten().ok_or(BrokenAttempt::Fenced));
             let now = clock::now();
             let kind = match &outcome {
                 Ok(outcome) => Some(outcome.kind()),
@@ -260,6 +266,23 @@ impl SinkActor {
             traced.in_scope(|| actor.state.machine.attempted(lane, outcome, now));
             actor.pump(ctx);
         }));
+    }
+
+    /// Holds new attempts until those of an earlier actor or configuration have ended.
+    fn await_earlier_attempts(&mut self, ctx: &mut Context<Self>) {
+        if self.is_waiting {
+            return;
+        }
+        self.is_waiting = self.state.attempts.any();
+        self.state.machine.hold_attempts(self.is_waiting);
+        if self.is_waiting {
+            let ended = self.state.attempts.clone().ended();
+            ctx.spawn(ended.into_actor(self).map(|(), actor, ctx| {
+                actor.is_waiting = false;
+                actor.state.machine.hold_attempts(false);
+                actor.pump(ctx);
+            }));
+        }
     }
 
     /// Runs work on the sink's store (journal and dead letters). Work in progress when this actor dies completes before
@@ -340,6 +363,7 @@ impl Actor for SinkActor {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.set_mailbox_capacity(MAILBOX);
+        self.await_earlier_attempts(ctx);
         self.pump(ctx);
     }
 
@@ -392,6 +416,7 @@ impl Handler<Reconfigure> for SinkActor {
         self.generation += 1;
         self.state.machine.reconfigure(params.machine.clone(), clock::now());
         self.params = params;
+        self.await_earlier_attempts(ctx);
         self.pump(ctx);
     }
 }

@@ -112,6 +112,8 @@ pub struct Machine<T> {
     flush_middle: Option<Instant>,
     /// Whether batches are sent. If not, the machine is in standby, and another process delivers.
     is_sending: bool,
+    /// Whether no attempt begins, because earlier ones may still run.
+    is_held: bool,
     rewinds: Rewinds,
     held_deletions: HeldDeletions,
 }
@@ -159,6 +161,7 @@ impl<T> Machine<T> {
             last_accepted: None,
             flush_middle: None,
             is_sending: true,
+            is_held: false,
             held_deletions: HeldDeletions::default(),
             rewinds: Rewinds::default(),
             params,
@@ -177,6 +180,17 @@ impl<T> Machine<T> {
         self.lanes.attempt_again(now);
         self.circuit = Circuit::default();
         self.params.health.set_circuit_open(false);
+    }
+
+    /// Stops or allows new attempts. The driver stops them while attempts from before a restart or a
+    /// [`Self::reconfigure`] still run: a new attempt could reach the receiver first. Default: allowed.
+    pub fn hold_attempts(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Returns whether attempts may begin now, apart from pauses and limits.
+    fn may_attempt(&self) -> bool {
+        !self.params.health.is_disabled() && self.is_sending && !self.is_held
     }
 
     /// Applies new parameters and keeps the pending events. Attempts in flight are repeated; their outcomes must not be
@@ -222,7 +236,7 @@ impl<T> Machine<T> {
     }
 
     fn next_attempt(&mut self, now: Instant) -> Option<Action<T>> {
-        if self.params.health.is_disabled() || !self.is_sending {
+        if !self.may_attempt() {
             return None;
         }
         if self.rate_at(now).is_some_and(|at| now < at) {
@@ -252,7 +266,7 @@ impl<T> Machine<T> {
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due =
             self.lanes.next_wake(self.circuit.gate(now)).map(|due| self.rate_at(now).map_or(due, |at| due.max(at)));
-        let attempt = due.filter(|_| !self.params.health.is_disabled() && self.is_sending);
+        let attempt = due.filter(|_| self.may_attempt());
         let work = self.durable.as_ref().and_then(|durable| durable.wake_at(&self.lanes, &self.letters));
         attempt.into_iter().chain(work).min()
     }

@@ -264,9 +264,11 @@ impl Supervisor {
         });
         ctx.spawn(reopening.into_actor(self).map(|reopened, act, ctx| match reopened {
             Ok(Ok(durability)) => {
-                let drains = act.slot.claim().map(|mut state| std::mem::take(&mut state.drains)).unwrap_or_default();
                 let mut state = State::new(&act.params, durability, &act.env.rewinds);
-                state.drains = drains;
+                if let Some(mut before) = act.slot.claim() {
+                    state.drains = std::mem::take(&mut before.drains);
+                    state.attempts = before.attempts.clone();
+                }
                 act.slot = RecoverySlot::new(state);
                 act.launch(ctx);
             }

@@ -22,6 +22,7 @@ use informer_hub_sink::{
 };
 use informer_hub_types::{Notification, Rewinds, Threads};
 
+mod overlap;
 mod shutdown;
 
 type Script = dyn Fn(usize, &[Event]) -> Outcome + Send + Sync;
