@@ -129,6 +129,8 @@ pub struct SinkActor {
     generation: u64,
     /// Whether attempts of an earlier actor or configuration may still run. The machine begins none meanwhile.
     is_waiting: bool,
+    /// Dropped with the actor, so that its work on the store does not begin afterwards.
+    alive: Arc<()>,
     _guard: ExitGuard,
 }
 
@@ -197,7 +199,7 @@ impl SinkActor {
         guard: ExitGuard,
     ) -> Self {
         state.machine.attempt_again(clock::now());
-        Self { params, state, store, timer: None, generation: 0, is_waiting: false, _guard: guard }
+        Self { params, state, store, timer: None, generation: 0, is_waiting: false, alive: Arc::new(()), _guard: guard }
     }
 
     /// Returns whether this process may send: there is no fence (permission to deliver only as leader), or it is open.
@@ -286,14 +288,19 @@ impl SinkActor {
     }
 
     /// Runs work on the sink's store (journal and dead letters). Work in progress when this actor dies completes before
-    /// its successor reopens the store.
+    /// its successor reopens the store. Work that has not begun by then is dropped: the senders of its events repeat them,
+    /// and the successor may have written later ones.
     fn work(&mut self, work: Work, ctx: &mut Context<Self>) {
-        let store = Arc::clone(&self.store);
-        let done = self.params.io.spawn_blocking(move || store.lock().run(work));
+        let (store, alive) = (Arc::clone(&self.store), Arc::downgrade(&self.alive));
+        let done = self.params.io.spawn_blocking(move || {
+            let mut store = store.lock();
+            (alive.strong_count() > 0).then(|| store.run(work))
+        });
         ctx.spawn(done.into_actor(self).map(|done, actor, ctx| {
             match done.map_err(broken) {
-                Ok(done) => actor.state.machine.work_done(done, clock::now()),
-                Err(BrokenAttempt::ShuttingDown | BrokenAttempt::Fenced) => return,
+                Ok(Some(done)) => actor.state.machine.work_done(done, clock::now()),
+                // Only the work of a dead actor is dropped.
+                Ok(None) | Err(BrokenAttempt::ShuttingDown | BrokenAttempt::Fenced) => return,
                 Err(BrokenAttempt::Panicked(panic)) => std::panic::resume_unwind(panic),
             }
             actor.pump(ctx);

@@ -1,4 +1,4 @@
-//! Tests of attempts that are still in flight when the sink gets new parameters or its actor is restarted.
+//! Tests of attempts and work that are still in progress when the sink gets new parameters or its actor dies.
 
 use super::*;
 
@@ -65,5 +65,26 @@ fn attempt_in_flight_that_does_not_end_is_aborted() {
         let took = clock::now().duration_since(began);
         assert!((Duration::from_secs(29)..Duration::from_secs(32)).contains(&took), "{took:?}");
         assert!(test.transport.accepted().is_empty());
+    });
+}
+
+#[test]
+#[expect(clippy::await_holding_lock, reason = "only a blocking thread waits for it")]
+fn work_of_a_dead_actor_does_not_begin() {
+    paused(async {
+        let test = TestSink::with_journal(ScriptedTransport::new(|_, _| Outcome::Accepted));
+        let store = Arc::clone(&test.store);
+        let busy = store.lock();
+        test.sink.try_send(take(adds(3, 1))).unwrap();
+        test.sink.send(Stop).await.unwrap();
+        // The test and the work have the store, but not the actor.
+        while Arc::strong_count(&store) > 3 {
+            tokio::task::yield_now().await;
+        }
+        drop(busy);
+        while Arc::strong_count(&store) > 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(store.lock().state().pending, 0);
     });
 }

@@ -19,7 +19,7 @@ fn refused() -> Outcome {
 
 impl TestSink {
     /// Starts a sink that has a journal and gives up refused events immediately.
-    fn with_journal(transport: Arc<ScriptedTransport>) -> Self {
+    pub(super) fn with_journal(transport: Arc<ScriptedTransport>) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7));
         disk.create_dir_all(Path::new("state")).unwrap();
         disk.sync_dir(Path::new("")).unwrap();
