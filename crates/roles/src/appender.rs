@@ -69,6 +69,7 @@ impl Appender {
             backend,
             in_flight: FuturesUnordered::new(),
             open: BTreeMap::new(),
+            has_freed: false,
             queued: Arc::clone(&queued),
             begun: clock::now(),
         };
@@ -155,6 +156,8 @@ struct Task {
     backend: Arc<dyn Backend>,
     in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
     open: BTreeMap<Partition, OpenPartition>,
+    /// Whether the writer's queue may have room for partitions that wait for it.
+    has_freed: bool,
     queued: Arc<AtomicU64>,
     begun: Instant,
 }
@@ -184,7 +187,8 @@ impl Task {
         }
     }
 
-    /// Passes the writer's requests to the log and its events to the callers, until there are no more events.
+    /// Passes the writer's requests to the log and its events to the callers, until there are no more events and no
+    /// partition can use freed room.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {
@@ -192,15 +196,16 @@ impl Task {
                 self.in_flight.push(Box::pin(async move { (id, execution.await) }));
             }
             let events = self.writer.take_events();
-            if events.is_empty() {
+            self.has_freed |= events.iter().any(|event| !matches!(event, WriterEvent::Claimed { .. }));
+            let has_freed = std::mem::take(&mut self.has_freed);
+            if events.is_empty() && !has_freed {
                 self.queued.store(self.writer.queued_bytes() as u64, Relaxed);
                 return;
             }
-            let has_room = events.iter().any(|event| !matches!(event, WriterEvent::Claimed { .. }));
             for event in events {
                 self.report(event);
             }
-            if has_room {
+            if has_freed {
                 let blocked = self.open.iter().filter(|(_, open)| !open.unaccepted.is_empty());
                 for partition in blocked.map(|(partition, _)| partition.clone()).collect::<Vec<_>>() {
                     self.offer(&partition);
@@ -212,10 +217,7 @@ impl Task {
     fn command(&mut self, command: Command) {
         match command {
             Command::Open { partition, epoch, reply } => {
-                if let Some(before) = self.open.remove(&partition) {
-                    self.writer.abandon(&partition);
-                    before.fail(&AppendError::NotOpen);
-                }
+                self.abandon(&partition, &AppendError::NotOpen);
                 self.writer.open(partition.clone(), epoch);
                 let (unaccepted, waiting) = Default::default();
                 let open = OpenPartition { epoch, opening: Some(reply), unaccepted, waiting, closing: None };
@@ -242,8 +244,7 @@ impl Task {
             },
             Command::Abandon { partition, epoch } => {
                 if self.open_under(&partition, epoch).is_some() {
-                    self.writer.abandon(&partition);
-                    self.fail(&partition, &AppendError::NotOpen);
+                    self.abandon(&partition, &AppendError::NotOpen);
                 }
             }
         }
@@ -260,10 +261,7 @@ impl Task {
             match self.writer.offer(partition, record) {
                 Ok(()) => drop(open.unaccepted.pop_front()),
                 Err(OfferError::Full) => return,
-                Err(error) => {
-                    self.writer.abandon(partition);
-                    return self.fail(partition, &AppendError::Refused(error));
-                }
+                Err(error) => return self.abandon(partition, &AppendError::Refused(error)),
             }
         }
         if open.closing.is_some() {
@@ -296,9 +294,61 @@ impl Task {
         }
     }
 
+    /// Closes a partition and drops its records, so other partitions have more room.
+    fn abandon(&mut self, partition: &Partition, error: &AppendError) {
+        self.writer.abandon(partition);
+        self.has_freed = true;
+        self.fail(partition, error);
+    }
+
     fn fail(&mut self, partition: &Partition, error: &AppendError) {
         if let Some(open) = self.open.remove(partition) {
             open.fail(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use informer_hub_fleet::simulated_log::Faults;
+    use informer_hub_types::rng::SeededRng;
+    use informer_hub_types::{Gvr, ObjectKey, ResourceVersion, Uid};
+
+    use super::*;
+    use crate::simulated::SimulatedFleet;
+
+    fn partition(name: &str) -> Partition {
+        Partition { cluster: "c".parse().unwrap(), resource: Gvr::new("", "v1", name), selection: 0 }
+    }
+
+    fn put() -> Record {
+        let (key, uid, version) = (ObjectKey::of("n/a"), Uid::new("u"), ResourceVersion::new("1"));
+        Record::Put { key, uid, version, body: Bytes::from(vec![b'x'; 1000]) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn room_of_an_abandoned_partition_goes_to_a_waiting_one() {
+        let _seeded = SeededRng::new(1);
+        let fleet = SimulatedFleet::new(Faults::NONE);
+        let params = WriterParams { queue_bytes: 1000, ..WriterParams::default() };
+        let appender = Appender::start(Arc::new(fleet.connect()), params, &Threads::current());
+        let (full, waiting) = (partition("pods"), partition("nodes"));
+        for of in [&full, &waiting] {
+            appender.open(of.clone(), 1).await.unwrap();
+        }
+        fleet.set_down(true);
+        let mut appends = Vec::new();
+        for of in [&full, &waiting] {
+            appends.push(appender.reserve().await.unwrap().append(of.clone(), 1, vec![put()]));
+        }
+        appender.abandon(full, 1).await;
+        let (second, first) = (appends.remove(1), appends.remove(0));
+        assert_eq!(first.await, Err(AppendError::NotOpen));
+        fleet.set_down(false);
+        let stored = tokio::time::timeout(Duration::from_secs(60), second).await;
+        assert!(stored.expect("the waiting record is stored").is_ok());
     }
 }
