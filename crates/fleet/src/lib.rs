@@ -12,7 +12,7 @@
 //!
 //! # Layout
 //! - [`Partition`], [`Subjects`]: a part of the log with its own order, and its NATS subject.
-//! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form.
+//! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form. [`EntryPage`]: some entries of a partition.
 //! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
 //! - [`reader`]: order, gaps, epochs, resume points.
 //! - [`checkpoint`]: the objects of a partition at a sequence. [`kept`]: which older ones are kept.
@@ -32,6 +32,7 @@ pub mod jetstream;
 pub mod kept;
 mod log;
 mod ownership;
+mod page;
 mod partition;
 pub mod reader;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use cluster_document::{ClusterDocument, FailureKind, SourceFailure};
 pub use entry::{Entry, Header, MAX_BODY, Sequence, pack, unpack};
 pub use log::{Answer, Log, Request, RequestId};
 pub use ownership::Ownership;
+pub use page::EntryPage;
 pub use partition::{InvalidFleetName, Partition, Subjects};
 pub use reader::{PartitionState, ReadOutcome, Reader};
 pub use record::{Record, ResetReason};

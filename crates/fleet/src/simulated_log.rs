@@ -168,10 +168,10 @@ impl SimulatedLog {
         self.state().last_sequence
     }
 
-    /// Returns whether the log retains an entry of a partition.
+    /// Returns the sequence of the last retained entry of a partition; `None` if the log retains none.
     #[must_use]
-    pub fn retains(&self, partition: &Partition) -> bool {
-        self.state().last(partition).is_some()
+    pub fn last(&self, partition: &Partition) -> Option<Sequence> {
+        self.state().last(partition)
     }
 
     /// Returns the first and last sequence of the log, and for how long it retains entries.

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use informer_hub_fleet::kept::Retained;
-use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence};
+use informer_hub_fleet::{Answer, ClusterDocument, Entry, EntryPage, Ownership, Partition, Request, Sequence};
 use informer_hub_lease as lease;
 use informer_hub_types::Shard;
 
@@ -30,9 +30,10 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer) to the log.
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
-    /// Returns the entries of a partition after a sequence number, up to the last entry. `None` if the log retains no
-    /// entry of the partition.
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>>;
+    /// Returns the first entries of a partition after a sequence number. The page ends with the partition's last entry,
+    /// or with the entry that brings it to `page_bytes`, so it has at least one entry if there is any. `None` if the log
+    /// retains no entry of the partition.
+    fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>>;
 
     /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
     /// call. Returns the sequence after which the stream begins.

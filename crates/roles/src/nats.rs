@@ -19,7 +19,7 @@ use informer_hub_fleet::jetstream::{
     Buckets, Checkpoints, Documents, JetStreamLog, Leases, LogParams, NatsError, Owners, RosterBucket, probe,
 };
 use informer_hub_fleet::kept::Retained;
-use informer_hub_fleet::{Answer, ClusterDocument, Entry, Ownership, Partition, Request, Sequence, Subjects};
+use informer_hub_fleet::{Answer, ClusterDocument, EntryPage, Ownership, Partition, Request, Sequence, Subjects};
 use informer_hub_lease as lease;
 use informer_hub_tls::{Roots, client_config};
 use informer_hub_types::clock::{self, Instant};
@@ -381,9 +381,9 @@ impl Backend for NatsBackend {
         })
     }
 
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>> {
+    fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>> {
         let partition = partition.clone();
-        self.perform(move |services| async move { services.log.entries(&partition, after).await })
+        self.perform(move |services| async move { services.log.entries(&partition, after, page_bytes).await })
     }
 
     fn tail(&self, after: Option<Sequence>) -> Answered<(Sequence, TailStream)> {

@@ -1,6 +1,7 @@
 //! Objects of a partition: those of its checkpoint, updated by the later entries of the log.
 //!
-//! The checkpoint stays compressed in memory, so memory grows mainly with the changes after the checkpoint.
+//! The checkpoint stays compressed in memory, and entries are read in pages. So memory grows with the number of objects
+//! that changed after the checkpoint, not with the number of entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,10 @@ use informer_hub_fleet::{
 use informer_hub_types::{ObjectKey, ResourceVersion, Threads, with_causes};
 
 use super::backend::{Backend, BackendError};
+
+/// Bytes of a page of the log. A page holds one entry more if that entry exceeds them. Tests read small pages, so that
+/// short logs have several.
+pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// Reason why a partition cannot be restored now.
 #[derive(Debug, thiserror::Error)]
@@ -83,22 +88,18 @@ impl Restored {
         Ok(writer.finish().map_err(CheckpointError::Read)?.into())
     }
 
-    fn apply(&mut self, record: Record) {
-        match record {
-            Record::Put { ref key, .. } => _ = self.changes.insert(key.clone(), Some(record)),
-            Record::Delete { key, .. } if self.checkpoint.is_some() => _ = self.changes.insert(key, None),
-            Record::Delete { key, .. } => _ = self.changes.remove(&key),
-            Record::Reset { reason: ResetReason::Restart | ResetReason::Gone } => self.clear(),
-            Record::Reset { reason: ResetReason::Relist }
-            | Record::Owner { .. }
-            | Record::Progress { .. }
-            | Record::Checkpoint { .. } => {}
+    fn merge(&mut self, Newer { clears, changes }: Newer) {
+        if clears {
+            self.checkpoint = None;
+            self.changes.clear();
         }
-    }
-
-    fn clear(&mut self) {
-        self.checkpoint = None;
-        self.changes.clear();
+        for (key, change) in changes {
+            if change.is_some() || self.checkpoint.is_some() {
+                self.changes.insert(key, change);
+            } else {
+                self.changes.remove(&key);
+            }
+        }
     }
 }
 
@@ -113,12 +114,9 @@ pub(crate) async fn restore(
     until: Sequence,
     io: &Threads,
 ) -> Result<Restored, RestoreError> {
-    let (checkpoint, entries) = read(backend, partition, None).await?;
-    let of = partition.clone();
-    let folding = io.spawn_blocking(move || fold(&of, checkpoint, &entries));
-    let restored = folding.await.map_err(|_| RestoreError::Ended)??;
-    let last = restored.state.last;
-    if last < until { Err(RestoreError::Short(last, until)) } else { Ok(restored) }
+    let folded = read(backend, partition, None, |_| true, io).await?;
+    let last = folded.state().last;
+    if last < until { Err(RestoreError::Short(last, until)) } else { Ok(folded.newest()) }
 }
 
 /// Reads the newest state of a partition that is not newer than the resource version `version` and is
@@ -132,12 +130,9 @@ pub(crate) async fn restore_at(
 ) -> Result<Option<Restored>, RestoreError> {
     let mut before = None;
     loop {
-        let (checkpoint, entries) = read(backend, partition, before).await?;
-        let applied = checkpoint.as_ref().map(|(_, state)| state.applied);
-        let of = partition.clone();
-        let folding = io.spawn_blocking(move || fold_at(&of, checkpoint, entries, version));
-        let restored = folding.await.map_err(|_| RestoreError::Ended)??;
-        let has_older = applied.filter(|applied| before.is_none_or(|before| *applied < before));
+        let folded = read(backend, partition, before, is_not_newer(version), io).await?;
+        let has_older = folded.checkpoint.filter(|applied| before.is_none_or(|before| *applied < before));
+        let restored = folded.settled();
         if restored.is_some() || has_older.is_none() {
             return Ok(restored);
         }
@@ -145,22 +140,11 @@ pub(crate) async fn restore_at(
     }
 }
 
-fn fold_at(
-    partition: &Partition,
-    checkpoint: Option<Stored>,
-    mut entries: Vec<Entry>,
-    version: u64,
-) -> Result<Option<Restored>, DecodeError> {
-    let is_old = |state: &PartitionState| {
+fn is_not_newer(version: u64) -> impl Fn(&PartitionState) -> bool + Clone + Send + 'static {
+    move |state| {
         let resume = state.resume.as_ref().and_then(ResourceVersion::as_number);
         resume.is_some_and(|resume| resume <= version)
-    };
-    match settled(partition, checkpoint.as_ref(), &entries, is_old)? {
-        Some(settled) => entries.truncate(settled),
-        None if checkpoint.as_ref().is_some_and(|(_, state)| is_old(state)) => entries.clear(),
-        None => return Ok(None),
     }
-    fold(partition, checkpoint, &entries).map(Some)
 }
 
 /// Stores a checkpoint of a partition at the last entry after which its state is [settled](PartitionState::is_settled):
@@ -171,20 +155,13 @@ pub(crate) async fn checkpoint(
     collector: &str,
     io: &Threads,
 ) -> Result<Option<Sequence>, RestoreError> {
-    let (checkpoint, mut entries) = read(backend, partition, None).await?;
-    let of = partition.clone();
-    let writing = io.spawn_blocking(move || {
-        let Some(settled) = settled(&of, checkpoint.as_ref(), &entries, |_| true)? else {
-            let is_complete = fold(&of, checkpoint, &entries)?.state.complete;
-            return if is_complete { Ok(None) } else { Err(RestoreError::Incomplete) };
-        };
-        entries.truncate(settled);
-        let restored = fold(&of, checkpoint, &entries)?;
-        let sequence = restored.state.applied;
-        let written = restored.into_checkpoint()?;
-        Ok(Some((sequence, written)))
-    });
-    let Some((sequence, written)) = writing.await.map_err(|_| RestoreError::Ended)?? else { return Ok(None) };
+    let folded = read(backend, partition, None, |_| true, io).await?;
+    let (complete, is_new) = (folded.state().complete, folded.has_settled);
+    let Some(restored) = folded.settled().filter(|_| is_new) else {
+        return if complete { Ok(None) } else { Err(RestoreError::Incomplete) };
+    };
+    let sequence = restored.state.applied;
+    let written = io.spawn_blocking(move || restored.into_checkpoint()).await.map_err(|_| RestoreError::Ended)??;
     backend.save_checkpoint(partition, sequence, collector, written).await?;
     Ok(Some(sequence))
 }
@@ -193,14 +170,35 @@ pub(crate) async fn checkpoint(
 type Stored = (Bytes, PartitionState);
 
 /// Reads the newest checkpoint, or with `before` the newest one before that sequence, and the entries after the
-/// checkpoint.
+/// checkpoint, page by page. `may_be` selects the states that [`Folded::settled`] may return.
 async fn read(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
     before: Option<Sequence>,
-) -> Result<(Option<Stored>, Vec<Entry>), BackendError> {
+    may_be: impl Fn(&PartitionState) -> bool + Clone + Send + 'static,
+    io: &Threads,
+) -> Result<Folded, RestoreError> {
+    let checkpoint = read_checkpoint(backend, partition, before).await?;
+    let mut folded = Folded::new(partition, checkpoint, &may_be);
+    loop {
+        let after = folded.state().last;
+        let Some(page) = backend.entries(partition, after, PAGE_BYTES).await? else { return Ok(folded) };
+        let (has_more, may_be) = (page.has_more(), may_be.clone());
+        let folding = io.spawn_blocking(move || folded.read(&page.entries, may_be).map(|()| folded));
+        folded = folding.await.map_err(|_| RestoreError::Ended)??;
+        if !has_more {
+            return Ok(folded);
+        }
+    }
+}
+
+async fn read_checkpoint(
+    backend: &Arc<dyn Backend>,
+    partition: &Partition,
+    before: Option<Sequence>,
+) -> Result<Option<Stored>, BackendError> {
     let bytes = backend.checkpoint(partition, before).await?;
-    let checkpoint = bytes.and_then(|bytes| match CheckpointReader::new(&bytes[..]) {
+    Ok(bytes.and_then(|bytes| match CheckpointReader::new(&bytes[..]) {
         Ok(reader) => Some((bytes.clone(), reader.state().clone())),
         Err(error) => {
             tracing::warn!(
@@ -209,54 +207,108 @@ async fn read(
             );
             None
         }
-    });
-    let after = checkpoint.as_ref().map_or(0, |(_, state)| state.applied);
-    let entries = backend.entries(partition, after).await?.unwrap_or_default();
-    Ok((checkpoint, entries))
+    }))
 }
 
-fn reader(partition: &Partition, checkpoint: Option<&Stored>) -> Reader {
-    let mut reader = Reader::new();
-    if let Some((_, state)) = checkpoint {
-        reader.restore(partition.clone(), state.clone());
+/// State of a partition while its entries are read: the last state that is settled, and the changes after it.
+struct Folded {
+    partition: Partition,
+    reader: Reader,
+    /// Sequence of the last entry that the checkpoint contains; `None` without a checkpoint.
+    checkpoint: Option<Sequence>,
+    /// Last state that is settled and accepted, or the checkpoint.
+    base: Restored,
+    /// Whether `base` may be returned as settled.
+    is_accepted: bool,
+    /// Whether an entry has led to a settled and accepted state.
+    has_settled: bool,
+    newer: Newer,
+    /// Number of entries that were read after the checkpoint.
+    tail: usize,
+}
+
+/// Changes after the base of a [`Folded`].
+#[derive(Default)]
+struct Newer {
+    /// Whether the objects of the base no longer count.
+    clears: bool,
+    /// Last change of each object; `None` is a deletion.
+    changes: BTreeMap<ObjectKey, Option<Record>>,
+}
+
+impl Folded {
+    fn new(partition: &Partition, checkpoint: Option<Stored>, may_be: impl Fn(&PartitionState) -> bool) -> Self {
+        let (mut reader, mut base) = (Reader::new(), Restored::default());
+        let applied = checkpoint.as_ref().map(|(_, state)| state.applied);
+        let is_accepted = checkpoint.as_ref().is_some_and(|(_, state)| may_be(state));
+        if let Some((bytes, state)) = checkpoint {
+            reader.restore(partition.clone(), state);
+            base.checkpoint = Some(bytes);
+            base.state = reader.state(partition).cloned().unwrap_or_default();
+        }
+        let (partition, newer) = (partition.clone(), Newer::default());
+        Self { partition, reader, checkpoint: applied, base, is_accepted, has_settled: false, newer, tail: 0 }
     }
-    reader
+
+    fn state(&self) -> &PartitionState {
+        // Without an entry, the reader has only the state of the checkpoint, if any.
+        self.reader.state(&self.partition).unwrap_or(&self.base.state)
+    }
+
+    fn read(&mut self, entries: &[Entry], may_be: impl Fn(&PartitionState) -> bool) -> Result<(), DecodeError> {
+        for entry in entries {
+            match self.reader.read(entry)? {
+                ReadOutcome::Records(records) => records.into_iter().for_each(|record| self.newer.apply(record)),
+                ReadOutcome::Gap(_) | ReadOutcome::Incomplete => self.newer.clear(),
+                ReadOutcome::Nothing | ReadOutcome::Stale { .. } => {}
+            }
+            self.tail += 1;
+            let state = self.state();
+            // After a part of a divided batch, the state is still that of an earlier entry.
+            if state.is_settled() && state.applied == entry.sequence && may_be(state) {
+                self.merge();
+                (self.is_accepted, self.has_settled) = (true, true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the newer changes into the base.
+    fn merge(&mut self) {
+        self.base.state = self.state().clone();
+        self.base.tail = self.tail;
+        self.base.merge(std::mem::take(&mut self.newer));
+    }
+
+    /// Returns the state after the last entry.
+    fn newest(mut self) -> Restored {
+        self.merge();
+        self.base
+    }
+
+    /// Returns the last state that is settled and accepted; `None` if there is none.
+    fn settled(self) -> Option<Restored> {
+        self.is_accepted.then_some(self.base)
+    }
 }
 
-fn fold(partition: &Partition, checkpoint: Option<Stored>, entries: &[Entry]) -> Result<Restored, DecodeError> {
-    let mut reader = reader(partition, checkpoint.as_ref());
-    let checkpoint = checkpoint.map(|(bytes, _)| bytes);
-    let mut restored = Restored { checkpoint, tail: entries.len(), ..Restored::default() };
-    for entry in entries {
-        match reader.read(entry)? {
-            ReadOutcome::Records(records) => records.into_iter().for_each(|record| restored.apply(record)),
-            ReadOutcome::Gap(_) | ReadOutcome::Incomplete => restored.clear(),
-            ReadOutcome::Nothing | ReadOutcome::Stale { .. } => {}
+impl Newer {
+    fn apply(&mut self, record: Record) {
+        match record {
+            Record::Put { ref key, .. } => _ = self.changes.insert(key.clone(), Some(record)),
+            Record::Delete { key, .. } => _ = self.changes.insert(key, None),
+            Record::Reset { reason: ResetReason::Restart | ResetReason::Gone } => self.clear(),
+            Record::Reset { reason: ResetReason::Relist }
+            | Record::Owner { .. }
+            | Record::Progress { .. }
+            | Record::Checkpoint { .. } => {}
         }
     }
-    restored.state = reader.state(partition).cloned().unwrap_or_default();
-    Ok(restored)
-}
 
-/// Returns how many of the entries to apply to reach the last state that is [settled](PartitionState::is_settled) (fit
-/// for a checkpoint) and that `may_be` accepts; `None` if there is none.
-fn settled(
-    partition: &Partition,
-    checkpoint: Option<&Stored>,
-    entries: &[Entry],
-    may_be: impl Fn(&PartitionState) -> bool,
-) -> Result<Option<usize>, DecodeError> {
-    let mut reader = reader(partition, checkpoint);
-    let mut settled = None;
-    for (at, entry) in entries.iter().enumerate() {
-        reader.read(entry)?;
-        let state = reader.state(partition);
-        // After a part of a divided batch, the state is still that of an earlier entry.
-        if state.is_some_and(|state| state.is_settled() && state.applied == entry.sequence && may_be(state)) {
-            settled = Some(at + 1);
-        }
+    fn clear(&mut self) {
+        self.clears = true;
+        self.changes.clear();
     }
-    Ok(settled)
 }
 
 #[cfg(test)]
@@ -303,7 +355,9 @@ mod tests {
         let delete = Record::Delete { key, uid, version, last_state: Bytes::new(), tombstone: false };
         let all = entries(vec![(5, put("n/a", 3)), (7, put("n/b", 7)), (9, delete), (20, put("n/b", 20))]);
         let at = |checkpoint: Option<Stored>, from: usize, version| {
-            let restored = fold_at(&partition(), checkpoint, all[from..].to_vec(), version).unwrap()?;
+            let mut folded = Folded::new(&partition(), checkpoint, is_not_newer(version));
+            folded.read(&all[from..], is_not_newer(version)).unwrap();
+            let restored = folded.settled()?;
             let resume = restored.state.resume.as_ref().and_then(ResourceVersion::as_number).unwrap();
             Some((resume, objects(restored)))
         };
@@ -314,7 +368,11 @@ mod tests {
         assert_eq!(at(None, 0, 8), state(7, &["n/a@3", "n/b@7"]));
         assert_eq!(at(None, 0, 19), state(9, &["n/b@7"]));
         assert_eq!(at(None, 0, u64::MAX), state(20, &["n/b@20"]));
-        let saved = || fold_at(&partition(), None, all[..2].to_vec(), 8).unwrap().unwrap();
+        let saved = || {
+            let mut folded = Folded::new(&partition(), None, |_| true);
+            folded.read(&all[..2], |_| true).unwrap();
+            folded.settled().unwrap()
+        };
         let checkpoint = || Some((saved().into_checkpoint().unwrap(), saved().state));
         assert_eq!(at(checkpoint(), 2, 6), None, "the checkpoint is newer");
         assert_eq!(at(checkpoint(), 2, 8), state(7, &["n/a@3", "n/b@7"]));

@@ -19,7 +19,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_fleet::kept::{self, Kept, Retained};
 use informer_hub_fleet::roster::{MoveInProgress, RosterItem};
 use informer_hub_fleet::simulated_log::{Faults, SimulatedClient, SimulatedLog};
-use informer_hub_fleet::{Answer, ClusterDocument, Entry, Log, Ownership, Partition, Request, RequestId, Sequence};
+use informer_hub_fleet::{Answer, ClusterDocument, EntryPage, Log, Ownership, Partition, Request, RequestId, Sequence};
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
 use informer_hub_types::clock::{self, Instant};
@@ -77,6 +77,8 @@ pub struct SimulatedBackend {
     cut_off: Arc<Mutex<bool>>,
     /// Number of requests, except appends to the log.
     requests: Arc<AtomicUsize>,
+    /// Bytes of the largest page of entries.
+    largest_page: Arc<AtomicUsize>,
     later: Later,
 }
 
@@ -130,7 +132,7 @@ impl SimulatedFleet {
             offset: *self.0.time.lock(),
         };
         let (client, cut_off, requests) = (Arc::new(Mutex::new(client)), Arc::default(), Arc::default());
-        SimulatedBackend { fleet: self.clone(), client, cut_off, requests, later }
+        SimulatedBackend { fleet: self.clone(), client, cut_off, requests, largest_page: Arc::default(), later }
     }
 
     /// Returns the log.
@@ -223,6 +225,12 @@ impl SimulatedBackend {
         self.requests.load(Relaxed)
     }
 
+    /// Returns the bytes of the largest page of entries that was read.
+    #[must_use]
+    pub fn largest_page(&self) -> usize {
+        self.largest_page.load(Relaxed)
+    }
+
     /// Performs a request to any service but the log, with the delays and failures of [`Faults`].
     fn perform<T: Send + 'static>(&self, work: impl FnOnce(&FleetState) -> T + Send + 'static) -> Answered<T> {
         let (fleet, cut_off) = (self.fleet.clone(), Arc::clone(&self.cut_off));
@@ -284,15 +292,29 @@ impl Backend for SimulatedBackend {
         })
     }
 
-    fn entries(&self, partition: &Partition, after: Sequence) -> Answered<Option<Vec<Entry>>> {
+    fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>> {
         let (client, partition, later) = (Arc::clone(&self.client), partition.clone(), self.later);
         let read = self.perform(move |fleet| {
             let entries = client.lock().connection.read(after, Some(&partition), usize::MAX);
-            entries.map(|entries| fleet.log.retains(&partition).then_some(entries))
+            entries.map(|entries| fleet.log.last(&partition).map(|last| (entries, last)))
         });
+        let largest = Arc::clone(&self.largest_page);
         Box::pin(async move {
-            let entries = read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned()))?;
-            Ok(entries.map(|entries| entries.into_iter().map(|entry| later.entry(entry)).collect()))
+            let read = read.await?.ok_or_else(|| BackendError("the simulated log is unreachable".to_owned()))?;
+            Ok(read.map(|(entries, last)| {
+                let (mut page, mut bytes) = (EntryPage::new(last), 0);
+                for entry in entries.into_iter().map(|entry| later.entry(entry)) {
+                    // Repeated entries do not count, so that each page has a new one.
+                    let size = if entry.sequence > after { entry.payload.len() } else { 0 };
+                    page.entries.push(entry);
+                    bytes += size;
+                    if bytes >= page_bytes {
+                        break;
+                    }
+                }
+                largest.fetch_max(bytes, Relaxed);
+                page
+            }))
         })
     }
 

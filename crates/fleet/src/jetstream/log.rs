@@ -21,6 +21,7 @@ use super::{NatsError, Tail, context};
 use crate::entry::{Entry, Sequence};
 use crate::kept::Retained;
 use crate::log::{Answer, Log, Request, RequestId};
+use crate::page::EntryPage;
 use crate::partition::{Partition, Subjects};
 
 /// A stream with a lower first sequence was not created by this program. As microseconds since 1970, it is in the year
@@ -34,6 +35,8 @@ const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends without an answer. A writer's own limit is smaller.
 const IN_FLIGHT: usize = 4096;
+/// Maximum number of entries that are requested ahead while a page is read, and the bytes of a page per such entry.
+const PREFETCH: (usize, usize) = (128, 8 << 10);
 
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -156,29 +159,43 @@ impl JetStreamLog {
 
     /// Follows the entries after a sequence whose subjects match `filter`, which [`Subjects`] creates.
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
-        Tail::open(&self.context, &stream_name(&self.params.subjects), &self.params.subjects, after, filter).await
+        self.open_tail(after, filter, None).await
     }
 
-    /// Returns the retained entries of a partition after a sequence, up to the last one at the time of the call. `None`
-    /// if the log retains no entry of the partition.
-    pub async fn entries(&self, partition: &Partition, after: Sequence) -> Result<Option<Vec<Entry>>, NatsError> {
-        let mut entries = Vec::new();
+    async fn open_tail(&self, after: Sequence, filter: String, prefetch: Option<i64>) -> Result<Tail, NatsError> {
+        let subjects = &self.params.subjects;
+        Tail::open(&self.context, &stream_name(subjects), subjects, after, (filter, prefetch)).await
+    }
+
+    /// Returns the first retained entries of a partition after a sequence. The page ends with the partition's last entry
+    /// at the time of the call, or with the entry that brings it to `page_bytes`. `None` if the log retains no entry of
+    /// the partition.
+    pub async fn entries(
+        &self,
+        partition: &Partition,
+        after: Sequence,
+        page_bytes: usize,
+    ) -> Result<Option<EntryPage>, NatsError> {
         let Some(last) = self.last(partition).await? else { return Ok(None) };
+        let mut page = EntryPage::new(last.sequence);
         if last.sequence <= after {
-            return Ok(Some(entries));
+            return Ok(Some(page));
         }
-        let mut tail = self.tail(after, self.params.subjects.of(partition)).await?;
+        let (filter, prefetch) = (self.params.subjects.of(partition), prefetch(page_bytes));
+        let mut tail = self.open_tail(after, filter, Some(prefetch)).await?;
         let action = || format!("read the entries of {partition}");
+        let mut bytes = 0;
         loop {
             // Limit the wait: retention may have removed the last entry meanwhile.
             let next = tokio::time::timeout(self.params.timeout, tail.next())
                 .await
                 .map_err(NatsError::request(action()))??;
             let Some(entry) = next else { return Err(NatsError::request(action())("the consumer has ended")) };
+            bytes += entry.payload.len();
             let is_last = entry.sequence >= last.sequence;
-            entries.push(entry);
-            if is_last {
-                return Ok(Some(entries));
+            page.entries.push(entry);
+            if is_last || bytes >= page_bytes {
+                return Ok(Some(page));
             }
         }
     }
@@ -242,6 +259,12 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
         Err(error) => Err(NatsError::request(format!("read the last entry of {partition}"))(error)),
     }
+}
+
+/// Returns the number of entries that are requested ahead while a page of this size is read.
+fn prefetch(page_bytes: usize) -> i64 {
+    let (most, each) = PREFETCH;
+    i64::try_from((page_bytes / each).clamp(1, most)).unwrap_or(1)
 }
 
 /// Returns the configuration of the stream named in `wanted`, and whether this call created the stream. Creates it if

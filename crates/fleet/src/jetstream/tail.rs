@@ -22,16 +22,19 @@ impl std::fmt::Debug for Tail {
 }
 
 impl Tail {
+    /// Opens a tail of the entries whose subjects match `filter`. `prefetch` is the maximum number of messages that the
+    /// client requests ahead; `None` is its default.
     pub(super) async fn open(
         context: &Context,
         stream: &str,
         subjects: &Subjects,
         after: Sequence,
-        filter: String,
+        (filter, prefetch): (String, Option<i64>),
     ) -> Result<Self, NatsError> {
         let action = || format!("read stream {stream}");
         let config = pull::OrderedConfig {
             filter_subject: filter,
+            max_batch: prefetch.unwrap_or_default(),
             deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: after.saturating_add(1) },
             ..pull::OrderedConfig::default()
         };

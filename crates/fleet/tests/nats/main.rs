@@ -16,7 +16,7 @@ use informer_hub_fleet::reader::PartitionState;
 use informer_hub_fleet::roster::{Member, RosterItem};
 use informer_hub_fleet::writer::FenceReason;
 use informer_hub_fleet::{
-    Entry, Ownership, Partition, ReadOutcome, Reader, Record, ResetReason, Subjects, Writer, WriterEvent,
+    Entry, EntryPage, Ownership, Partition, ReadOutcome, Reader, Record, ResetReason, Subjects, Writer, WriterEvent,
 };
 use informer_hub_lease as lease;
 use informer_hub_lease::memory::MemoryStore;
@@ -103,14 +103,34 @@ async fn successor_fences_the_former_owner_and_the_log_has_each_record_once() {
     late.writer.open(c.clone(), 1);
     let fenced = late.until("fencing", |event| matches!(event, WriterEvent::Fenced { .. })).await;
     assert_eq!(fenced, WriterEvent::Fenced { partition: c.clone(), reason: FenceReason::Epoch(2) });
-    let entries = second.log.entries(&c, 0).await.unwrap().unwrap();
+    let entries = all_entries(&second.log, &c, 100 << 10).await;
     let Retained { first, last, .. } = second.log.retained().await.unwrap();
     assert!(
         entries.iter().map(|entry| entry.sequence).eq(first..=last),
         "a tail finds removed entries by their sequences"
     );
-    assert_eq!(second.log.entries(&c, last).await.unwrap(), Some(Vec::new()));
-    assert_eq!(second.log.entries(&partition("other"), 0).await.unwrap(), None);
+    assert_eq!(all_entries(&second.log, &c, 1).await, entries, "pages of one entry have the same entries");
+    assert_eq!(second.log.entries(&c, last, 1).await.unwrap(), Some(EntryPage::new(last)));
+    assert_eq!(second.log.entries(&partition("other"), 0, 1).await.unwrap(), None);
+}
+
+/// Reads all entries of a partition in pages. Each page but the last has at least `page_bytes`, and would not have them
+/// without its last entry.
+async fn all_entries(log: &JetStreamLog, of: &Partition, page_bytes: usize) -> Vec<Entry> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = log.entries(of, after, page_bytes).await.unwrap().unwrap();
+        let sizes: Vec<_> = page.entries.iter().map(|entry| entry.payload.len()).collect();
+        let (last, others) = sizes.split_last().unwrap();
+        let bytes: usize = others.iter().sum();
+        assert!(bytes < page_bytes && (bytes + last >= page_bytes || !page.has_more()));
+        let has_more = page.has_more();
+        all.extend(page.entries);
+        after = all.last().map_or(0, |entry| entry.sequence);
+        if !has_more {
+            return all;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

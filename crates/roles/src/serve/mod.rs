@@ -3,7 +3,8 @@
 //! # Contract
 //! - A list is answered from checkpoint and log, once they have a complete state. A watch continues from that state.
 //! - One tail of the whole log is distributed to the partitions of the process. Each partition has a bounded queue. A
-//!   partition that is too slow for its queue reads the log by itself, so it delays no other.
+//!   partition that is too slow for its queue reads the log by itself, page by page, so it delays no other. All pages
+//!   together have a bound too.
 //! - A watch ends as expired if its collector stores a full list, or if retention has removed unread entries. The
 //!   reflector then lists again.
 //! - While no collector is alive, the backend does not answer, or the collector reports a failure, watches fail with
@@ -47,6 +48,11 @@ pub use feed::{ServedShard, Stale};
 
 /// Maximum number of partitions restored at the same time. Each holds the changes since its checkpoint in memory.
 const RESTORES: usize = 16;
+/// Maximum number of partitions whose next page of the log is being read.
+const READS: usize = 16;
+/// Maximum number of pages of [`PAGE_BYTES`](crate::restore::PAGE_BYTES) in memory, over all partitions. Beyond that,
+/// pages have one entry.
+const PAGES: usize = 64;
 /// Default time without a renewal after which a cluster is stale. After a NATS server dies, the others elect a bucket's
 /// leader within 4 to 9 s; then lost requests are repeated.
 const STALE: Duration = Duration::from_secs(15);
@@ -90,6 +96,10 @@ pub(crate) struct Shared {
     params: ReplicaParams,
     live: Live,
     restores: Semaphore,
+    /// Bounds the pages that are being read.
+    reads: Semaphore,
+    /// Bounds the pages in memory.
+    pages: Arc<Semaphore>,
     /// Partitions whose first list is complete. Later lists do not begin at the cursor, the version delivered before.
     begun: Mutex<HashSet<Partition>>,
     io: Threads,
@@ -125,6 +135,8 @@ impl Replica {
             params,
             live,
             restores: Semaphore::new(RESTORES),
+            reads: Semaphore::new(READS),
+            pages: Arc::new(Semaphore::new(PAGES)),
             begun: Mutex::default(),
             io: io.clone(),
         };

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use informer_hub_codec::{Decoded, Decoder};
 use informer_hub_fleet::checkpoint::CheckpointError;
-use informer_hub_fleet::{Entry, Partition, ReadOutcome, Reader, Record, ResetReason, Sequence};
+use informer_hub_fleet::{Entry, EntryPage, Partition, ReadOutcome, Reader, Record, ResetReason, Sequence};
 use informer_hub_reflector::{
     ErrorClass, ListRequest, ListStream, ListerWatcher, SourceError, VersionMatch, WatchBatch, WatchItem, WatchRequest,
     WatchStream,
@@ -17,13 +17,14 @@ use informer_hub_reflector::{
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ResourceVersion, StoredObject, exponential_backoff, with_causes};
 use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Shared;
 use super::feed::Feed;
 use super::live::Subscription;
 use crate::backend::BackendError;
 use crate::listed::{self, LogSource};
-use crate::restore::{RestoreError, Restored, restore, restore_at};
+use crate::restore::{PAGE_BYTES, RestoreError, Restored, restore, restore_at};
 
 /// First and longest pause between attempts to list while the log has no complete state.
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
@@ -202,8 +203,8 @@ impl Served {
             self.shared.begun.lock().insert(self.partition.clone());
         }
         self.fresh().await?;
-        let (subscription, entries) = self.subscribe().await?;
-        let watch = Watch { served: self, subscription, entries, end };
+        let (subscription, missed) = self.subscribe().await?;
+        let watch = Watch { served: self, subscription, missed, end };
         Ok(stream::try_unfold(watch, Watch::next).boxed())
     }
 
@@ -235,24 +236,43 @@ impl Served {
     }
 
     /// Subscribes to the partition and reads the entries since the position, so that none is missed.
-    async fn subscribe(&self) -> Result<(Subscription, VecDeque<Entry>), SourceError> {
+    ///
+    /// If the entries exceed a page, the subscription is `None`: its queue would fill up while the reflector processes
+    /// the page. The caller then calls this function again.
+    async fn subscribe(&self) -> Result<(Option<Subscription>, Missed), SourceError> {
         let subscribing = tokio::time::timeout(FRESH, self.shared.live.subscribe(&self.partition)).await;
         let subscription = subscribing.map_err(|_| {
             let error = self.shared.live.error().unwrap_or_else(|| "it is not open yet".to_owned());
             self.failed(ErrorClass::Refused, &format!("cannot follow the log: {error}"))
         })?;
         let subscribed = self.shared.live.position().await;
-        let missed = self.shared.backend.entries(&self.partition, self.last()).await;
-        let missed = missed.map_err(|error| self.refused(&error))?;
-        if missed.is_none() {
+        let (page, room) = self.page().await?;
+        let Some(page) = page else {
             self.check_covered().await?;
+            self.cover(subscribed);
+            return Ok((Some(subscription), Missed::default()));
+        };
+        if page.entries.is_empty() {
+            self.cover(subscribed);
         }
-        let missed = missed.unwrap_or_default();
-        if missed.is_empty() {
-            let mut position = self.position.lock();
-            position.covered = position.covered.max(subscribed);
-        }
-        Ok((subscription, missed.into()))
+        let subscription = (!page.has_more()).then_some(subscription);
+        Ok((subscription, Missed { entries: page.entries.into(), room }))
+    }
+
+    /// Reads the entries after the position, up to the size of a page. All partitions share the memory of a limited
+    /// number of pages. While it is used up, a page has one entry, so that no partition waits for another.
+    async fn page(&self) -> Result<(Option<EntryPage>, Option<OwnedSemaphorePermit>), SourceError> {
+        let Shared { backend, reads, pages, .. } = &*self.shared;
+        let _reading = reads.acquire().await;
+        let room = Arc::clone(pages).try_acquire_owned().ok();
+        let page_bytes = if room.is_some() { PAGE_BYTES } else { 1 };
+        let page = backend.entries(&self.partition, self.last(), page_bytes).await;
+        Ok((page.map_err(|error| self.refused(&error))?, room))
+    }
+
+    fn cover(&self, sequence: Sequence) {
+        let mut position = self.position.lock();
+        position.covered = position.covered.max(sequence);
     }
 
     /// For a partition of which the log retains no entry: fails if the log may have removed an entry before it was
@@ -260,12 +280,11 @@ impl Served {
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();
-        let mut position = self.position.lock();
-        let covered = position.covered.max(last);
+        let covered = self.position.lock().covered.max(last);
         if retained.first <= covered + 1 {
             return Ok(());
         }
-        position.version = None;
+        self.position.lock().version = None;
         let gone = format!("entries between {covered} and {} were removed before they were read", retained.first);
         Err(self.failed(ErrorClass::Expired, &gone))
     }
@@ -338,11 +357,19 @@ fn version(item: &WatchItem) -> Option<&ResourceVersion> {
     }
 }
 
+/// Entries to process before those of a subscription.
+#[derive(Default)]
+struct Missed {
+    entries: VecDeque<Entry>,
+    /// Share of the memory for pages, released once the entries are processed; `None` for at most one entry.
+    room: Option<OwnedSemaphorePermit>,
+}
+
 struct Watch {
     served: Arc<Served>,
-    subscription: Subscription,
-    /// Entries to process before those of the subscription.
-    entries: VecDeque<Entry>,
+    /// `None` while the log has entries that were not read yet.
+    subscription: Option<Subscription>,
+    missed: Missed,
     end: Instant,
 }
 
@@ -350,26 +377,32 @@ impl Watch {
     async fn next(mut self) -> Result<Option<(WatchBatch, Self)>, SourceError> {
         let mut known = self.served.feed.subscribe();
         loop {
-            while let Some(entry) = self.entries.pop_front() {
+            while let Some(entry) = self.missed.entries.pop_front() {
                 let items = self.served.read(&entry)?;
                 if !items.is_empty() {
                     return Ok(Some((WatchBatch::from(items), self)));
                 }
             }
+            self.missed.room = None;
             if let Some(failure) = known.read_latest().failure(&self.served.partition) {
                 return Err(failure);
             }
+            let Some(subscription) = &mut self.subscription else {
+                if clock::now() >= self.end {
+                    return Ok(None);
+                }
+                (self.subscription, self.missed) = self.served.subscribe().await?;
+                continue;
+            };
             tokio::select! {
                 biased;
-                entry = self.subscription.next() => if let Some(entry) = entry {
-                    self.entries.push_back(entry);
-                } else {
-                    (self.subscription, self.entries) = self.served.subscribe().await?;
+                entry = subscription.next() => match entry {
+                    Some(entry) => self.missed.entries.push_back(entry),
+                    None => self.subscription = None,
                 },
                 _ = known.changed() => {}
                 () = tokio::time::sleep_until(self.end) => {
-                    let mut position = self.served.position.lock();
-                    position.covered = position.covered.max(self.subscription.covered().unwrap_or(0));
+                    self.served.cover(subscription.covered().unwrap_or(0));
                     return Ok(None);
                 }
             }

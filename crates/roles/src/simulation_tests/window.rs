@@ -1,6 +1,7 @@
 //! Log whose size limit removes changes long before its age limit does.
 
 use super::*;
+use crate::restore::PAGE_BYTES;
 
 /// Bytes that the log retains: the changes of some seconds.
 const WINDOW: usize = 20_000;
@@ -80,5 +81,25 @@ fn replica_learns_of_changes_that_the_log_removed_while_it_was_away() {
         assert!(removed > 300, "the log has removed all changes of the quiet cluster: {removed}");
         world.settle().await;
         assert_eq!(world.lists(), lists, "the replica reads checkpoints and log");
+    });
+}
+
+#[test]
+fn replica_reads_a_long_backlog_page_by_page() {
+    run(24, async || {
+        let mut world = World::with(Faults::NONE, 2, 0.0, ShardRules::default());
+        world.checkpoint = Duration::from_secs(3600);
+        world.join();
+        world.step().await;
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+        world.replicas[0].1.set_cut_off(true);
+        churn(&mut world, 300, Duration::from_millis(100)).await;
+        let backlog: usize = world.fleet.log().history().iter().map(|entry| entry.payload.len()).sum();
+        assert!(backlog > 10 * PAGE_BYTES, "{backlog}");
+        world.settle().await;
+        let largest = world.replicas[0].1.largest_page();
+        assert!((PAGE_BYTES..2 * PAGE_BYTES).contains(&largest), "{largest}");
     });
 }
