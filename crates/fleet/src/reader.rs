@@ -7,8 +7,8 @@
 //! - A partition is *complete* from a checkpoint ([`Reader::restore`]) or a full list ([`ResetReason::Restart`]) on. Only
 //!   records of a complete partition are returned. A first entry without predecessor is not enough: retention may have
 //!   removed the earlier ones.
-//! - A missing entry is found at the partition's next entry, because each entry names its predecessor. The partition is then
-//!   incomplete again.
+//! - A missing entry is found at the partition's next entry, because each entry names its predecessor, and each epoch
+//!   begins with entry 0. The partition is then incomplete again.
 //! - Entries of an epoch older than the partition's are ignored. The log should hold none; see
 //!   [`Writer`](crate::Writer).
 //! - A watch can resume from [`PartitionState::resume`]. Changes of single objects do not advance this resume point,
@@ -142,7 +142,9 @@ impl Reader {
         let decoded = Header::decode(&entry.payload);
         state.last = entry.sequence;
         let (header, body) = decoded.inspect_err(|_| state.lose())?;
-        let gap = header.previous != after;
+        // A new epoch begins with entry 0. Without it, the log had other entries up to `after`: it was restored from an
+        // older backup.
+        let gap = header.previous != after || header.epoch > state.epoch && header.number > 0;
         if gap {
             state.lose();
             self.partial.remove(&entry.partition);

@@ -80,6 +80,17 @@ fn missing_entry_makes_the_partition_incomplete_until_a_full_list() {
 }
 
 #[test]
+fn epoch_without_its_first_entry_is_a_gap() {
+    let mut reader = complete();
+    let mut bytes = Vec::new();
+    put(9).encode(&mut bytes);
+    let header = Header { epoch: 4, number: 2, previous: 10, continues: false };
+    let entry = Entry { partition: partition(), sequence: 11, payload: header.encode(&pack(&bytes, false)) };
+    assert_eq!(reader.read(&entry).unwrap(), ReadOutcome::Gap(Gap { after: 10, next: 11 }));
+    assert!(!state(&reader).complete);
+}
+
+#[test]
 fn emptied_partition_is_a_gap() {
     let mut reader = complete();
     let gap = ReadOutcome::Gap(Gap { after: 10, next: 20 });

@@ -162,6 +162,20 @@ impl SimulatedLog {
         state.by_partition.clear();
     }
 
+    /// Removes the entries after `sequence` and numbers the next ones from there, as if an older backup of the stream
+    /// was restored.
+    pub fn roll_back(&self, sequence: Sequence) {
+        let mut state = self.state();
+        state.last_sequence = sequence;
+        state.history.retain(|entry| entry.sequence <= sequence);
+        for Stored { entry, .. } in state.entries.split_off(&(sequence + 1)).into_values() {
+            state.bytes -= entry.payload.len();
+            if let Some(sequences) = state.by_partition.get_mut(&entry.partition) {
+                sequences.pop_back();
+            }
+        }
+    }
+
     /// Returns the sequence of the last entry, retained or not.
     #[must_use]
     pub fn end(&self) -> Sequence {

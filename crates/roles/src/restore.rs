@@ -148,15 +148,21 @@ fn is_not_newer(version: u64) -> impl Fn(&PartitionState) -> bool + Clone + Send
 }
 
 /// Stores a checkpoint of a partition at the last entry after which its state is [settled](PartitionState::is_settled):
-/// complete, and without changes after its resume point. Returns the entry's sequence; `None` if there is none yet.
+/// complete, and without changes after its resume point. Returns the entry's sequence; `None` if there is none yet. If
+/// the log ends before entry `until`, which it had stored, fails with [`RestoreError::Short`].
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
+    until: Sequence,
     collector: &str,
     io: &Threads,
 ) -> Result<Option<Sequence>, RestoreError> {
     let folded = read(backend, partition, None, |_| true, io).await?;
-    let (complete, is_new) = (folded.state().complete, folded.has_settled);
+    let PartitionState { last, complete, .. } = *folded.state();
+    if last < until {
+        return Err(RestoreError::Short(last, until));
+    }
+    let is_new = folded.has_settled;
     let Some(restored) = folded.settled().filter(|_| is_new) else {
         return if complete { Ok(None) } else { Err(RestoreError::Incomplete) };
     };
@@ -183,6 +189,14 @@ async fn read(
     loop {
         let after = folded.state().last;
         let Some(page) = backend.entries(partition, after, PAGE_BYTES).await? else { return Ok(folded) };
+        if page.last < after && folded.checkpoint == Some(after) {
+            tracing::warn!(
+                %partition, checkpoint = after, last = page.last,
+                "the fleet's log ends before the checkpoint; restoring objects from the log alone"
+            );
+            folded = Folded::new(partition, None, &may_be);
+            continue;
+        }
         let (has_more, may_be) = (page.has_more(), may_be.clone());
         let folding = io.spawn_blocking(move || folded.read(&page.entries, may_be).map(|()| folded));
         folded = folding.await.map_err(|_| RestoreError::Ended)??;
@@ -313,10 +327,13 @@ impl Newer {
 
 #[cfg(test)]
 mod tests {
-    use informer_hub_fleet::{Header, pack};
+    use informer_hub_fleet::simulated_log::Faults;
+    use informer_hub_fleet::{Answer, Header, Request, pack};
+    use informer_hub_types::rng::SeededRng;
     use informer_hub_types::{Gvr, Uid};
 
     use super::*;
+    use crate::simulated::SimulatedFleet;
 
     fn partition() -> Partition {
         Partition { cluster: "c".parse().unwrap(), resource: Gvr::new("", "v1", "pods"), selection: 0 }
@@ -377,5 +394,43 @@ mod tests {
         assert_eq!(at(checkpoint(), 2, 6), None, "the checkpoint is newer");
         assert_eq!(at(checkpoint(), 2, 8), state(7, &["n/a@3", "n/b@7"]));
         assert_eq!(at(checkpoint(), 2, 10), state(9, &["n/b@7"]));
+    }
+
+    /// Appends entries to a simulated log, and returns the backend.
+    async fn backend(fleet: &SimulatedFleet, entries: &[Entry]) -> Arc<dyn Backend> {
+        let backend: Arc<dyn Backend> = Arc::new(fleet.connect());
+        for Entry { partition, sequence, payload } in entries {
+            let (partition, payload) = (partition.clone(), payload.clone());
+            let append = Request::Append { partition, expected: sequence - 1, payload };
+            assert_eq!(backend.execute(append).await, Answer::Stored(*sequence));
+        }
+        backend
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checkpoint_fails_if_the_log_lost_the_newest_entries() {
+        let _seeded = SeededRng::new(1);
+        let (fleet, io, of) = (SimulatedFleet::new(Faults::NONE), Threads::current(), partition());
+        let all = entries(vec![(5, put("n/a", 3)), (7, put("n/b", 7)), (9, put("n/c", 9)), (10, put("n/d", 10))]);
+        let backend = backend(&fleet, &all[..3]).await;
+        assert_eq!(checkpoint(&backend, &of, 3, "a", &io).await.unwrap(), Some(3));
+        let append = Request::Append { partition: of.clone(), expected: 3, payload: all[3].payload.clone() };
+        assert_eq!(backend.execute(append).await, Answer::Stored(4));
+        fleet.log().roll_back(3);
+        assert!(matches!(checkpoint(&backend, &of, 4, "a", &io).await, Err(RestoreError::Short(3, 4))));
+        fleet.log().recreate();
+        assert!(matches!(checkpoint(&backend, &of, 4, "a", &io).await, Err(RestoreError::Short(3, 4))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn checkpoint_that_is_newer_than_the_log_does_not_count() {
+        let _seeded = SeededRng::new(1);
+        let (fleet, io, of) = (SimulatedFleet::new(Faults::NONE), Threads::current(), partition());
+        let all = entries(vec![(5, put("n/a", 3)), (7, put("n/b", 7)), (9, put("n/c", 9))]);
+        let backend = backend(&fleet, &all).await;
+        checkpoint(&backend, &of, 3, "a", &io).await.unwrap();
+        fleet.log().roll_back(2);
+        let restored = restore(&backend, &of, 2, &io).await.unwrap();
+        assert_eq!((restored.state.last, objects(restored)), (2, vec!["n/a@3".to_owned(), "n/b@7".to_owned()]));
     }
 }

@@ -3,7 +3,8 @@
 //! A checkpoint is made of the previous one and the log's tail, so it does not depend on the caches of the process. It
 //! is due at an interval. It is also due when the log is so full that it may soon remove entries that the previous
 //! checkpoint lacks. If an operator has deleted the checkpoints, they are written again. If the log lacks a part of a
-//! partition, the objects are listed again from the apiserver.
+//! partition, the objects are listed again from the apiserver. If it lacks the newest entries, the state of the
+//! partition is restored again, and the objects are listed only if the state is incomplete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,7 @@ fn is_due(open: &OpenPartition, every: Duration, log: Option<Retained>) -> bool 
 
 async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, open: &OpenPartition) {
     let was_deleted = open.checkpoint.1.is_none();
-    match restore::checkpoint(&shared.backend, partition, &shared.params.name, &shared.io).await {
+    match restore::checkpoint(&shared.backend, partition, open.stored, &shared.params.name, &shared.io).await {
         Ok(sequence) => session.note_checkpoint(partition, sequence),
         Err(RestoreError::Incomplete) => {
             let reason = if was_deleted {
@@ -93,6 +94,15 @@ async fn write(shared: &Arc<Shared>, session: &Session, partition: &Partition, o
             tracing::warn!(%partition, reason, "cannot write a checkpoint; listing the objects again");
             session.note_checkpoint(partition, None);
             // The informer's next record is then refused, so the informer begins with a list.
+            shared.appender.abandon(partition.clone(), open.epoch).await;
+        }
+        Err(RestoreError::Short(last, stored)) => {
+            tracing::warn!(
+                %partition, last, stored,
+                "the fleet's log has lost the newest entries of the resource; restoring its state again"
+            );
+            session.note_checkpoint(partition, None);
+            // The informer's next record is then refused, so the informer claims the log and reads its state.
             shared.appender.abandon(partition.clone(), open.epoch).await;
         }
         Err(error) => {

@@ -2,7 +2,8 @@
 //!
 //! A tail that becomes silent is opened again: after [`SILENCE`] without an entry, the end of the log is requested.
 //!
-//! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some.
+//! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some. They
+//! also end if the log has lost entries that the tail has read, as after a restore of an older backup.
 //!
 //! # Bounds
 //! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
@@ -171,6 +172,21 @@ impl Queues {
             next,
             "the fleet's log removed entries before this process read them; reading checkpoints and log again"
         );
+        self.end_all();
+    }
+
+    /// Moves the position back to the log's last entry and ends all subscriptions, because the log has lost entries.
+    fn move_back(&self, position: Sequence, last: Sequence) {
+        tracing::warn!(
+            position,
+            last,
+            "the fleet's log lost entries that this process has read; reading checkpoints and log again"
+        );
+        self.position.store(last, SeqCst);
+        self.end_all();
+    }
+
+    fn end_all(&self) {
         // Ends them in a fixed order, so that simulations are deterministic.
         let mut ended: Vec<_> = self.subscribers.lock().drain().map(|(_, subscriber)| subscriber).collect();
         ended.sort_unstable_by_key(|subscriber| subscriber.number);
@@ -231,7 +247,14 @@ async fn follow_once(backend: &dyn Backend, queues: &Queues, failures: &mut u32)
                     return Err(BackendError("the subscription to the log delivers no entries".to_owned()));
                 }
                 // Errors are ignored: the cluster watch checks whether the backend answers.
-                end = backend.retained().await.ok().map(|retained| retained.last);
+                let before = std::mem::replace(&mut end, backend.retained().await.ok().map(|retained| retained.last));
+                // Two answers, since an outdated server may have given the first one.
+                if let (Some(before), Some(last)) = (before, end)
+                    && before.max(last) < position
+                {
+                    queues.move_back(position, last);
+                    return Err(BackendError("the log ends before an entry that was read".to_owned()));
+                }
                 continue;
             }
         };
@@ -342,6 +365,32 @@ mod tests {
             assert_eq!((busy.next().await, quiet.covered()), (None, None));
             assert!(live.position().await >= lost);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn log_that_lost_entries_ends_all_subscriptions_and_is_followed_from_its_end() {
+        let _seeded = SeededRng::new(1);
+        let (fleet, pods, nodes) = (SimulatedFleet::new(Faults::NONE), partition("pods"), partition("nodes"));
+        let (reader, writer) = (Arc::new(fleet.connect()), fleet.connect());
+        let live = Live::start(reader, &Threads::current());
+        let (mut quiet, mut busy) = (live.subscribe(&nodes).await, live.subscribe(&pods).await);
+        let append = async |expected| {
+            let append = Request::Append { partition: pods.clone(), expected, payload: Bytes::from_static(b"x") };
+            let Answer::Stored(sequence) = writer.execute(append).await else { panic!("not stored") };
+            sequence
+        };
+        for expected in 0..3 {
+            append(expected).await;
+            assert_eq!(busy.next().await.unwrap().sequence, expected + 1);
+        }
+        fleet.log().roll_back(1);
+        let ended = tokio::time::timeout(8 * SILENCE, quiet.next()).await;
+        assert_eq!(ended.expect("the subscription ends"), None);
+        assert_eq!((busy.next().await, live.position().await), (None, 1));
+        let mut again = live.subscribe(&pods).await;
+        let sequence = append(1).await;
+        let read = tokio::time::timeout(8 * SILENCE, again.next()).await;
+        assert_eq!(read.expect("the tail delivers").unwrap().sequence, sequence);
     }
 
     #[tokio::test]

@@ -30,6 +30,9 @@ use crate::restore::{PAGE_BYTES, RestoreError, Restored, restore, restore_at};
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// How long to wait until the cluster is no longer stale, or the tail of the log is open.
 const FRESH: Duration = Duration::from_secs(10);
+/// How long the reflector keeps its objects after the log lost their entries, instead of older ones from the log. A
+/// collector notices the loss with its next append and then stores a newer state.
+const HOLD: Duration = Duration::from_secs(300);
 
 /// List and watch of one resource from the log; see the [module documentation](self).
 pub(super) struct ServingSource(Arc<Served>);
@@ -50,6 +53,24 @@ struct Position {
     version: Option<ResourceVersion>,
     /// Sequence up to which the reader has all entries of the partition.
     covered: Sequence,
+    /// Whether the log ended before the position at the last attempt to restore.
+    was_short: bool,
+    /// Version that the reflector has from entries that the log lost, and when that was noticed.
+    floor: Option<(ResourceVersion, Instant)>,
+}
+
+impl Position {
+    /// Drops the position, because the log has lost entries up to it.
+    fn lose(&mut self) {
+        let floor = self.version.take().map(|version| (version, clock::now()));
+        *self = Self { floor: floor.or(self.floor.take()), ..Self::default() };
+    }
+
+    /// Returns whether a state of the log is older than the objects of the reflector, and a collector may still list
+    /// newer ones.
+    fn is_outdated(&self, at: &ResourceVersion) -> bool {
+        self.floor.as_ref().is_some_and(|(floor, since)| floor.newer_than(at) && since.elapsed() < HOLD)
+    }
 }
 
 impl ServingSource {
@@ -146,11 +167,20 @@ impl Served {
     fn unrestored(&self, error: RestoreError) -> SourceError {
         match error {
             RestoreError::Backend(error) => self.refused(&error),
+            RestoreError::Short(..) => {
+                let failed = self.failed(ErrorClass::Transient, &with_causes(&error));
+                let mut position = self.position.lock();
+                // An outdated server may have answered once. The second time, the log has lost entries.
+                if std::mem::replace(&mut position.was_short, true) {
+                    position.lose();
+                }
+                failed
+            }
             error => self.failed(ErrorClass::Transient, &with_causes(&error)),
         }
     }
 
-    /// Waits until the log has a complete state. Returns that state, and the sequence up to which it contains all
+    /// Waits until the log has a complete state that is not older than the reflector's. Returns that state, and the sequence up to which it contains all
     /// entries.
     async fn restored(&self, version: &VersionMatch) -> Result<(Restored, Sequence), SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
@@ -170,7 +200,9 @@ impl Served {
                         &format!("it has version {at}, older than the requested version {asked}"),
                     ));
                 }
-                (Some(_), _) if restored.state.complete => return Ok((restored, covered)),
+                (Some(at), _) if restored.state.complete && !self.position.lock().is_outdated(at) => {
+                    return Ok((restored, covered));
+                }
                 _ => {}
             }
             if let Some(reported) = self.feed.known().reported(&self.partition) {
@@ -211,6 +243,7 @@ impl Served {
     /// Sets the position to a restored state, which a list then passes to the reflector.
     fn begin(&self, restored: &Restored, covered: Sequence) {
         let mut position = self.position.lock();
+        (position.was_short, position.floor) = (false, None);
         position.covered = covered.max(restored.state.last);
         position.version.clone_from(&restored.state.resume);
         position.reader = Reader::new();
@@ -252,6 +285,10 @@ impl Served {
             self.cover(subscribed);
             return Ok((Some(subscription), Missed::default()));
         };
+        let last = self.last();
+        if page.last < last {
+            return Err(self.lost(&format!("the log ends at entry {}, before entry {last}, which was read", page.last)));
+        }
         if page.entries.is_empty() {
             self.cover(subscribed);
         }
@@ -275,12 +312,22 @@ impl Served {
         position.covered = position.covered.max(sequence);
     }
 
+    /// Drops the position, because the log has lost entries that were read. The error makes the reflector list.
+    fn lost(&self, cause: &str) -> SourceError {
+        self.position.lock().lose();
+        self.failed(ErrorClass::Expired, cause)
+    }
+
     /// For a partition of which the log retains no entry: fails if the log may have removed an entry before it was
     /// read. With a retained entry, no such check is needed, since an entry names its predecessor.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();
         let covered = self.position.lock().covered.max(last);
+        if retained.last < covered {
+            let last = retained.last;
+            return Err(self.lost(&format!("the log ends at entry {last}, before entry {covered}, which was read")));
+        }
         if retained.first <= covered + 1 {
             return Ok(());
         }

@@ -103,3 +103,26 @@ fn replica_reads_a_long_backlog_page_by_page() {
         assert!((PAGE_BYTES..2 * PAGE_BYTES).contains(&largest), "{largest}");
     });
 }
+
+#[test]
+fn log_restored_from_an_older_backup_is_noticed_by_collectors_and_replicas() {
+    run(25, async || {
+        let mut world = World::with(Faults::NONE, 2, 0.0, ShardRules::default());
+        world.join();
+        world.step().await;
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+        churn(&mut world, 40, Duration::from_millis(100)).await;
+        world.settle().await;
+        let end = world.fleet.log().end();
+        world.fleet.log().roll_back(end - 30);
+        // The log is silent until a collector has read it, then it reuses the lost sequences.
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        churn(&mut world, 3, Duration::from_secs(1)).await;
+        world.settle().await;
+        let replica = world.start_replica();
+        world.replicas.push(replica);
+        world.settle().await;
+    });
+}
