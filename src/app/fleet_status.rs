@@ -1,5 +1,6 @@
 //! Status of the process in its fleet.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
@@ -77,17 +78,21 @@ impl FleetStatus {
         !has_owners && (!self.connected || self.role == "serve")
     }
 
+    /// Returns the number of clusters of which an entry, the cluster or a shard of it, fulfils `is_counted`.
+    fn count(&self, is_counted: impl Fn(&FleetCluster) -> bool) -> u64 {
+        let counted = self.clusters.iter().filter(|cluster| is_counted(cluster));
+        counted.map(|cluster| &cluster.name).collect::<BTreeSet<_>>().len() as u64
+    }
+
     pub(super) fn put(&self, out: &mut Snapshot) {
         out.flag(Id::FleetConnected, LabelSet::NONE, self.connected);
-        let unowned = self.clusters.iter().filter(|cluster| cluster.owner.is_none()).count();
-        out.count(Id::FleetUnowned, LabelSet::NONE, unowned as u64);
+        out.count(Id::FleetUnowned, LabelSet::NONE, self.count(|cluster| cluster.owner.is_none()));
         if self.role == "serve" {
-            let stale = self.clusters.iter().filter(|cluster| cluster.stale_since.is_some()).count();
-            out.count(Id::FleetServed, LabelSet::NONE, self.clusters.len() as u64);
-            out.count(Id::FleetStale, LabelSet::NONE, stale as u64);
+            out.count(Id::FleetServed, LabelSet::NONE, self.count(|_| true));
+            out.count(Id::FleetStale, LabelSet::NONE, self.count(|cluster| cluster.stale_since.is_some()));
             return;
         }
-        out.count(Id::FleetOwned, LabelSet::NONE, self.owned as u64);
+        out.count(Id::FleetOwned, LabelSet::NONE, self.count(|cluster| cluster.own));
         out.count(Id::FleetAcquired, LabelSet::NONE, self.acquired);
         out.count(Id::FleetLost, LabelSet::NONE, self.lost);
         out.count(Id::FleetMoved, LabelSet::NONE, self.moved);
@@ -152,6 +157,23 @@ mod tests {
         let without_owner = [never_owned, cluster("b", None, true)];
         assert!(!is_waiting("serve", true, &without_owner), "the log has objects");
         assert!(!is_waiting("serve", true, &[]), "no cluster is configured");
+    }
+
+    #[test]
+    fn divided_cluster_counts_as_one() {
+        let shard = |name: &str, own: bool| {
+            let (owner, is_stale) = (own.then_some("x"), !own);
+            FleetCluster { shard: Some(name.to_owned()), own, ..cluster("a", owner, is_stale) }
+        };
+        let own = FleetCluster { own: true, ..cluster("b", Some("x"), true) };
+        let clusters = vec![shard("pods", true), shard("events", true), shard("nodes", false), own];
+        let values = |role, ids: &[Id]| {
+            let mut out = Snapshot::new(clock::wall());
+            FleetStatus { role, owned: 3, clusters: clusters.clone(), ..FleetStatus::default() }.put(&mut out);
+            ids.iter().map(|id| out.value(*id, &[])).collect::<Vec<_>>()
+        };
+        assert_eq!(values("collect", &[Id::FleetOwned, Id::FleetUnowned]), [Some(2.0), Some(1.0)]);
+        assert_eq!(values("serve", &[Id::FleetServed, Id::FleetStale]), [Some(2.0), Some(2.0)]);
     }
 
     #[test]

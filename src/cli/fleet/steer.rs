@@ -159,7 +159,8 @@ impl Fleet {
         let deadline = Deadline::new(timeout, &format!("{} is draining, but still has clusters", from.name));
         let mut last = None;
         loop {
-            let left = self.roster.owners().await?.iter().filter(is_left).count();
+            let owners = self.roster.owners().await?;
+            let left = owners.iter().filter(is_left).map(|own| &own.shard.cluster).collect::<BTreeSet<_>>().len();
             if left == 0 {
                 return show(&format!("{} is drained: it owns no cluster", from.name));
             }

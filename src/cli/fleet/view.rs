@@ -26,7 +26,7 @@ pub(super) struct CollectorView {
     pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) zone: Option<String>,
-    /// Number of clusters and shards that the collector owns.
+    /// Number of clusters of which the collector owns all or some shards.
     pub(super) clusters: usize,
     /// Sum of the weights (from objects and events) of the clusters and shards that the collector owns.
     pub(super) weight: u64,
@@ -109,7 +109,7 @@ impl FleetOverview {
             CollectorView {
                 name: member.name.clone(),
                 zone: Some(member.zone.clone()).filter(|zone| !zone.is_empty()),
-                clusters: owned().count(),
+                clusters: owned().map(|own| &own.shard.cluster).collect::<BTreeSet<_>>().len(),
                 weight: owned().map(|own| own.weight).sum(),
                 live: live.contains(&entry.item.key()),
                 draining: settings.drains.contains(member.name.as_str()),
@@ -281,7 +281,8 @@ mod tests {
             items.into_iter().map(|item| RosterEntry { item, revision: 1, written_millis: now - 12_300 }).collect();
         let owners = [
             own("prod-eu", "hub-0-17-aa", "", 12_000),
-            own("prod-us/pods", "hub-1-17-cc", "", 300),
+            own("prod-us/pods", "hub-1-17-cc", "", 200),
+            own("prod-us/events", "hub-1-17-cc", "", 100),
             own("test", "", "hub-0-17-aa", 0),
         ];
         FleetOverview::new(&entries, &owners, &["member.hub-0-17-aa", "member.hub-1-17-cc"].map(str::to_owned).into())
@@ -297,7 +298,8 @@ mod tests {
             "hub-0-18-bb 0 0 not seen for 12s".to_owned(),
             "hub-1-17-cc 1 300 draining".to_owned(),
             format!("prod-eu hub-0-17-aa 3 {twelve} pinned"),
-            "prod-us/pods hub-1-17-cc 3 300 moving to hub-0-17-aa".to_owned(),
+            "prod-us/pods hub-1-17-cc 3 200 moving to hub-0-17-aa".to_owned(),
+            "prod-us/events hub-1-17-cc 3 100".to_owned(),
             "test 3 0 no owner, moving to hub-0-17-aa".to_owned(),
         ] {
             assert!(lines.contains(&line), "{line}\n{text}");

@@ -1,5 +1,7 @@
 //! State of a process in its fleet: a line for the totals, and its problems.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::values::{line, list, number, text};
@@ -11,19 +13,28 @@ const BEHIND: f64 = 10.0;
 /// Returns the totals line about the process in its fleet; `None` if it is not part of a fleet.
 pub(super) fn total(status: &Value) -> Option<String> {
     let fleet = status.get("fleet").filter(|fleet| fleet.is_object())?;
-    let (process, owned, clusters) = (text(fleet, "process"), number(fleet, "owned"), list(fleet, "clusters"));
+    let (process, owned, entries) = (text(fleet, "process"), number(fleet, "owned"), list(fleet, "clusters"));
+    let clusters = match count(entries, |_| true) {
+        1 => "1 cluster".to_owned(),
+        clusters => format!("{clusters} clusters"),
+    };
     if fleet["role"] == "serve" {
-        let stale = clusters.iter().filter(|cluster| cluster["staleSince"].is_string()).count();
+        let stale = count(entries, |entry| entry["staleSince"].is_string());
         let stale = if stale == 0 { String::new() } else { format!(", {stale} stale") };
-        let count = match clusters.len() {
-            1 => "1 cluster".to_owned(),
-            count => format!("{count} clusters"),
-        };
-        return Some(format!("fleet      {} serves {count}{stale}", printable(process)));
+        return Some(format!("fleet      {} serves {clusters}{stale}", printable(process)));
     }
-    let free = clusters.iter().filter(|cluster| !cluster["owner"].is_string()).count();
+    let free = entries.iter().filter(|entry| !entry["owner"].is_string()).count();
     let free = if free == 0 { String::new() } else { format!(", {free} without an owner") };
-    Some(format!("fleet      {} owns {owned} of {} clusters{free}", printable(process), clusters.len()))
+    let of = match entries.len() {
+        shards if entries.iter().any(|entry| entry["shard"].is_string()) => format!("{shards} shards of {clusters}"),
+        _ => clusters,
+    };
+    Some(format!("fleet      {} owns {owned} of {of}{free}", printable(process)))
+}
+
+/// Returns the number of clusters of which an entry, the cluster or a shard of it, fulfils `is_counted`.
+fn count(entries: &[Value], is_counted: impl Fn(&Value) -> bool) -> usize {
+    entries.iter().filter(|entry| is_counted(entry)).map(|entry| text(entry, "name")).collect::<BTreeSet<_>>().len()
 }
 
 /// Returns why the process is not connected to NATS; `None` if it is connected or not part of a fleet.
@@ -65,6 +76,15 @@ mod tests {
         let serving =
             json!({ "fleet": { "process": "hub-3", "role": "serve", "connected": true, "clusters": served } });
         assert_eq!(total(&serving).unwrap(), "fleet      hub-3 serves 2 clusters, 1 stale");
+        let divided = json!([
+            { "name": "a", "owner": "hub-1", "staleSince": "2026-01-01T00:00:00Z" },
+            { "name": "a", "shard": "pods", "owner": "hub-1", "staleSince": "2026-01-01T00:00:00Z" },
+            { "name": "b" },
+        ]);
+        let mut status = json!({ "fleet": { "process": "hub-1", "owned": 2, "clusters": divided } });
+        assert_eq!(total(&status).unwrap(), "fleet      hub-1 owns 2 of 3 shards of 2 clusters, 1 without an owner");
+        status["fleet"]["role"] = "serve".into();
+        assert_eq!(total(&status).unwrap(), "fleet      hub-1 serves 2 clusters, 1 stale");
         assert_eq!((total(&json!({})), not_connected(&json!({})), behind(&json!({}))), (None, None, None));
     }
 }
