@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::convert;
 use super::delivered::Delivered;
+use super::election_state::ElectionState;
 use super::host::host_name;
 use super::lease_store::{KubernetesLease, LeaseStore};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
@@ -89,32 +90,13 @@ pub(super) struct SharedElection {
     pub(super) max_note: usize,
     /// Whether the store of the lease has answered a request.
     answered: watch::Sender<bool>,
-    state: Mutex<State>,
+    state: Mutex<ElectionState>,
     /// Wakes the election before its next request is due.
     wake: Notify,
     /// Notified when this replica becomes leader or stops being it.
     pub(super) changed: Arc<Notify>,
     /// Cancelled when the election is over.
     over: CancellationToken,
-}
-
-struct State {
-    elector: Elector,
-    was_leader: bool,
-    /// Text in the lease with the progress of the sinks, as the last holder published it or this process publishes it.
-    note: Arc<str>,
-    error: Option<String>,
-    /// Delay before this process takes a free lease that any process may take.
-    claim_delay: Duration,
-    handover: Option<HandingOver>,
-}
-
-/// Handover of a lease to another process.
-struct HandingOver {
-    to: String,
-    /// Whether the leader has reconciled its sinks since the handover began. The sinks then begin no delivery, and the
-    /// next reconciliation releases the lease.
-    is_drained: bool,
 }
 
 /// Fence (the switch that stops deliveries) of the election's sinks, and signals that the election shares with the
@@ -159,8 +141,7 @@ impl Election {
         (params, elector): (ElectionParams, Elector),
         connected: Connected,
     ) -> Self {
-        let (note, claim_delay) = ("".into(), Duration::ZERO);
-        let state = State { elector, was_leader: false, note, error: None, claim_delay, handover: None };
+        let state = ElectionState::new(elector);
         let Connected { fence, changed, end } = connected;
         let shared = SharedElection {
             fence,
@@ -182,7 +163,7 @@ impl Election {
         let (shared, store, end) = (Arc::clone(&self.shared), Arc::clone(&self.store), self.end.clone());
         io.spawn(async move {
             end.run_until_cancelled(shared.run(&*store)).await;
-            shared.fence.set(None);
+            shared.state.lock().close(&shared.fence);
             shared.over.cancel();
         });
     }
@@ -190,13 +171,7 @@ impl Election {
     /// Stops deliveries and releases the Lease, so that another replica need not wait for its expiry.
     pub(super) async fn resign(&self) {
         let shared = &self.shared;
-        let was_handing_over = shared.state.lock().handover.take().is_some();
-        let has_resigned = shared.release();
-        if was_handing_over {
-            // The next election of the sink uses the same fence, which must not stay in the draining state.
-            shared.fence.set_draining(false);
-        }
-        if has_resigned {
+        if shared.end() {
             return;
         }
         if tokio::time::timeout(RELEASE_TIMEOUT, shared.over.cancelled()).await.is_err() {
@@ -235,7 +210,7 @@ impl SharedElection {
             self.note_role();
             let Some(request) = request else {
                 let Some(wake) = wake else {
-                    if self.stands_by_again() {
+                    if self.change(|state| state.stand_again(&self.identity, self.params)) {
                         continue;
                     }
                     return;
@@ -275,73 +250,80 @@ impl SharedElection {
     }
 
     fn answered(&self, answer: Answer) {
-        let mut state = self.state.lock();
-        let State { elector, note, claim_delay, .. } = &mut *state;
-        elector.answered(answer, clock::since_boot());
-        // If this replica takes over, it publishes the last holder's note again, whose progress still holds.
-        if let Some(record) = elector.record_seen().filter(|record| *record.holder != *self.identity) {
-            note.clone_from(&record.note);
-            let receiver = if record.holder.is_empty() { Delivered::parse(note).next } else { None };
-            elector.set_note(Arc::clone(note));
-            elector.set_claim_delay(match receiver {
-                Some(receiver) if receiver == *self.identity => Duration::ZERO,
-                Some(_) => self.params.lease_duration,
-                None => *claim_delay,
-            });
-        }
-        self.fence.set(elector.leads_until());
-        let has_answered = state.error.is_none();
-        drop(state);
+        let has_answered = self.change(|state| {
+            let ElectionState { elector, note, claim_delay, error, .. } = state;
+            elector.answered(answer, clock::since_boot());
+            // If this replica takes over, it publishes the last holder's note again, whose progress still holds.
+            if let Some(record) = elector.record_seen().filter(|record| *record.holder != *self.identity) {
+                note.clone_from(&record.note);
+                let receiver = if record.holder.is_empty() { Delivered::parse(note).next } else { None };
+                elector.set_note(Arc::clone(note));
+                elector.set_claim_delay(match receiver {
+                    Some(receiver) if receiver == *self.identity => Duration::ZERO,
+                    Some(_) => self.params.lease_duration,
+                    None => *claim_delay,
+                });
+            }
+            error.is_none()
+        });
         if has_answered {
             self.answered.send_replace(true);
         }
     }
 
-    /// Stops deliveries and begins to release the lease. Returns true if there is no lease to release any more.
-    pub(super) fn release(&self) -> bool {
-        self.fence.set(None);
-        let has_resigned = {
-            let State { elector, was_leader, .. } = &mut *self.state.lock();
-            elector.resign(clock::since_boot());
-            // A lease given up on purpose must not be logged as lost.
-            if std::mem::take(was_leader) {
-                tracing::info!(
-                    lease = self.place, identity = %self.identity,
-                    "releasing the Lease; no longer delivering events"
-                );
-                self.changed.notify_one();
+    /// Changes the state, and sets the fence before another change.
+    fn change<R>(&self, change: impl FnOnce(&mut ElectionState) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        state.set_fence(&self.fence);
+        result
+    }
+
+    /// Stops deliveries and begins to release the lease for the process that [`Self::advance_handover`] has returned.
+    /// Does nothing if the lease was lost meanwhile.
+    pub(super) fn release(&self) {
+        self.change(|state| {
+            if state.release(clock::since_boot()) {
+                self.note_release(state);
             }
-            elector.has_resigned()
-        };
+        });
+        self.wake.notify_one();
+    }
+
+    /// Stops deliveries and begins to release the lease for good. Returns true if there is no lease to release any more.
+    fn end(&self) -> bool {
+        let has_resigned = self.change(|state| {
+            let has_resigned = state.end(clock::since_boot());
+            self.note_release(state);
+            has_resigned
+        });
         self.wake.notify_one();
         has_resigned
     }
 
-    /// Competes for the lease again after releasing it for another process. Returns false if there was no handover.
-    fn stands_by_again(&self) -> bool {
-        let State { elector, handover, .. } = &mut *self.state.lock();
-        let is_handed_over = handover.take().is_some();
-        if is_handed_over {
-            *elector = Elector::new(&self.identity, self.params, rng::rng());
-            // Lets the receiving process take the lease first.
-            elector.set_claim_delay(self.params.lease_duration);
-            self.fence.set_draining(false);
+    /// Logs the release. A lease given up on purpose must not be logged as lost.
+    fn note_release(&self, state: &mut ElectionState) {
+        if std::mem::take(&mut state.was_leader) {
+            tracing::info!(
+                lease = self.place, identity = %self.identity,
+                "releasing the Lease; no longer delivering events"
+            );
+            self.changed.notify_one();
         }
-        is_handed_over
     }
 
     /// Logs a change of the role and notifies the reconciler of it. Ends a handover if the lease was lost.
     fn note_role(&self) {
-        let mut state = self.state.lock();
-        let leads = state.elector.leads(clock::since_boot());
-        let is_resigning = state.elector.is_resigning();
-        if !leads && !is_resigning && state.handover.take().is_some() {
-            self.fence.set_draining(false);
-        }
-        if std::mem::replace(&mut state.was_leader, leads) == leads {
+        let (is_change, leads, error) = self.change(|state| {
+            let now = clock::since_boot();
+            state.end_lost_handover(now);
+            let leads = state.elector.leads(now);
+            (std::mem::replace(&mut state.was_leader, leads) != leads, leads, state.error.clone())
+        });
+        if !is_change {
             return;
         }
-        let (lease, identity, error) = (&self.place, &self.identity, &state.error);
+        let (lease, identity) = (&self.place, &self.identity);
         if leads {
             tracing::info!(lease, %identity, "acquired the Lease; delivering events");
         } else {
@@ -386,25 +368,22 @@ impl SharedElection {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Begins a handover: from now on, the sinks begin no delivery. The second reconciliation from now releases the
-    /// lease for the process `to`.
+    /// Begins a handover: from now on, the sinks begin no delivery, and attempts in flight may complete. The second
+    /// reconciliation from now releases the lease for the process `to`. Does nothing if this process does not lead.
     pub(super) fn hand_over(&self, to: &str) {
-        tracing::info!(lease = self.place, to, "handing the Lease over to another process");
-        self.state.lock().handover = Some(HandingOver { to: to.to_owned(), is_drained: false });
-        // Attempts in flight may complete.
-        self.fence.set_draining(true);
+        if self.change(|state| state.hand_over(to, clock::since_boot())) {
+            tracing::info!(lease = self.place, to, "handing the Lease over to another process");
+        }
     }
 
     pub(super) fn is_handing_over(&self) -> bool {
-        self.state.lock().handover.is_some()
+        self.state.lock().is_handing_over()
     }
 
     /// Advances a handover; called at each reconciliation by the leader. The second call returns the process that takes
     /// the lease, because the sinks have then begun no delivery for an interval.
     pub(super) fn advance_handover(&self) -> Option<String> {
-        let handover = &mut self.state.lock().handover;
-        let HandingOver { to, is_drained } = handover.as_mut()?;
-        std::mem::replace(is_drained, true).then(|| to.clone())
+        self.change(ElectionState::advance_handover)
     }
 
     pub(super) fn has_answered(&self) -> bool {

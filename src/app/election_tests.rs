@@ -1,6 +1,9 @@
 //! Tests of the election over a simulated cluster with leases.
 
+use futures::future::BoxFuture;
+
 use informer_hub_config::LeaseConfig;
+use informer_hub_lease::memory::MemoryStore;
 use informer_hub_sim::{SimCluster, SimConfig};
 use informer_hub_types::Gvr;
 use tokio::runtime::Handle;
@@ -118,4 +121,106 @@ async fn missing_right_is_an_error_and_a_deleted_lease_is_created_again() {
     cluster.delete_lease("hub", "informer-hub");
     until("the lease is there again", || cluster.lease("hub", "informer-hub").is_some()).await;
     until("it leads", || role(&election) == Role::Leader).await;
+}
+
+/// Store that answers no request. Tests pass answers to the election themselves.
+struct SilentStore;
+
+impl LeaseStore for SilentStore {
+    fn max_note(&self) -> usize {
+        1 << 10
+    }
+
+    fn execute<'s>(&'s self, _: &'s Request, _: Duration) -> BoxFuture<'s, Result<Answer, String>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Returns an election that was not begun, whose requests are due immediately.
+fn manual(name: &str, fence: &Arc<SendFence>) -> Election {
+    let params = ElectionParams { retry_period: Duration::ZERO, ..ElectionParams::default() };
+    let elector = Elector::new(name, params, rng::rng());
+    let connected = Connected { fence: Arc::clone(fence), ..Connected::default() };
+    Election::over((Arc::new(SilentStore), "lease".to_owned()), name, (params, elector), connected)
+}
+
+/// Sends the next request of an election, and returns it.
+fn send(election: &Election) -> Request {
+    let request = election.shared.state.lock().elector.next(clock::since_boot()).unwrap();
+    election.shared.note_role();
+    request
+}
+
+/// Exchanges requests and answers of an election until it leads.
+fn lead(election: &Election, store: &mut MemoryStore) {
+    while !election.shared.leads(clock::since_boot()) {
+        election.shared.answered(store.apply(&send(election)));
+    }
+    election.shared.note_role();
+}
+
+#[test]
+fn handover_of_a_lost_lease_leaves_the_election_standing() {
+    let (fence, mut store) = (Arc::default(), MemoryStore::default());
+    let election = manual("a", &fence);
+    lead(&election, &mut store);
+    election.shared.hand_over("b");
+    assert!(!fence.is_open());
+    assert_eq!(election.shared.advance_handover(), None);
+    assert_eq!(election.shared.advance_handover().as_deref(), Some("b"));
+    // Another process takes the lease before the reconciler releases it.
+    let Answer::Found { record, version } = store.apply(&Request::Get) else { panic!("no record") };
+    let taken = Record { holder: "c".into(), ..record };
+    store.apply(&Request::Update { record: taken, version });
+    while election.shared.leads(clock::since_boot()) {
+        election.shared.answered(store.apply(&send(&election)));
+    }
+    election.shared.note_role();
+    election.shared.release();
+    assert!(!election.shared.is_handing_over());
+    assert!(!election.shared.state.lock().elector.is_resigning(), "it competes again");
+    assert!(!fence.is_open());
+}
+
+#[test]
+fn released_lease_is_followed_by_another_candidacy_unless_the_election_ends() {
+    for ends in [false, true] {
+        let (fence, mut store) = (Arc::default(), MemoryStore::default());
+        let election = manual("a", &fence);
+        lead(&election, &mut store);
+        election.shared.hand_over("b");
+        election.shared.advance_handover();
+        let in_flight = send(&election);
+        election.shared.advance_handover();
+        election.shared.release();
+        assert!(!fence.is_open(), "the release closes the fence");
+        election.shared.answered(store.apply(&in_flight));
+        assert!(!fence.is_open(), "an answer from before the release does not open it");
+        if ends {
+            assert!(!election.shared.end());
+        }
+        while !election.shared.state.lock().elector.has_resigned() {
+            election.shared.answered(store.apply(&send(&election)));
+        }
+        assert!(store.record().unwrap().holder.is_empty());
+        let params = election.shared.params;
+        let stands = election.shared.change(|state| state.stand_again("a", params));
+        assert_eq!(stands, !ends);
+        assert!(!fence.is_open());
+    }
+}
+
+#[test]
+fn election_that_is_over_leaves_the_fence_to_its_successor() {
+    let fence = Arc::default();
+    let (first, second) = (manual("a", &fence), manual("a", &fence));
+    lead(&first, &mut MemoryStore::default());
+    first.shared.state.lock().close(&fence);
+    assert!(!fence.is_open());
+    lead(&second, &mut MemoryStore::default());
+    first.shared.hand_over("b");
+    first.shared.release();
+    first.shared.note_role();
+    assert!(first.shared.end());
+    assert!(fence.is_open());
 }

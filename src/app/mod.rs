@@ -14,6 +14,7 @@ mod deliverers;
 mod durable;
 mod election;
 mod election_lifecycle;
+mod election_state;
 mod elections;
 mod error;
 mod exporter;

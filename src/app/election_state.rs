@@ -1,0 +1,131 @@
+//! State of one leader election, and its transitions. Only [`ElectionState`] decides when the send fence is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use informer_hub_lease::{ElectionParams, Elector};
+use informer_hub_sink::SendFence;
+use informer_hub_types::rng;
+
+/// State of an election. The election changes it under one lock, and derives the fence from it before it unlocks.
+pub(super) struct ElectionState {
+    pub(super) elector: Elector,
+    pub(super) was_leader: bool,
+    /// Text in the lease with the progress of the sinks, as the last holder published it or this process publishes it.
+    pub(super) note: Arc<str>,
+    pub(super) error: Option<String>,
+    /// Delay before this process takes a free lease that any process may take.
+    pub(super) claim_delay: Duration,
+    course: Course,
+}
+
+/// Course of an election: whether it keeps the lease, or gives it up and for whom.
+enum Course {
+    /// Competes for the lease and keeps it.
+    Stand,
+    /// Hands the lease over to another process. Sinks begin no delivery.
+    HandOver {
+        to: String,
+        /// Whether the leader has reconciled its sinks since the handover began. The next reconciliation releases the
+        /// lease.
+        is_drained: bool,
+    },
+    /// Releases the lease for another process, and then competes for it again.
+    Release,
+    /// Releases the lease and ends.
+    End,
+    /// The election is over. The fence may belong to the next election of the sink.
+    Over,
+}
+
+impl ElectionState {
+    pub(super) fn new(elector: Elector) -> Self {
+        let (note, claim_delay) = ("".into(), Duration::ZERO);
+        Self { elector, was_leader: false, note, error: None, claim_delay, course: Course::Stand }
+    }
+
+    /// Opens or closes the fence according to the state.
+    pub(super) fn set_fence(&self, fence: &SendFence) {
+        if matches!(self.course, Course::Over) {
+            return;
+        }
+        let is_draining = self.is_handing_over();
+        if is_draining {
+            fence.set_draining(true);
+        }
+        // The elector of an election that releases the lease does not lead.
+        fence.set(self.elector.leads_until());
+        if !is_draining {
+            // Comes last: a fence that closes must not be open before that.
+            fence.set_draining(false);
+        }
+    }
+
+    /// Begins a handover to the process `to`. Returns false if this process does not lead, or gives the lease up.
+    pub(super) fn hand_over(&mut self, to: &str, now: Duration) -> bool {
+        let begins = matches!(self.course, Course::Stand) && self.elector.leads(now);
+        if begins {
+            self.course = Course::HandOver { to: to.to_owned(), is_drained: false };
+        }
+        begins
+    }
+
+    pub(super) fn is_handing_over(&self) -> bool {
+        matches!(self.course, Course::HandOver { .. } | Course::Release)
+    }
+
+    /// Advances a handover. The second call returns the process that takes the lease.
+    pub(super) fn advance_handover(&mut self) -> Option<String> {
+        let Course::HandOver { to, is_drained } = &mut self.course else { return None };
+        std::mem::replace(is_drained, true).then(|| to.clone())
+    }
+
+    /// Ends a handover if the lease was lost before it was released.
+    pub(super) fn end_lost_handover(&mut self, now: Duration) {
+        if matches!(self.course, Course::HandOver { .. }) && !self.elector.leads(now) {
+            self.course = Course::Stand;
+        }
+    }
+
+    /// Begins to release the lease of a handover. Returns false if the handover has ended, because the lease was lost.
+    pub(super) fn release(&mut self, now: Duration) -> bool {
+        let releases = matches!(self.course, Course::HandOver { is_drained: true, .. });
+        if releases {
+            self.course = Course::Release;
+            self.elector.resign(now);
+        }
+        releases
+    }
+
+    /// Begins to release the lease for good. Returns whether there is no lease to release any more.
+    pub(super) fn end(&mut self, now: Duration) -> bool {
+        if matches!(self.course, Course::Over) {
+            return true;
+        }
+        self.course = Course::End;
+        self.elector.resign(now);
+        self.elector.has_resigned()
+    }
+
+    /// Called when the elector has released the lease. Makes the election compete again, unless it ends. Returns
+    /// whether it competes.
+    pub(super) fn stand_again(&mut self, identity: &str, params: ElectionParams) -> bool {
+        if matches!(self.course, Course::End | Course::Over) {
+            return false;
+        }
+        self.elector = Elector::new(identity, params, rng::rng());
+        // Lets the receiving process take the lease first.
+        self.elector.set_claim_delay(params.lease_duration);
+        self.course = Course::Stand;
+        true
+    }
+
+    /// Closes the fence for the last time.
+    pub(super) fn close(&mut self, fence: &SendFence) {
+        if !matches!(self.course, Course::Over) {
+            self.course = Course::Over;
+            fence.set(None);
+            fence.set_draining(false);
+        }
+    }
+}
