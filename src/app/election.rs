@@ -19,13 +19,14 @@ use super::convert;
 use super::delivered::Delivered;
 use super::election_state::ElectionState;
 use super::host::host_name;
-use super::lease_store::{KubernetesLease, LeaseStore};
+use super::lease_store::{KubernetesLease, LeaseCluster, LeaseStore};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config, HaConfig};
 use informer_hub_dial::Dial;
 use informer_hub_lease::kubernetes::LeaseName;
 use informer_hub_lease::{Answer, ElectionParams, Elector, Record, Request};
-use informer_hub_reflector::{Connector, StallPolicy};
+use informer_hub_reflector::StallPolicy;
 use informer_hub_sink::SendFence;
+use informer_hub_source::KubeConnector;
 use informer_hub_types::{Threads, clock, rng};
 
 /// How long a shutdown waits until the Lease is released. Without the release, a successor waits for its expiry.
@@ -76,6 +77,8 @@ pub struct ElectionStatus {
 pub(super) struct Election {
     pub(super) shared: Arc<SharedElection>,
     store: Arc<dyn LeaseStore>,
+    /// Cluster of the Lease; `None` in a fleet.
+    cluster: Option<Box<LeaseCluster>>,
     end: CancellationToken,
 }
 
@@ -115,22 +118,29 @@ impl Election {
         // The configuration is checked: if it names a cluster for the Lease, that cluster exists.
         let watched = config.clusters.iter().find(|one| ha.is_lease_in(one)).cloned();
         let cluster = watched.unwrap_or_else(own_cluster);
-        let connector = convert::connector(&cluster, stall, dial, io);
-        Some(Self::with_connector(ha, cluster.name.as_str(), Arc::new(connector)))
+        Some(Self::of_lease_in(&cluster, ha, convert::connector(&cluster, stall, dial, io)))
     }
 
-    fn with_connector(ha: &HaConfig, cluster: &str, connector: Arc<dyn Connector>) -> Self {
+    fn of_lease_in(cluster: &ClusterConfig, ha: &HaConfig, connector: KubeConnector) -> Self {
         let params = ElectionParams {
             lease_duration: ha.lease_duration,
             renew_deadline: ha.renew_deadline,
             retry_period: ha.retry_period,
         };
         let name = LeaseName { namespace: ha.lease.namespace.clone(), name: ha.lease.name.clone() };
-        let place = format!("{cluster}/{}/{}", name.namespace, name.name);
-        let store = Arc::new(KubernetesLease::new(connector, name));
+        let place = format!("{}/{}/{}", cluster.name, name.namespace, name.name);
+        let store = Arc::new(KubernetesLease::new(Arc::new(connector.clone()), name));
         let identity = identity(ha.identity.as_deref());
         let elector = Elector::new(&identity, params, rng::rng());
-        Self::over((store, place), &identity, (params, elector), Connected::default())
+        let cluster = LeaseCluster::new(ha, convert::settings(cluster), connector);
+        let mut election = Self::over((store, place), &identity, (params, elector), Connected::default());
+        election.cluster = Some(Box::new(cluster));
+        election
+    }
+
+    /// Applies the address and credentials that a new configuration has for the cluster of the Lease.
+    pub(super) fn follow_cluster(&self, config: &Config) {
+        self.cluster.iter().for_each(|cluster| cluster.follow(config));
     }
 
     /// Prepares an election. `store` reads and writes the lease; `place` is the name of the lease for logs and the
@@ -155,7 +165,7 @@ impl Election {
             changed,
             over: CancellationToken::new(),
         };
-        Self { shared: Arc::new(shared), store, end }
+        Self { shared: Arc::new(shared), store, cluster: None, end }
     }
 
     /// Starts to compete for the Lease.

@@ -31,7 +31,7 @@ fn contender_for(cluster: &SimCluster, name: &str, lease_duration: Duration) -> 
     let (io, access) = (Threads::current(), ClusterAccess::server(cluster.url(), None, None));
     let config = ClusterConfig::new("mgmt".parse().unwrap(), access);
     let connector = convert::connector(&config, StallPolicy::default(), None, &io);
-    let election = Election::with_connector(&ha, "mgmt", Arc::new(connector));
+    let election = Election::of_lease_in(&config, &ha, connector);
     election.begin(&io);
     election
 }
@@ -223,4 +223,32 @@ fn election_that_is_over_leaves_the_fence_to_its_successor() {
     first.shared.note_role();
     assert!(first.shared.end());
     assert!(fence.is_open());
+}
+
+#[tokio::test]
+async fn election_follows_the_cluster_of_the_lease_to_another_address() {
+    let (old, new) = (cluster(), cluster());
+    let mut lease = LeaseConfig::new("hub");
+    lease.cluster = Some("mgmt".parse().unwrap());
+    let mut ha = HaConfig::new(lease);
+    ha.identity = Some("a".to_owned());
+    let config = |cluster: &SimCluster| {
+        let access = ClusterAccess::server(cluster.url(), None, None);
+        let mut config = Config::default();
+        config.clusters = vec![ClusterConfig::new("mgmt".parse().unwrap(), access)];
+        config.ha = Some(ha.clone());
+        config
+    };
+    let io = Threads::current();
+    let election = Election::new(&config(&old), StallPolicy::default(), None, &io).unwrap();
+    election.begin(&io);
+    until("it leads", || role(&election) == Role::Leader).await;
+    assert!(new.lease("hub", "informer-hub").is_none());
+    election.follow_cluster(&config(&new));
+    until("the lease is in the new cluster", || new.lease("hub", "informer-hub").is_some()).await;
+    // The configuration may lack the cluster of the Lease while its cluster source is unreachable.
+    let mut without = config(&new);
+    without.clusters.clear();
+    election.follow_cluster(&without);
+    until("it leads", || role(&election) == Role::Leader).await;
 }

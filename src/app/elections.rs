@@ -17,6 +17,7 @@ use super::delivered::Delivered;
 use super::deliverers::{Deliverers, Entries};
 use super::election::{Connected, Election, ElectionStatus, Role, SharedElection};
 use super::lease_store::LeaseStore;
+use informer_hub_config::Config;
 use informer_hub_lease::group::{Balance, Handover, Holders, claim_delay};
 use informer_hub_lease::{ElectionParams, Elector};
 use informer_hub_sink::SendFence;
@@ -213,6 +214,14 @@ impl ElectionSet {
                 election.retire().await;
                 retiring.lock().remove(&sink);
             });
+        }
+    }
+
+    /// Applies the address and credentials that a new configuration has for the cluster of the Lease of `[ha]`.
+    pub(super) fn follow_cluster(&self, config: &Config) {
+        match &self.kind {
+            Kind::All(election) => election.follow_cluster(config),
+            Kind::BySink(_) => {}
         }
     }
 

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::convert;
 use informer_hub_codec::classify_status;
+use informer_hub_config::{ClusterAccess, Config, HaConfig};
 use informer_hub_lease::kubernetes::{HttpRequest, LeaseName, answer};
 use informer_hub_lease::{Answer, Request};
 use informer_hub_reflector::{Connection, Connector, ObjectRequest};
 #[cfg(feature = "fleet")]
 use informer_hub_roles::Backend;
+use informer_hub_source::{AccessSettings, KubeConnector};
 use informer_hub_types::clock;
 
 /// Store of one election's record (holder, renewal, note), with compare-and-set.
@@ -24,6 +28,33 @@ pub(super) trait LeaseStore: Send + Sync {
     /// Reads or writes the record of the election. `deadline` limits the request, but not the time to connect to a
     /// Kubernetes cluster before it. If the request fails, the error is a text with the cause.
     fn execute<'s>(&'s self, request: &'s Request, deadline: Duration) -> BoxFuture<'s, Result<Answer, String>>;
+}
+
+/// Cluster that holds the Lease of `[ha]`.
+pub(super) struct LeaseCluster {
+    ha: HaConfig,
+    connector: KubeConnector,
+    settings: Mutex<AccessSettings>,
+}
+
+impl LeaseCluster {
+    pub(super) fn new(ha: &HaConfig, settings: AccessSettings, connector: KubeConnector) -> Self {
+        Self { ha: ha.clone(), connector, settings: Mutex::new(settings) }
+    }
+
+    /// Applies the address and credentials that a configuration has for the cluster. Keeps the present ones if the
+    /// configuration does not have the cluster, or does not know its address yet.
+    pub(super) fn follow(&self, config: &Config) {
+        let Some(cluster) = config.clusters.iter().find(|cluster| self.ha.is_lease_in(cluster)) else { return };
+        if matches!(cluster.access, ClusterAccess::Agent | ClusterAccess::Awaited { .. }) {
+            return;
+        }
+        let (next, mut settings) = (convert::settings(cluster), self.settings.lock());
+        if *settings != next {
+            settings.clone_from(&next);
+            self.connector.change(next);
+        }
+    }
 }
 
 /// `Lease` object in a Kubernetes cluster.

@@ -21,6 +21,7 @@ impl RunningHub {
         new: &Config,
         changes: &Difference,
     ) -> Result<(), ReloadError> {
+        self.election.iter().for_each(|elections| elections.0.follow_cluster(new));
         let find = |all: &Config, name: &str| all.clusters.iter().find(|one| one.name.as_str() == name).cloned();
         for name in &changes.changed {
             let (Some(before), Some(now)) = (find(old, name), find(new, name)) else { continue };
