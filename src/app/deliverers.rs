@@ -20,10 +20,8 @@ use informer_hub_lease::group::Member;
 use informer_hub_lease::group::{Members, Roster, Running};
 #[cfg(feature = "fleet")]
 use informer_hub_roles::{Backend, BackendError, Deliverer, RosterEntry, RosterItem};
-use informer_hub_types::{clock, rng};
-
-/// How long a process that shuts down waits until its entry is removed.
-const REMOVAL_TIMEOUT: Duration = Duration::from_secs(2);
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::rng;
 
 /// Store with an entry for each deliverer: the name of the process, and the sinks that it contends for. Every request
 /// ends within a deadline.
@@ -114,14 +112,14 @@ impl Deliverers {
     }
 
     /// Removes this process's entry from the list of deliverers, so that no other process hands a sink over to this
-    /// process.
-    pub(super) async fn leave(&self) {
+    /// process. Waits for the removal until `deadline`.
+    pub(super) async fn leave(&self, deadline: Instant) {
         self.left.cancel();
         if self.roster.lock().leases().is_none() {
             return;
         }
-        let removed = tokio::time::timeout(REMOVAL_TIMEOUT, self.entries.remove(&self.identity)).await;
-        if let Err(error) = removed.unwrap_or_else(|_| Err(format!("no answer within {REMOVAL_TIMEOUT:?}"))) {
+        let removed = tokio::time::timeout_at(deadline, self.entries.remove(&self.identity)).await;
+        if let Err(error) = removed.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             tracing::debug!(error, "cannot remove this deliverer from the roster; its entry expires");
         }
     }

@@ -27,10 +27,11 @@ use informer_hub_lease::{Answer, ElectionParams, Elector, Record, Request};
 use informer_hub_reflector::StallPolicy;
 use informer_hub_sink::SendFence;
 use informer_hub_source::KubeConnector;
-use informer_hub_types::{Threads, clock, rng};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Threads, rng};
 
-/// How long a shutdown waits until the Lease is released. Without the release, a successor waits for its expiry.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the end of an election waits at most until the Lease is released. Without the release, a successor waits for its expiry.
+pub(super) const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Role of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,13 +179,14 @@ impl Election {
         });
     }
 
-    /// Stops deliveries and releases the Lease, so that another replica need not wait for its expiry.
-    pub(super) async fn resign(&self) {
+    /// Stops deliveries and releases the Lease, so that another replica need not wait for its expiry. Waits for the
+    /// release until `deadline`.
+    pub(super) async fn resign(&self, deadline: Instant) {
         let shared = &self.shared;
         if shared.end() {
             return;
         }
-        if tokio::time::timeout(RELEASE_TIMEOUT, shared.over.cancelled()).await.is_err() {
+        if tokio::time::timeout_at(deadline, shared.over.cancelled()).await.is_err() {
             let error = shared.state.lock().error.clone();
             tracing::warn!(
                 lease = shared.place,
@@ -196,7 +198,7 @@ impl Election {
 
     /// Stops deliveries and releases the lease, and waits until the last request for it has ended.
     pub(super) async fn retire(self) {
-        self.resign().await;
+        self.resign(clock::now() + RELEASE_TIMEOUT).await;
         let shared = Arc::clone(&self.shared);
         drop(self);
         shared.over.cancelled().await;

@@ -3,6 +3,7 @@
 use super::elections::Elections;
 use super::reconciler::Reconciler;
 use super::reload::RunningHub;
+use informer_hub_types::clock::{self, Instant};
 
 impl RunningHub {
     /// Starts to compete for the Lease, or in a fleet for the leases of the sinks. Does nothing without elections.
@@ -14,10 +15,13 @@ impl RunningHub {
         elections.begin(&self.env.io);
     }
 
-    /// Publishes what the sinks have delivered, and releases the Lease.
-    pub(super) async fn resign(&self) {
+    /// Publishes what the sinks have delivered, and releases the Lease. Waits until `deadline`.
+    pub(super) async fn resign(&self, deadline: Instant) {
         let (Some(Elections(elections)), Some(reconciler)) = (&self.election, self.reconciler.get()) else { return };
-        reconciler.lock().await.reconcile().await;
-        elections.resign().await;
+        // The release comes first if time is short: without it, a successor waits for the expiry of the Lease.
+        let half = clock::now() + deadline.saturating_duration_since(clock::now()) / 2;
+        // If it takes longer, the last published progress holds, and some events are repeated.
+        let _ = tokio::time::timeout_at(half, async { reconciler.lock().await.reconcile().await }).await;
+        elections.resign(deadline).await;
     }
 }

@@ -67,7 +67,7 @@ async fn only_one_contender_leads_and_its_resignation_is_a_quick_takeover() {
     until("the note is read", || &*standby.shared.leads_with_note().1 == "what was delivered").await;
     let status = standby.shared.status();
     assert_eq!((&*status.lease, status.holder), ("mgmt/hub/informer-hub", Some(leader.shared.identity.to_string())));
-    leader.resign().await;
+    leader.resign(clock::now() + PATIENCE).await;
     assert!(!leader.shared.fence.is_open());
     until("the other one leads", || role(&standby) == Role::Leader).await;
     assert_eq!(&*standby.shared.leads_with_note().1, "what was delivered", "and it is published again");
@@ -223,6 +223,17 @@ fn election_that_is_over_leaves_the_fence_to_its_successor() {
     first.shared.note_role();
     assert!(first.shared.end());
     assert!(fence.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn resignation_without_an_answer_ends_at_its_deadline() {
+    let election = manual("a", &Arc::default());
+    election.begin(&Threads::current());
+    // Lets the election send its first request.
+    tokio::task::yield_now().await;
+    let begun = clock::now();
+    election.resign(begun + Duration::from_millis(700)).await;
+    assert_eq!(begun.elapsed().as_millis() / 10, 70);
 }
 
 #[tokio::test]

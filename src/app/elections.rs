@@ -21,7 +21,8 @@ use informer_hub_config::Config;
 use informer_hub_lease::group::{Balance, Handover, Holders, claim_delay};
 use informer_hub_lease::{ElectionParams, Elector};
 use informer_hub_sink::SendFence;
-use informer_hub_types::{Threads, clock, rng};
+use informer_hub_types::clock::{self, Instant};
+use informer_hub_types::{Threads, rng};
 
 /// Leader elections for the sinks of a running hub. Dropping it ends them without releasing the leases.
 pub(super) struct Elections(pub(super) Arc<ElectionSet>);
@@ -296,14 +297,15 @@ impl ElectionSet {
         }
     }
 
-    /// Stops deliveries and releases the leases.
-    pub(super) async fn resign(&self) {
+    /// Stops deliveries and releases the leases. Waits for the releases until `deadline`.
+    pub(super) async fn resign(&self, deadline: Instant) {
         self.is_closing.store(true, SeqCst);
         match &self.kind {
-            Kind::All(election) => election.resign().await,
+            Kind::All(election) => election.resign(deadline).await,
             Kind::BySink(shares) => {
                 let elections = std::mem::take(&mut *shares.elections.lock());
-                join(shares.deliverers.leave(), join_all(elections.values().map(Election::resign))).await;
+                let resigning = elections.values().map(|election| election.resign(deadline));
+                join(shares.deliverers.leave(deadline), join_all(resigning)).await;
             }
         }
     }

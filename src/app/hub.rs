@@ -10,6 +10,7 @@ use futures::future::join_all;
 use kube::Resource;
 use serde::Serialize;
 
+use super::election::RELEASE_TIMEOUT;
 use super::exporter::MetricsExporter;
 use super::journal_readers::RunningSink;
 use super::metrics::Metrics;
@@ -27,6 +28,9 @@ use informer_hub_reflector::Connector;
 use informer_hub_types::ClusterName;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, LEAST_MEMORY_LIMIT, Object};
+
+/// Maximum time for which a shutdown waits until all actors have ended.
+const ACTORS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Error of setting a memory limit. The caller can fix it.
 #[derive(Debug, thiserror::Error)]
@@ -205,11 +209,12 @@ impl Hub {
     }
 
     /// Stops clusters and informers, and waits until their notifications have been delivered. If the deadline passes,
-    /// returns the number of notifications that each sink has not accepted, e.g. because it is full.
-    async fn stop_clusters(&self, deadline: Instant) -> BTreeMap<String, u64> {
-        let backlogs = self.backlogs_of_sinks().await;
-        // An error means that the registry had ended already.
-        let _ = self.registry().send(Shutdown { deadline }).await;
+    /// returns the number of notifications that each sink has not accepted, e.g. because it is full. Clusters that do
+    /// not stop are not waited for after `end`.
+    async fn stop_clusters(&self, deadline: Instant, end: Instant) -> BTreeMap<String, u64> {
+        let backlogs = self.backlogs_of_sinks(deadline).await;
+        // An error means that the registry had ended already, or that clusters do not stop in time.
+        let _ = tokio::time::timeout_at(end, self.registry().send(Shutdown { deadline })).await;
         let mut behind = BTreeMap::new();
         if clock::now() < deadline {
             return behind;
@@ -222,7 +227,7 @@ impl Hub {
 
     /// Returns, for each subscription, the name of its sink and a function that counts the events not accepted by the
     /// sink.
-    async fn backlogs_of_sinks(&self) -> Vec<(String, impl Fn() -> u64 + use<>)> {
+    async fn backlogs_of_sinks(&self, deadline: Instant) -> Vec<(String, impl Fn() -> u64 + use<>)> {
         let mut followed = Vec::new();
         for one in &*self.running.sinks.lock() {
             followed.extend(one.followed.values().map(|(_, id)| (one.name().to_owned(), *id)));
@@ -231,26 +236,33 @@ impl Hub {
             let found = self.registry().send(FindSubscription(id)).await;
             found.ok().flatten().map(|subscription| (sink, subscription.backlog()))
         });
-        let backlogs = tokio::time::timeout(Duration::from_secs(1), join_all(backlogs)).await;
+        let until = deadline.min(clock::now() + Duration::from_secs(1));
+        let backlogs = tokio::time::timeout_at(until, join_all(backlogs)).await;
         backlogs.unwrap_or_default().into_iter().flatten().collect()
     }
 
-    /// Ends the hub: first the watches of clusters, then the delivery of notifications, then the sinks. These steps
-    /// share `timeout`. Releasing leases and ending actors may take some seconds more.
+    /// Ends the hub within `timeout`: first the watches of clusters, then the delivery of notifications, then the sinks.
+    /// A fifth of the time, at most 1 s, is left for the end of the actors; with leases, at most 3 s, for their release
+    /// too.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
-        let deadline = clock::now() + timeout;
+        let end = clock::now() + timeout;
+        let reserved = self.reserved(timeout);
+        let deadline = end - reserved;
         self.running.close();
         #[cfg(feature = "fleet")]
         if let Some(collecting) = self.running.collecting.get() {
             // If NATS does not answer, the ownerships of clusters are not released, but expire.
             let _ = tokio::time::timeout(timeout / 2, collecting.shutdown()).await;
         }
-        let behind = self.stop_clusters(deadline).await;
+        let behind = self.stop_clusters(deadline, deadline + reserved / 4).await;
         let running_sink = |one: &RunningSink| (one.name().to_owned(), one.sink().clone(), Arc::clone(&one.health));
         let sinks: Vec<_> = self.running.sinks.lock().iter().map(running_sink).collect();
-        let drains = sinks.iter().map(async |(name, sink, health)| match sink.drain(Drain { deadline }).await {
-            Some(report) => (name.clone(), report.left, report.kept),
-            None => (name.clone(), health.status().pending_events, 0),
+        let drains = sinks.iter().map(async |(name, sink, health)| {
+            let drained = tokio::time::timeout_at(deadline + reserved / 2, sink.drain(Drain { deadline })).await;
+            match drained.ok().flatten() {
+                Some(report) => (name.clone(), report.left, report.kept),
+                None => (name.clone(), health.status().pending_events, 0),
+            }
         });
         let (mut undelivered, mut kept) = (Vec::new(), Vec::new());
         for (sink, left, in_journal) in join_all(drains).await {
@@ -262,14 +274,20 @@ impl Hub {
         kept.retain(|(_, kept)| *kept > 0);
         // Publishes the progress of the drained sinks before it releases the Lease, so that the next holder delivers
         // only the remaining events.
-        self.running.resign().await;
+        self.running.resign((clock::now() + RELEASE_TIMEOUT).min(end - reserved / 8)).await;
         drop((sinks, std::mem::take(&mut *self.running.sinks.lock())));
         let actor_count = self.system.env().actor_count.clone();
-        let until = clock::now() + Duration::from_secs(1);
+        let until = (clock::now() + ACTORS_TIMEOUT).min(end);
         while actor_count.running() > 0 && clock::now() < until {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         ShutdownReport { undelivered, kept, actors_left: actor_count.running() }
+    }
+
+    /// Returns the part of a shutdown's time that is left after the sinks were drained.
+    fn reserved(&self, timeout: Duration) -> Duration {
+        let most = if self.running.election.is_some() { RELEASE_TIMEOUT } else { ACTORS_TIMEOUT };
+        most.min(timeout / 5)
     }
 }
 
