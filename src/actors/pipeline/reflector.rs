@@ -31,10 +31,12 @@ use informer_hub_types::{
 };
 
 mod health_reports;
+mod listing;
 mod rewind;
 mod skipped;
 pub(in crate::actors) mod timeouts;
 
+use listing::Listing;
 use skipped::SkippedObjects;
 use timeouts::{next_within, within};
 
@@ -134,11 +136,6 @@ struct Driver {
     recovery_watcher: Watcher<()>,
 }
 
-struct Listing {
-    span: Span,
-    pages: u64,
-}
-
 impl Driver {
     fn new(mut parts: ReflectorParts) -> Self {
         let mut machine = Reflector::new(parts.options.clone(), rng::unit);
@@ -235,11 +232,7 @@ impl Driver {
                     }
                     match self.machine.on_page_end(version, continue_token, remaining, clock::now()) {
                         PageVerdict::NextPage => {}
-                        PageVerdict::ListComplete(version) => {
-                            self.note_rewind(&version);
-                            self.pending.push(Change::ReplaceEnd(version));
-                            self.listed();
-                        }
+                        PageVerdict::ListComplete(version) => self.complete_list(version),
                         PageVerdict::GivenUp(error) => self.list_failed(&error),
                     }
                     return self.hand_over().await;
@@ -252,52 +245,6 @@ impl Driver {
             }
             requested = clock::now();
         }
-    }
-
-    fn begin_list(&mut self) {
-        self.skipped.clear();
-        self.list_began = clock::now();
-        self.mark_not_watching();
-        let health = &self.parts.health;
-        health.note_list(self.relists_for);
-        health.list_items.store(0, Relaxed);
-        health.list_expected.store(0, Relaxed);
-        if !health.has_synced() {
-            health.set_phase(Phase::Listing);
-        }
-        self.pending.push(Change::ReplaceBegin);
-    }
-
-    /// Starts the span of a list. A list that resumes after a failure gets a new span.
-    fn trace_list(&mut self) {
-        let Origin { cluster, resource, scope, .. } = &*self.parts.origin;
-        self.listing.get_or_insert_with(|| Listing { span: spans::list(cluster, &resource.gvr, scope), pages: 0 });
-    }
-
-    fn end_list_trace(&mut self, error: Option<&SourceError>) {
-        if let Some(listing) = self.listing.take() {
-            let objects = self.parts.health.list_items.load(Relaxed);
-            spans::end_list(&listing.span, objects, listing.pages, error.map(|error| error as &dyn Display));
-        }
-    }
-
-    fn listed(&mut self) {
-        self.end_list_trace(None);
-        let Origin { cluster, resource, .. } = &*self.parts.origin;
-        let health = &self.parts.health;
-        health.list_expected.store(0, Relaxed);
-        health.timings().inspect(|timings| timings.lists.record(clock::now() - self.list_began, None));
-        self.clear_error();
-        self.show_version();
-        let objects = health.list_items.load(Relaxed);
-        tracing::debug!(%cluster, resource = %resource.gvr, objects, "listed the resource");
-    }
-
-    fn list_failed(&mut self, error: &SourceError) {
-        let span = self.listing.as_ref().map_or_else(Span::none, |listing| listing.span.clone());
-        span.in_scope(|| self.show_failure(error));
-        self.end_list_trace(Some(error));
-        self.machine.on_list_error(error, clock::now());
     }
 
     // === watch ===
@@ -405,9 +352,7 @@ impl Driver {
             let verdict = self.machine.on_watch_item(&item, now);
             let initial = matches!(verdict, ItemVerdict::Initial);
             if let ItemVerdict::InitialEventsEnd(version) = &verdict {
-                self.note_rewind(version);
-                self.pending.push(Change::ReplaceEnd(version.clone()));
-                self.listed();
+                self.complete_list(version.clone());
                 health.set_phase(Phase::Watching);
                 self.report_success();
             }
