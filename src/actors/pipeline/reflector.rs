@@ -223,7 +223,12 @@ impl Driver {
                     self.pending.extend(objects.into_iter().map(|object| delta(DeltaKind::Replaced, object)));
                     self.hand_over().await?;
                 }
-                Ok(ListChunk::Skipped(skipped)) => self.skip(skipped, true),
+                Ok(ListChunk::Skipped(skipped)) => {
+                    self.skip(skipped, true);
+                    if self.pending.len() >= ENQUEUE_BATCH {
+                        self.hand_over().await?;
+                    }
+                }
                 Ok(ListChunk::End { version, continue_token, remaining }) => {
                     health.note_heard();
                     self.listing.iter_mut().for_each(|listing| listing.pages += 1);
