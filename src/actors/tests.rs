@@ -6,6 +6,7 @@ mod crash;
 #[path = "../../tests/hub/fleet.rs"]
 #[allow(dead_code, reason = "shared with the tests of the whole hub, which need more of it")]
 mod fleet;
+mod informer;
 mod outage;
 mod queries;
 mod reflector;

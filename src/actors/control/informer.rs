@@ -174,7 +174,7 @@ impl InformerActor {
     }
 
     fn start_children(&mut self, opened: &OpenedPartition, ctx: &mut Context<Self>) {
-        self.partition = Some((opened.id, opened.lease));
+        (self.partition, self.converted_by) = (Some((opened.id, opened.lease)), None);
         self.step = opened.step;
         self.resume.clone_from(&opened.resume);
         if self.step == MemoryStep::Released {

@@ -55,7 +55,7 @@ impl ListerWatcher for HastySource {
 }
 
 /// Accepts every message.
-struct Swallow;
+pub(super) struct Swallow;
 
 impl Actor for Swallow {
     type Context = Context<Self>;
@@ -92,6 +92,11 @@ impl ListerWatcher for ScriptedLists {
     fn watch(&self, _: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>> {
         Box::pin(std::future::pending())
     }
+}
+
+/// Returns a source that answers lists with these chunks, one list after another, and nothing else.
+pub(super) fn lists(lists: Vec<Vec<ListChunk>>) -> Arc<dyn ListerWatcher> {
+    Arc::new(ScriptedLists { lists: Mutex::new(lists.into()), read: Arc::default() })
 }
 
 /// A batch of changes, and the number of chunks that the reflector had read when it sent the batch.
@@ -149,7 +154,7 @@ fn batches_of(health: &Arc<InformerHealth>, lists: Vec<Vec<ListChunk>>, batches:
     })
 }
 
-fn end(version: &str) -> ListChunk {
+pub(super) fn end(version: &str) -> ListChunk {
     ListChunk::End { version: ResourceVersion::new(version), continue_token: None, remaining: None }
 }
 

@@ -111,6 +111,9 @@ impl InformerActor {
             };
             work.into_actor(act).map(|opened, act, _| {
                 act.partition = opened.map(|opened| (opened.id, opened.lease));
+                if act.partition.is_some() {
+                    act.converted_by = None;
+                }
                 act.forget();
             })
         }))
@@ -128,13 +131,14 @@ impl InformerActor {
         self.env.sync_changed();
     }
 
-    pub(super) fn open_partition(&mut self) -> OpenPartition {
+    /// Returns the request that opens the partition. Once it has succeeded, the caller clears [`Self::converted_by`].
+    pub(super) fn open_partition(&self) -> OpenPartition {
         OpenPartition {
             origin: self.parts.origin.clone(),
             health: self.parts.health.clone(),
             indexes: self.parts.indexes.clone(),
             settings: self.parts.settings,
-            converted_by: self.converted_by.take(),
+            converted_by: self.converted_by,
         }
     }
 }
