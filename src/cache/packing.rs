@@ -330,8 +330,8 @@ impl Packing {
         let Some(RoundOutcome { fitness, trained, outcome, packer }) = outcome else { return };
         let had_one = match self.fitness {
             Fitness::Builtin { packed, .. } => packed > 0,
-            Fitness::Trained { .. } => true,
-            _ => false,
+            Fitness::Unfit { .. } | Fitness::Trained { .. } => true,
+            Fitness::Untrained | Fitness::Confidential { .. } => false,
         };
         self.packer = packer;
         self.fitness = fitness;
@@ -446,6 +446,8 @@ impl Round {
             (None, true, Fitness::Trained { dictionary, first, .. }) => {
                 Fitness::Trained { dictionary, first, last: Ratio::default() }
             }
+            // Another empty dictionary would be one more that bodies keep in memory.
+            (None, true, Fitness::Unfit { dictionary, .. }) => Fitness::Unfit { rounds: 0, dictionary },
             (None, true, fitness @ Fitness::Builtin { .. }) | (None, false, fitness) => fitness,
             (None, true, _) => Fitness::unfit(),
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::testing::{origin, pods};
 use crate::{Packing, Popped, Store, Uncompressed, pack_all};
 use informer_hub_types::{
-    Delta, DeltaKind, Dictionary, Gvr, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredObject,
+    Delta, DeltaKind, Dictionary, Gvr, InformerHealth, Labels, ObjectKey, ResourceVersion, StoredBody, StoredObject,
     StoredObjectParts, Uid,
 };
 
@@ -117,6 +117,46 @@ fn training_is_retried_when_there_are_enough_objects() {
     // In rounds of 100; some pass before training is retried.
     rig.add('b', 1_000);
     assert_eq!(rig.packing.trainings(), 1);
+}
+
+/// Returns the dictionaries of all packed bodies.
+fn dictionaries(rig: &Rig) -> Vec<Arc<Dictionary>> {
+    let mut all: Vec<Arc<Dictionary>> = Vec::new();
+    for (object, _) in &rig.texts {
+        if let StoredBody::Packed(body) = object.stored_body()
+            && !all.iter().any(|known| Arc::ptr_eq(known, body.dictionary()))
+        {
+            all.push(Arc::clone(body.dictionary()));
+        }
+    }
+    all
+}
+
+#[test]
+fn objects_packed_before_any_training_are_repacked_after_it() {
+    let mut rig = Rig::new();
+    rig.add('a', 20);
+    let empty = dictionaries(&rig);
+    assert_eq!((empty.len(), empty[0].size()), (1, 0));
+    rig.add_objects((20..1_020).map(|i| object('a', i)).collect());
+    assert_eq!(rig.packing.trainings(), 1);
+    assert!(rig.sweep() > 0, "no body of before is repacked");
+    let now = dictionaries(&rig);
+    assert_eq!(now.len(), 1, "{now:?}");
+    let unused = Arc::downgrade(&empty[0]);
+    drop(empty);
+    assert!(unused.upgrade().is_none(), "the empty dictionary stays in memory");
+}
+
+#[test]
+fn failed_trainings_keep_one_empty_dictionary() {
+    let mut rig = Rig::new();
+    // Each round has too few objects.
+    for round in 0..40 {
+        rig.add_objects((0..10).map(|i| object('a', round * 10 + i)).collect());
+    }
+    assert_eq!(rig.packing.trainings(), 0);
+    assert_eq!(dictionaries(&rig).len(), 1);
 }
 
 #[test]
