@@ -54,9 +54,9 @@ pub enum StreamError {
     /// otherwise it may have.
     #[error("the server is closing the connection: {0}")]
     GoingAway(h2::Reason),
-    /// The connection failed.
+    /// The connection failed. All its requests share the error of the byte stream, which names a TLS alert.
     #[error("{0}")]
-    Io(String),
+    Io(Arc<io::Error>),
     /// One side violated the HTTP/2 protocol.
     #[error("{0}")]
     Protocol(String),
@@ -85,7 +85,7 @@ impl From<&h2::Error> for StreamError {
             // h2 reports the end of the connection as a broken pipe.
             return match io.kind() {
                 io::ErrorKind::BrokenPipe => Self::Closed,
-                _ => Self::Io(io.to_string()),
+                kind => Self::Io(Arc::new(io::Error::new(kind, io.to_string()))),
             };
         }
         match error.reason() {

@@ -1,10 +1,10 @@
-//! Byte stream that is counted as a connection and notes when bytes arrive.
+//! Byte stream that is counted as a connection, notes when bytes arrive, and keeps the error that ends it.
 
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -13,14 +13,32 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::gauges::{CountedConnection, Gauges};
 
-/// Flag that the connection sets when bytes arrive and the health check clears.
+/// State of a byte stream that its connection and the health check share.
 #[derive(Debug, Default)]
-pub(crate) struct Activity(AtomicBool);
+pub(crate) struct Activity {
+    /// Set when bytes arrive; cleared by the health check.
+    has_arrived: AtomicBool,
+    /// The error of the first failed read. HTTP/2 keeps only its kind and text.
+    failure: OnceLock<Arc<io::Error>>,
+}
 
 impl Activity {
     /// Returns whether bytes have arrived since the last call.
     pub(crate) fn take(&self) -> bool {
-        self.0.swap(false, Relaxed)
+        self.has_arrived.swap(false, Relaxed)
+    }
+
+    /// Returns the error of the first failed read; `None` if none has failed.
+    pub(crate) fn failure(&self) -> Option<Arc<io::Error>> {
+        self.failure.get().cloned()
+    }
+
+    /// Keeps the error of a failed read, and returns one of the same kind and text.
+    fn keep(&self, error: io::Error) -> io::Error {
+        let copy = io::Error::new(error.kind(), error.to_string());
+        // Ignore the error: the first failure is kept.
+        let _ = self.failure.set(Arc::new(error));
+        copy
     }
 }
 
@@ -28,11 +46,13 @@ pub(crate) struct Link {
     stream: Box<dyn Stream>,
     activity: Arc<Activity>,
     counted: CountedConnection,
+    /// Whether [`Activity`] keeps the error of a failed read.
+    keeps_failure: bool,
 }
 
 impl Link {
     pub(crate) fn new(stream: Box<dyn Stream>, gauges: &Arc<Gauges>) -> Self {
-        Self { stream, activity: Arc::default(), counted: CountedConnection::new(gauges) }
+        Self { stream, activity: Arc::default(), counted: CountedConnection::new(gauges), keeps_failure: false }
     }
 
     /// Returns the stream, counted as a connection of HTTP/1.1.
@@ -41,7 +61,10 @@ impl Link {
         self
     }
 
-    pub(crate) fn activity(&self) -> Arc<Activity> {
+    /// Returns the state that the link shares with the HTTP/2 connection on it. From now on, it keeps the error of a
+    /// failed read.
+    pub(crate) fn activity(&mut self) -> Arc<Activity> {
+        self.keeps_failure = true;
         Arc::clone(&self.activity)
     }
 }
@@ -63,9 +86,12 @@ impl AsyncRead for Link {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
-            self.activity.0.store(true, Relaxed);
+            self.activity.has_arrived.store(true, Relaxed);
         }
-        read
+        match read {
+            Poll::Ready(Err(error)) if self.keeps_failure => Poll::Ready(Err(self.activity.keep(error))),
+            read => read,
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Requests to an apiserver: URLs, deadlines, and classification of failures.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::fmt::Write as _;
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,11 +12,12 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::{AuthError, Body};
+use rustls::AlertDescription;
 
 use super::exec::NoCredentials;
 use informer_hub_codec::{ErrorClass, SourceError, bounded, classify_status};
 use informer_hub_dial::causes;
-use informer_hub_pool::Lane;
+use informer_hub_pool::{Lane, StreamError};
 
 /// Size limit of the body of a failed answer, in bytes.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -281,7 +283,7 @@ pub(super) fn transient(message: String) -> SourceError {
 
 pub(super) fn failure(error: &kube::Error) -> SourceError {
     let is_plugin_error = matches!(error, kube::Error::Service(cause) if cause.is::<NoCredentials>());
-    let class = if is_plugin_error || matches!(error, kube::Error::Auth(_)) {
+    let class = if is_plugin_error || matches!(error, kube::Error::Auth(_)) || is_certificate_refused(error) {
         ErrorClass::Unauthorized
     } else if is_refused(error) {
         ErrorClass::Refused
@@ -319,10 +321,37 @@ fn chain(error: &kube::Error) -> String {
     source.map_or_else(|| causes(error), causes)
 }
 
+/// Returns whether the server has refused the client's certificate, or demands one, in the TLS handshake. With TLS 1.3,
+/// the first read fails with this alert.
+fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
+    if let Some(rustls::Error::AlertReceived(alert)) = error.downcast_ref() {
+        return matches!(
+            alert,
+            AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::CertificateRequired
+                | AlertDescription::UnknownCA
+                // OpenSSL and rustls send this if another CA of the same name has signed the certificate.
+                | AlertDescription::DecryptError
+                | AlertDescription::AccessDenied
+        );
+    }
+    // `source` of an I/O error skips the error inside it.
+    let io = match error.downcast_ref::<StreamError>() {
+        Some(StreamError::Io(io)) => Some(&**io),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    let inner = io.and_then(io::Error::get_ref).map(|inner| inner as &(dyn Error + 'static));
+    inner.or_else(|| error.source()).is_some_and(is_certificate_refused)
+}
+
 fn is_refused(error: &kube::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
-        if error.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
+        if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
             return true;
         }
         cause = error.source();

@@ -98,6 +98,85 @@ async fn client_certificate_of_a_kubeconfig_is_sent() {
     assert!(error.contains("must be PEM"), "{error}");
 }
 
+/// Starts a server that verifies client certificates, and answers accepted ones. After a refusal it reads until the client
+/// closes the connection, so that the client gets the alert. Returns its address.
+fn serve_verified(config: Arc<ServerConfig>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("https://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let (mut socket, config) = (socket.unwrap(), Arc::clone(&config));
+            std::thread::spawn(move || {
+                let mut tls = rustls::ServerConnection::new(config).unwrap();
+                let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+                if stream.read(&mut [0; 4096]).is_ok() {
+                    let _ = stream.write_all(OK);
+                } else {
+                    let _ = std::io::copy(&mut socket, &mut std::io::sink());
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificate_refused_in_the_handshake_is_unauthorized() {
+    use informer_hub_reflector::ErrorClass;
+    let (ca, other) = (Ca::new(), Ca::new());
+    let user = |ca: &Ca| {
+        let (cert, key) = ca.issue("me");
+        format!("client-certificate-data: {}, client-key-data: {}", STANDARD.encode(cert), STANDARD.encode(key))
+    };
+    for version in rustls::ALL_VERSIONS {
+        for protocols in [&[][..], &[H2]] {
+            let server = serve_verified(ca.mutual_server_config_of(protocols, &[version]));
+            for user in [user(&other), String::new()] {
+                let access = inline(&server, &with_ca(&ca), &user);
+                let client = connect(access.into(), None, &Threads::current()).await.unwrap();
+                let sent = client.send(Request::get("/").body(Body::empty()).unwrap()).await;
+                let error = super::super::request::failure(&sent.unwrap_err());
+                assert_eq!(error.class, ErrorClass::Unauthorized, "{version:?} {}: {error}", protocols.len());
+                assert!(error.message.contains("alert"), "{error}");
+            }
+        }
+        let server = serve_verified(ca.mutual_server_config_of(&[], &[version]));
+        assert_eq!(try_get(inline(&server, &with_ca(&ca), &user(&ca))).await, Ok(()));
+        // The client refuses this server, not the other way round.
+        let client = connect(inline(&server, &with_ca(&other), &user(&ca)).into(), None, &Threads::current()).await;
+        let sent = client.unwrap().send(Request::get("/").body(Body::empty()).unwrap()).await;
+        assert_eq!(super::super::request::failure(&sent.unwrap_err()).class, ErrorClass::Transient);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugin_renews_a_certificate_refused_in_the_handshake() {
+    use crate::KubeConnector;
+    use informer_hub_reflector::{Connector, ErrorClass, StallPolicy};
+    let (ca, old, folder) = (Ca::new(), Ca::new(), tempfile::tempdir().unwrap());
+    let server = serve_verified(ca.mutual_server_config_of(&[], rustls::ALL_VERSIONS));
+    let credential = folder.path().join("credential");
+    let write = |ca: &Ca| {
+        let (cert, key) = ca.issue("me");
+        let status = serde_json::json!({ "clientCertificateData": cert, "clientKeyData": key });
+        std::fs::write(&credential, serde_json::json!({ "status": status }).to_string()).unwrap();
+    };
+    write(&old);
+    let user = format!("exec: {{command: cat, args: ['{}']}}", credential.display());
+    let access = inline(&server, &with_ca(&ca), &user);
+    let connector = KubeConnector::new(access.into(), StallPolicy::default(), &Threads::current());
+    let connection = connector.connect().await.unwrap();
+    write(&ca);
+    assert_eq!(connection.server().await.unwrap_err().class, ErrorClass::Unauthorized);
+    let renewed = async {
+        // The accepted answer has no version in it.
+        while connection.server().await.unwrap_err().class == ErrorClass::Unauthorized {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), renewed).await.expect("the plugin runs again");
+}
+
 #[tokio::test(start_paused = true)]
 async fn ca_file_is_reread_and_an_unusable_one_keeps_the_last_roots() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -9,7 +9,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, Stream, WantsVerifier};
+use rustls::{
+    ALL_VERSIONS, ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, Stream, SupportedProtocolVersion,
+    WantsVerifier,
+};
 
 /// Name in the certificates of test servers, which listen on loopback.
 const SERVER: &str = "127.0.0.1";
@@ -75,12 +78,29 @@ impl Ca {
     /// If ring cannot create keys.
     #[must_use]
     pub fn mutual_server_config(&self) -> Arc<ServerConfig> {
+        self.mutual_server_config_of(&[], ALL_VERSIONS)
+    }
+
+    /// Returns the configuration of [`Self::mutual_server_config`] with these protocols in ALPN and versions of TLS.
+    ///
+    /// # Panics
+    /// If ring cannot create keys.
+    #[must_use]
+    pub fn mutual_server_config_of(
+        &self,
+        protocols: &[&[u8]],
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Arc<ServerConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).expect("the CA is a valid root");
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider()).build();
         let (chain, key) = self.server_identity();
-        let builder = builder().with_client_cert_verifier(verifier.expect("there is a root"));
-        Arc::new(builder.with_single_cert(chain, key).expect("the key is that of the certificate"))
+        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions);
+        let builder = builder.expect("ring supports all versions of TLS");
+        let builder = builder.with_client_cert_verifier(verifier.expect("there is a root"));
+        let mut config = builder.with_single_cert(chain, key).expect("the key is that of the certificate");
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        Arc::new(config)
     }
 
     fn server_identity(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
