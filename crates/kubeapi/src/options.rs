@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use informer_hub_types::{InvalidSelector, LabelSelector};
+use informer_hub_types::{InvalidSelector, LabelSelector, position_of};
 
 use crate::percent::decode_query;
 use crate::quote::Quoted;
@@ -134,7 +134,10 @@ impl Options {
         let mut options = Self {
             labels: labels.parse().map_err(|error: InvalidSelector| {
                 let InvalidSelector { problem, at, .. } = error;
-                Status::bad_request(format!("unable to parse requirement: {problem} at position {at}"))
+                Status::bad_request(format!(
+                    "unable to parse requirement: {problem} at position {}",
+                    position_of(&labels, at)
+                ))
             })?,
             fields: FieldSelector::parse(&fields).map_err(Status::bad_request)?,
             watch: parameters.flag("watch").unwrap_or_default(),

@@ -4,13 +4,13 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
-use informer_hub_types::{nearest_name, printable_char};
+use informer_hub_types::{nearest_name, position_of, printable_char};
 
 /// Error for a text that is not a valid query. The author of the text can fix it.
 ///
 /// Displays as one line; [`Self::annotated`] adds an excerpt with a mark below the position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{problem} (at position {at})")]
+#[error("{problem} (at position {})", position_of(text, *at))]
 #[non_exhaustive]
 pub struct InvalidQuestion {
     /// The query text; only its start if it is too long.
@@ -106,6 +106,12 @@ fn did_you_mean(word: Option<&str>) -> String {
 const AROUND: usize = 60;
 
 impl InvalidQuestion {
+    /// Returns the position of the error that messages show: the number, from 1, of a character of the text.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        position_of(&self.text, self.at)
+    }
+
     /// Returns a display of the message with an excerpt of the affected line, and a mark below the position.
     #[must_use]
     pub fn annotated(&self) -> Annotated<'_> {

@@ -92,7 +92,8 @@ pub use packer::{PackOutcome, Packer};
 pub use path::{FieldPath, InvalidPath, Segment};
 pub use pattern::{Exclusion, Groups, InvalidPattern, InvalidSelection, ResourcePattern, Selected};
 pub use printable::{
-    MAX_QUOTED, printable, printable_char, printable_end, printable_json, printable_lines, printable_start, shortened,
+    MAX_QUOTED, position_of, printable, printable_char, printable_end, printable_json, printable_lines,
+    printable_start, shortened,
 };
 pub use resource::{ApiResource, Gvr, InvalidResource, ResourceRef, Scope, View};
 pub use rewinds::{Rewind, Rewinds};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use super::position_of;
+
 /// One segment of a path.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Segment {
@@ -25,7 +27,7 @@ pub struct FieldPath(Arc<[Segment]>);
 
 /// Error for text that is not a path; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a path: {problem} at position {at}")]
+#[error("{text:?} is not a path: {problem} at position {}", position_of(text, *at))]
 #[non_exhaustive]
 pub struct InvalidPath {
     /// The invalid text.

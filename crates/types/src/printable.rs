@@ -31,6 +31,12 @@ pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
     }
 }
 
+/// Returns the number, from 1, of the character at a byte offset of a text. Errors show such positions.
+#[must_use]
+pub fn position_of(text: &str, at: usize) -> usize {
+    text.char_indices().take_while(|(start, _)| *start < at).count() + 1
+}
+
 /// Like [`printable`], limited to the first `limit` characters, followed by `…` if characters are missing.
 #[must_use]
 pub fn printable_start(text: &str, limit: usize) -> String {
@@ -176,6 +182,13 @@ pub mod hostile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn position_counts_characters_from_one() {
+        let text = "é=b";
+        assert_eq!([0, 2, 3, 4, 9].map(|at| position_of(text, at)), [1, 2, 3, 4, 4]);
+        assert_eq!(position_of("", 0), 1);
+    }
 
     #[test]
     fn printable_documents_and_lines_keep_the_programs_own_breaks_and_colours() {

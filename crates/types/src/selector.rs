@@ -7,7 +7,7 @@ use std::fmt;
 
 use smol_str::SmolStr;
 
-use super::{ClusterLabels, ClusterName, MAX_QUOTED, shortened};
+use super::{ClusterLabels, ClusterName, MAX_QUOTED, position_of, shortened};
 
 /// A label selector in kubectl's grammar: `app=web,tier!=db,env in (prod,test),!canary,cores>4`.
 ///
@@ -51,7 +51,7 @@ pub enum Condition {
 
 /// Error for text that is not a selector; the caller's input is at fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{:?} is not a label selector: {problem} at position {at}", shortened(text, MAX_QUOTED))]
+#[error("{:?} is not a label selector: {problem} at position {}", shortened(text, MAX_QUOTED), position_of(text, *at))]
 #[non_exhaustive]
 pub struct InvalidSelector {
     /// The invalid text.

@@ -142,7 +142,7 @@ async fn mistakes_say_what_where_and_what_would_be_right() {
             "namespce = shop",
             "&resource=pods",
             400,
-            "expected a condition, found \"namespce\"; did you mean \"namespace\"? (at position 0)",
+            "expected a condition, found \"namespce\"; did you mean \"namespace\"? (at position 1)",
         ),
         ("", "", 400, "resource is missing; write e.g. resource=pods"),
         ("", "&resource=podz", 404, "the hub has no resource \"podz\"; did you mean \"pods\"? It has: pods"),
@@ -164,7 +164,7 @@ async fn mistakes_say_what_where_and_what_would_be_right() {
     let (_, answer) = json_of(&bench, "name = x lmit 5", "&resource=pods").await;
     assert_eq!(
         (&answer["position"], &answer["found"], &answer["suggestion"]),
-        (&json!(9), &json!("\"lmit\""), &json!("limit"))
+        (&json!(10), &json!("\"lmit\""), &json!("limit"))
     );
     assert!(answer["excerpt"].as_str().unwrap().ends_with("\n           ^"), "{answer}");
     let (code, _, text) = get(&bench, "", "&resource=pods", "image/png").await;

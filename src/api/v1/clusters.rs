@@ -3,7 +3,9 @@
 use super::failure::Failure;
 use super::sight::Sight;
 use crate::api::kubernetes::Fleet;
-use informer_hub_types::{ClusterLabels, ClusterName, InvalidSelector, LabelSelector, nearest_name, shortened};
+use informer_hub_types::{
+    ClusterLabels, ClusterName, InvalidSelector, LabelSelector, nearest_name, position_of, shortened,
+};
 
 /// Clusters that a request selects.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +31,8 @@ impl ClusterChoice {
         let selector = text.parse().map_err(|InvalidSelector { problem, at, .. }| {
             let start = shortened(text, 64);
             Failure::invalid(format!(
-                "clusters: {start:?} is neither a cluster's name nor a label selector: {problem} at position {at}"
+                "clusters: {start:?} is neither a cluster's name nor a label selector: {problem} at position {}",
+                position_of(text, at)
             ))
         })?;
         Ok(Self::Matching(selector))

@@ -29,7 +29,7 @@ pub(in crate::api) struct Failure {
 #[serde(rename_all = "camelCase")]
 struct Body {
     error: String,
-    /// Byte offset in the query's text.
+    /// Number, from 1, of a character of the query's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
     /// Query tokens that are valid at the position.
@@ -61,7 +61,7 @@ impl Failure {
     /// Returns 400 for a mistake in the query's text.
     pub(in crate::api) fn question(error: &InvalidQuestion) -> Self {
         let mut failure = Self::invalid(error.to_string());
-        failure.body.position = Some(error.at);
+        failure.body.position = Some(error.position());
         failure.body.excerpt = Some(shortened(&error.annotated().to_string(), MAX_ERROR).into_owned());
         if let ParseProblem::Unexpected { expected, found, suggestion } = &error.problem {
             failure.body.expected = Some(expected);

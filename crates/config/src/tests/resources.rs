@@ -44,7 +44,7 @@ fn resource_scopes_are_checked() {
     only_in_resource("namespaces = [\n\"a\",\n\"B\"]\n", 3, "namespaces[1]: \"B\" is not a namespace");
     only_in_resource("namespaces = \"a\"\n", 1, "expected a list such as [\"a\", \"b\"], found a text");
     only_in_resource("namespaces = [1]\n", 1, "namespaces[0]: expected a text in quotes, found a number");
-    only_in_resource("label_selector = \"a=b c\"\n", 1, "expected a comma or the end, found \"c\" at position 4");
+    only_in_resource("label_selector = \"a=b c\"\n", 1, "expected a comma or the end, found \"c\" at position 5");
     only_in_resource("label_selector = \"\"\n", 1, "is empty; write a value or remove the key");
     only_in_resource("field_selector = \"status.phase\"\n", 1, "has no operator; write path=value");
 }

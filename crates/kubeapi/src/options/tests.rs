@@ -138,12 +138,12 @@ fn wrong_number_is_refused_before_a_wrong_selector() {
 #[test]
 fn wrong_selectors_are_bad_requests_with_position_and_token() {
     for (query, message) in [
-        ("labelSelector=a%3D%3D%3Db", "unable to parse requirement: expected a value, found \"=\" at position 3"),
-        ("labelSelector=a+in+b", "unable to parse requirement: expected \"(\", found \"b\" at position 5"),
+        ("labelSelector=a%3D%3D%3Db", "unable to parse requirement: expected a value, found \"=\" at position 4"),
+        ("labelSelector=a+in+b", "unable to parse requirement: expected \"(\", found \"b\" at position 6"),
         ("fieldSelector=foo", "invalid selector: 'foo'; can't understand 'foo'"),
         (
             "fieldSelector=foo&labelSelector=%3D",
-            "unable to parse requirement: expected a label key, found \"=\" at position 0",
+            "unable to parse requirement: expected a label key, found \"=\" at position 1",
         ),
         ("fieldSelector=foo&limit=x", r#"strconv.ParseInt: parsing "x": invalid syntax"#),
         ("limit=x&timeoutSeconds=y", r#"strconv.ParseInt: parsing "y": invalid syntax"#),

@@ -107,7 +107,7 @@ fn wrong_root_is_refused_with_the_problem_of_its_selector() {
     assert_eq!(
         wrong.message,
         "unable to select clusters: \"tier=prod x\" is not a label selector: expected a comma or the end, found \"x\" \
-         at position 10"
+         at position 11"
     );
     assert_eq!(status("/unique/-a/api").code, 400);
     assert_eq!(status("/clusters/%E9=a/api").message, "the path of the request is not UTF-8");

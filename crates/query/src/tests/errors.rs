@@ -82,7 +82,7 @@ fn error_has_message_and_position() {
         ("é", 0, "not a path"),
     ] {
         let error = parse_error(text).to_string();
-        let right = error.contains(message) && error.ends_with(&format!(" (at position {at})"));
+        let right = error.contains(message) && error.ends_with(&format!(" (at position {})", at + 1));
         if !right {
             mismatches.push(format!("{text}: {error}\n  wanted at {at}: {message}"));
         }
@@ -93,7 +93,7 @@ fn error_has_message_and_position() {
 #[test]
 fn expression_refuses_clauses() {
     let error = "name = a limit 5".parse::<Expr>().unwrap_err();
-    assert_eq!(error.to_string(), r#"expected and, or, or the end, found "limit" (at position 9)"#);
+    assert_eq!(error.to_string(), r#"expected and, or, or the end, found "limit" (at position 10)"#);
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn excerpt_marks_the_position() {
     assert_eq!(
         annotated("namespace in (shop, pay) adn name = x"),
         "expected and, or, a clause (order by, limit, continue, select, count, distinct) or the end, found \"adn\"; did \
-         you mean \"and\"? (at position 25)\n  namespace in (shop, pay) adn name = x\n                           ^"
+         you mean \"and\"? (at position 26)\n  namespace in (shop, pay) adn name = x\n                           ^"
     );
-    assert!(annotated("a = 'é' b").ends_with("\n  a = 'é' b\n          ^"));
+    assert!(annotated("a = 'é' b").ends_with("(at position 9)\n  a = 'é' b\n          ^"));
     assert!(annotated("name = a and\n\tx ~ 5\nand y = 6").ends_with("\n   x ~ 5\n     ^"));
     assert!(annotated("name = a and").ends_with("\n  name = a and\n              ^"));
     let long = format!("name in ({}) adn x = '{}'", "a, ".repeat(200) + "a", "b".repeat(200));

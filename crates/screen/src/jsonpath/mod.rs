@@ -30,7 +30,7 @@ pub struct Template {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{problem} at position {at}")]
 pub struct InvalidTemplate {
-    /// Character offset of the problem, from 1.
+    /// Number, from 1, of the character at which the problem is.
     pub at: usize,
     /// Description of the problem.
     pub problem: String,
@@ -96,7 +96,11 @@ impl Template {
     pub fn path(text: &str) -> Result<Self, InvalidTemplate> {
         let bare = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
         let dot = if bare.starts_with(['.', '$', '@', '[']) { "" } else { "." };
-        let template: Self = format!("{{{dot}{bare}}}").parse()?;
+        // The position of an error is that in the caller's text.
+        let (added, removed) = (1 + dot.len(), usize::from(bare.len() < text.len()));
+        let in_text =
+            |error: InvalidTemplate| InvalidTemplate { at: (error.at + removed).saturating_sub(added).max(1), ..error };
+        let template: Self = format!("{{{dot}{bare}}}").parse().map_err(in_text)?;
         match &template.nodes[..] {
             [Node::Path(_)] => Ok(template),
             _ => Err(InvalidTemplate { at: 1, problem: "expected one path".to_owned() }),

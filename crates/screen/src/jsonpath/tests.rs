@@ -105,6 +105,9 @@ fn sort_paths_need_neither_braces_nor_dot() {
         assert_eq!(path.first(&pods()["items"][1]), Some(&json!("b")), "{text}");
     }
     assert!(Template::path("{.a}{.b}").is_err());
+    for (text, at) in [("a b", 3), (".a b", 4), ("{.a b}", 5), ("{a b}", 4), ("é b", 3)] {
+        assert_eq!(Template::path(text).unwrap_err().at, at, "{text}");
+    }
 }
 
 #[test]
