@@ -16,6 +16,8 @@
 //!   watermark is therefore the version that was complete when the first queued entry arrived.
 //! - *Requeued deltas are first* ([`DeltaFifo::requeue`]), followed by later deltas of their key, as if they had never
 //!   been popped. client-go's `AddIfNotPresent` dropped them if the key was queued again.
+//! - *Rewinds* ([`Change::Rewind`]): while the end of such a list is queued, the queue is full. A later change could else
+//!   be popped before that end, and would look older than the states that the list replaces.
 //!
 //! Invariants: a key is in `queue` iff it is in `items`, and at most once. `queue` has as many list ends as `ends`.
 //! `bytes` is the sum of the bytes in `items`.
@@ -37,6 +39,8 @@ pub enum Popped {
         keep: HashSet<ObjectKey>,
         /// Resource version of the list.
         version: ResourceVersion,
+        /// Whether the resource versions of earlier changes do not compare with those of the list ([`Change::Rewind`]).
+        rewound: bool,
     },
 }
 
@@ -59,6 +63,7 @@ enum EntryKind {
 struct End {
     keep: HashSet<ObjectKey>,
     version: ResourceVersion,
+    rewound: bool,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +105,8 @@ pub struct DeltaFifo {
     items: HashMap<ObjectKey, Pending>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
+    /// Whether the versions of the running list went back.
+    rewound: bool,
     /// Lists whose ends are in `queue`, in order.
     ends: VecDeque<End>,
     start: Start,
@@ -140,6 +147,7 @@ impl DeltaFifo {
             items: HashMap::new(),
             queue: VecDeque::new(),
             listing: None,
+            rewound: false,
             ends: VecDeque::new(),
             start: Start::Nothing,
             received: None,
@@ -164,12 +172,12 @@ impl DeltaFifo {
                 Change::Delta(delta) if delta.kind == DeltaKind::Sync => Start::Nothing,
                 Change::Progress(_) => Start::Nothing,
                 Change::Delta(_) => Start::Watch,
-                Change::ReplaceBegin | Change::ReplaceKeep(_) | Change::ReplaceEnd(_) => Start::List,
+                Change::ReplaceBegin | Change::ReplaceKeep(_) | Change::Rewind | Change::ReplaceEnd(_) => Start::List,
             };
         }
         match change {
             Change::ReplaceBegin => {
-                self.listing = Some(HashSet::new());
+                (self.listing, self.rewound) = (Some(HashSet::new()), false);
                 // Listed objects have states from different times, so the version up to which all changes have arrived
                 // is unknown until the list ends.
                 self.received = None;
@@ -177,11 +185,12 @@ impl DeltaFifo {
             Change::ReplaceKeep(key) => {
                 self.listing.get_or_insert_default().insert(key);
             }
+            Change::Rewind => self.rewound = true,
             Change::ReplaceEnd(version) => {
                 let keep = self.listing.take().unwrap_or_default();
                 self.enqueue(EntryKind::ReplaceEnd);
                 self.receive(version.clone());
-                self.ends.push_back(End { keep, version });
+                self.ends.push_back(End { keep, version, rewound: std::mem::take(&mut self.rewound) });
             }
             Change::Progress(version) => self.receive(version),
             Change::Delta(delta) => self.push_delta(delta),
@@ -262,9 +271,9 @@ impl DeltaFifo {
                     batch.push(Popped::Deltas(key, pending.deltas));
                 }
                 EntryKind::ReplaceEnd => {
-                    let Some(End { keep, version }) = self.ends.pop_front() else { continue };
+                    let Some(End { keep, version, rewound }) = self.ends.pop_front() else { continue };
                     self.ended += 1;
-                    batch.push(Popped::ReplaceEnd { keep, version });
+                    batch.push(Popped::ReplaceEnd { keep, version, rewound });
                     break;
                 }
             }
@@ -285,10 +294,10 @@ impl DeltaFifo {
     pub fn requeue(&mut self, popped: Popped) {
         match popped {
             Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
-            Popped::ReplaceEnd { keep, version } => {
+            Popped::ReplaceEnd { keep, version, rewound } => {
                 self.ended = self.ended.saturating_sub(1);
                 self.queue.push_front(Entry { kind: EntryKind::ReplaceEnd, since: self.settled.clone() });
-                self.ends.push_front(End { keep, version });
+                self.ends.push_front(End { keep, version, rewound });
             }
         }
     }
@@ -371,11 +380,12 @@ impl DeltaFifo {
 
     /// Returns whether the caller should wait before it pushes more, because the byte limit (lower during a list) or
     /// the maximum number of complete lists is exceeded. Complete lists have a separate limit, because their sets of
-    /// keys are not counted in bytes.
+    /// keys are not counted in bytes. After a list with [`Change::Rewind`], the caller must wait until the list's end is
+    /// popped.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
-        self.bytes > limit || self.ends.len() > Self::MAX_LISTS
+        self.bytes > limit || self.ends.len() > Self::MAX_LISTS || self.ends.iter().any(|end| end.rewound)
     }
 
     /// Returns whether no entry is queued.

@@ -48,6 +48,7 @@ impl Snapshot {
                 version: None,
                 resume: None,
                 deleted: None,
+                rewound: imbl::OrdSet::new(),
                 settings: 0,
                 outdated: None,
                 converting: None,

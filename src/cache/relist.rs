@@ -72,6 +72,18 @@ impl Partition {
         }
     }
 
+    /// Records at the end of a list whether the cluster's versions went back (`rewound`) to `version`. If they did, the
+    /// list has not replaced objects that differ at equal versions, so another list must follow. Some kept objects may
+    /// have versions of before.
+    pub(super) fn note_rewind(&mut self, version: &ResourceVersion, rewound: bool) {
+        self.rewound.clear();
+        if rewound {
+            let newer = self.iter().filter(|object| object.resource_version().newer_than(version));
+            self.rewound = newer.map(|object| object.key().clone()).collect();
+            (self.converting, self.deleted) = (Some(0), None);
+        }
+    }
+
     /// Returns the object at a key, including staged changes.
     pub(super) fn newest(&self, key: &ObjectKey) -> Option<&Arc<StoredObject>> {
         match &self.relist {

@@ -54,12 +54,16 @@ pub struct Partition {
     /// Version of the newest applied deletion, if the partition is not complete up to that version. No watch may then
     /// resume.
     pub(super) deleted: Option<ResourceVersion>,
+    /// Keys of objects whose versions may be of before the cluster's versions went back. The next event of such an
+    /// object applies whatever its version. Almost always empty.
+    pub(super) rewound: imbl::OrdSet<ObjectKey>,
     /// Hash of the settings that the informer decodes objects with.
     pub(super) settings: u64,
     /// Hash of earlier settings, with which some objects are still decoded until a list replaces them.
     pub(super) outdated: Option<u64>,
-    /// Set if the resource or its CRD changed, until a list is complete: the new generation of the CRD, or zero if only
-    /// the resource changed. While set, objects may differ from the cluster's at equal versions.
+    /// Set if the resource or its CRD changed, or if the cluster's versions went back, until a list is complete: the new
+    /// generation of the CRD, or zero if it did not change. While set, objects may differ from the cluster's at equal
+    /// versions.
     pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
@@ -117,8 +121,8 @@ impl Partition {
         self.plain_bytes
     }
 
-    /// Returns whether the resource or its CRD changed and no list is complete since: some objects may still have the
-    /// old schema.
+    /// Returns whether the resource or its CRD changed, or the cluster's versions went back, and no list is complete
+    /// since: some objects may differ from the cluster's at equal versions.
     #[must_use]
     #[doc(hidden)]
     pub fn is_converting(&self) -> bool {

@@ -194,7 +194,7 @@ impl Store {
         for popped in popped {
             match popped {
                 Popped::Deltas(key, deltas) => self.apply_deltas(id, &mut partition, &key, deltas, &mut batch),
-                Popped::ReplaceEnd { keep, version } => {
+                Popped::ReplaceEnd { keep, version, rewound } => {
                     self.publish_stage(id, &mut partition, &mut batch);
                     partition.relist = Relist::None;
                     self.sweep(id, &mut partition, &keep, &mut batch);
@@ -203,8 +203,9 @@ impl Store {
                         partition.synced = true;
                         batch.applied.push(Applied::Synced);
                     }
-                    partition.version = Some(version);
                     partition.finish_list();
+                    partition.note_rewind(&version, rewound);
+                    partition.version = Some(version);
                 }
             }
         }
@@ -326,8 +327,9 @@ impl Store {
             object.share_key(stored.key());
         }
         // A list is authoritative even if versions went back (an etcd restore rewinds them). A watch only advances.
-        let from_watch = kind != DeltaKind::Replaced;
-        if from_watch && stored.resource_version().newer_than(object.resource_version()) {
+        let is_rewound = partition.rewound.remove(stored.key()).is_some();
+        let only_advances = kind != DeltaKind::Replaced && !is_rewound;
+        if only_advances && stored.resource_version().newer_than(object.resource_version()) {
             return;
         }
         if stored.uid() != object.uid() {
@@ -363,7 +365,8 @@ impl Store {
     ) {
         let same = stored.uid() == last.uid() && !last.is_head_only();
         let event = last.resource_version().clone();
-        if stored.resource_version().newer_than(last.resource_version()) {
+        let is_rewound = partition.rewound.remove(stored.key()).is_some();
+        if !is_rewound && stored.resource_version().newer_than(last.resource_version()) {
             return;
         }
         self.remove(id, partition, &stored);

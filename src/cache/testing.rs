@@ -58,8 +58,8 @@ pub fn origin(cluster: &str) -> Arc<Origin> {
 }
 
 /// Parses one step of a reflector. `+a@1`, `~a@2` and `-a@3` are the watch events ADDED, MODIFIED and DELETED. `*a@4`
-/// is a listed object, `=a@4` a resync. `[` starts a list, `&a` lists `a` without an object that could be decoded, `]9`
-/// ends it. The UID is `u`, or `v` in `+a:v@1`.
+/// is a listed object, `=a@4` a resync. `[` starts a list, `&a` lists `a` without an object that could be decoded, `<`
+/// says that the versions went back, `]9` ends the list. The UID is `u`, or `v` in `+a:v@1`.
 #[must_use]
 pub fn change(text: &str) -> Change {
     let (sign, rest) = text.split_at(1);
@@ -67,6 +67,7 @@ pub fn change(text: &str) -> Change {
         "[" => return Change::ReplaceBegin,
         "&" => return Change::ReplaceKeep(ObjectKey::new("ns", rest)),
         "]" => return Change::ReplaceEnd(ResourceVersion::new(rest)),
+        "<" => return Change::Rewind,
         "+" => DeltaKind::Added,
         "~" => DeltaKind::Updated,
         "-" => DeltaKind::Deleted,
@@ -98,7 +99,7 @@ pub fn push_all(fifo: &mut DeltaFifo, script: &str) {
 pub fn popped_lines(batch: &[Popped]) -> Vec<String> {
     let line = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.iter().map(delta_text).collect::<Vec<_>>().join(" "),
-        Popped::ReplaceEnd { keep, version } => {
+        Popped::ReplaceEnd { keep, version, .. } => {
             let mut names: Vec<_> = keep.iter().map(ObjectKey::name).collect();
             names.sort_unstable();
             [&[&*format!("]{version}")], names.as_slice()].concat().join(" ")

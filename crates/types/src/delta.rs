@@ -43,6 +43,10 @@ pub enum Change {
     /// The list contains this key, but its object could not be decoded or is too large. The store keeps the state that
     /// it has.
     ReplaceKeep(ObjectKey),
+    /// The resource versions of the list in progress went back: the cluster's etcd was restored from a backup. Versions of
+    /// earlier changes do not compare with those of the list and of later changes. [`Change::ReplaceEnd`] follows, and
+    /// must be processed before later changes.
+    Rewind,
     /// The list is complete at this version.
     ReplaceEnd(ResourceVersion),
     /// The reflector has passed on all changes up to this version.

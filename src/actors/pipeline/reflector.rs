@@ -128,6 +128,8 @@ struct Driver {
     list_began: Instant,
     /// Reason for the next list.
     relists_for: ListReason,
+    /// Whether another list must follow the one that just ended.
+    must_list_again: bool,
     /// Whether a success of list or watch must still be reported, after the start or a failure.
     unproven: bool,
     /// resourceVersion last reported to the fifo as the one up to which it has every change.
@@ -158,6 +160,7 @@ impl Driver {
             listing: None,
             list_began: clock::now(),
             relists_for,
+            must_list_again: false,
             unproven: true,
             progress: None,
             recovery_watcher,
@@ -240,7 +243,9 @@ impl Driver {
                         PageVerdict::ListComplete(version) => self.complete_list(version),
                         PageVerdict::GivenUp(error) => self.list_failed(&error),
                     }
-                    return self.hand_over().await;
+                    self.hand_over().await?;
+                    self.list_again_if_due();
+                    return Ok(());
                 }
                 Err(error) => {
                     self.clear_recovery();
@@ -290,6 +295,7 @@ impl Driver {
         }
         let lasted = opened.map_or(Duration::ZERO, |opened| now.duration_since(opened));
         self.machine.on_watch_end(end.as_ref().copied(), events, lasted, now);
+        self.list_again_if_due();
         Ok(())
     }
 
@@ -339,6 +345,9 @@ impl Driver {
                     *events += batch.items.len() as u64;
                     self.take_items(batch);
                     self.hand_over().await?;
+                    if self.must_list_again {
+                        return Ok(Ok(()));
+                    }
                     if let Some(error) = self.machine.overrun_error(clock::now()) {
                         return Ok(Err(error));
                     }
@@ -360,6 +369,10 @@ impl Driver {
                 self.complete_list(version.clone());
                 health.set_phase(Phase::Watching);
                 self.report_success();
+                if self.must_list_again {
+                    // The next list has the later changes too.
+                    break;
+                }
             }
             let live = |kind| if initial { DeltaKind::Replaced } else { kind };
             let (kind, object) = match item {

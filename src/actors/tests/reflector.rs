@@ -24,7 +24,8 @@ use informer_hub_reflector::{
     WatchStream,
 };
 use informer_hub_types::{
-    Change, EncodingInUse, Freshness, InformerHealth, JsonReason, ObjectKey, Phase, ResourceVersion, Rewinds,
+    Change, EncodingInUse, Freshness, InformerHealth, JsonReason, ListReason, ObjectKey, Phase, ResourceVersion,
+    Rewinds,
 };
 
 /// Answers its first list, ends every watch immediately without an error, and never answers another list.
@@ -156,6 +157,20 @@ fn batches_of(health: &Arc<InformerHealth>, lists: Vec<Vec<ListChunk>>, batches:
 
 pub(super) fn end(version: &str) -> ListChunk {
     ListChunk::End { version: ResourceVersion::new(version), continue_token: None, remaining: None }
+}
+
+#[test]
+fn reflector_lists_twice_if_versions_went_back() {
+    let health = InformerHealth::new();
+    health.set_version(ResourceVersion::new("9"));
+    let batches = batches_of(&health, vec![vec![end("5")], vec![end("5")]], 2);
+    let text = |change: &Change| match change {
+        Change::ReplaceEnd(version) => format!("end {version}"),
+        other => format!("{other:?}"),
+    };
+    let texts: Vec<Vec<_>> = batches.iter().map(|(_, changes)| changes.iter().map(text).collect()).collect();
+    assert_eq!(texts, [["ReplaceBegin", "Rewind", "end 5"].as_slice(), &["ReplaceBegin", "end 5"]]);
+    assert_eq!(health.lists_for(ListReason::TooLarge), 1);
 }
 
 #[test]

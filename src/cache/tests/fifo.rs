@@ -36,6 +36,22 @@ fn fifo_pops_all_deltas_of_a_key_in_order() {
 }
 
 #[test]
+fn fifo_is_full_until_the_end_of_a_rewound_list_is_popped() {
+    let mut fifo = roomy();
+    push_all(&mut fifo, "~a@9 [ *b@4 <");
+    assert!(!fifo.is_full(), "the list goes on");
+    push_all(&mut fifo, "]5");
+    assert!(fifo.is_full());
+    let batch = fifo.pop(usize::MAX);
+    assert!(matches!(batch.last(), Some(Popped::ReplaceEnd { rewound: true, .. })), "{batch:?}");
+    assert!(!fifo.is_full());
+    // A list that starts over is not the one whose versions went back.
+    push_all(&mut fifo, "[ < [ ]6");
+    assert!(!fifo.is_full());
+    assert!(matches!(&fifo.pop(usize::MAX)[..], [Popped::ReplaceEnd { rewound: false, .. }]));
+}
+
+#[test]
 fn fifo_keeps_the_position_of_a_queued_key() {
     // TestDeltaFIFO_detectLineJumpers
     let mut fifo = roomy();

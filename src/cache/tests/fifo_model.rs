@@ -97,7 +97,7 @@ impl Naive {
                 self.line.push(Place::End { named, at });
             }
             Change::Delta(delta) => self.push_delta(at, delta),
-            Change::Progress(_) => {}
+            Change::Progress(_) | Change::Rewind => {}
         }
     }
 
@@ -279,7 +279,7 @@ impl Pair {
                     assert!(is_subsequence(&part, &whole), "{part:?} of {whole:?}");
                 }
             }
-            (Popped::ReplaceEnd { keep, version }, Place::End { named, at }) => {
+            (Popped::ReplaceEnd { keep, version, .. }, Place::End { named, at }) => {
                 assert_eq!(version.to_string(), at.to_string());
                 let keep: BTreeSet<_> = keep.iter().cloned().collect();
                 let (must, may) = self.naive.spares(named, *at);
@@ -305,8 +305,8 @@ impl Pair {
     fn settle(&mut self) {
         for (popped, place) in std::mem::take(&mut self.out) {
             let (Popped::Deltas(..), Place::Key(key, events)) = (&popped, place) else {
-                let Popped::ReplaceEnd { keep, version } = &popped else { unreachable!() };
-                let end = Popped::ReplaceEnd { keep: keep.clone(), version: version.clone() };
+                let Popped::ReplaceEnd { keep, version, rewound } = &popped else { unreachable!() };
+                let end = Popped::ReplaceEnd { keep: keep.clone(), version: version.clone(), rewound: *rewound };
                 apply(&mut self.behind_naive, end);
                 apply(&mut self.behind, popped);
                 continue;

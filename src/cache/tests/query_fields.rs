@@ -182,7 +182,7 @@ fn index_declared_late_is_used_after_the_next_complete_list() {
     assert_eq!(store.open(origin("c1", &[], None), health, declared), id);
     assert!(plan(&store), "the object was decoded without it");
     let keep = [object.key().clone()].into_iter().collect();
-    let end = crate::Popped::ReplaceEnd { keep, version: ResourceVersion::new("2") };
+    let end = crate::Popped::ReplaceEnd { keep, version: ResourceVersion::new("2"), rewound: false };
     store.apply(id, vec![end]).unwrap();
     assert!(!plan(&store));
 }

@@ -77,7 +77,7 @@ fn adopted_partition_reports_objects_with_different_text_as_updates() {
     let same = delta(DeltaKind::Replaced, object("ns", "a", "u", 1));
     let list = |deltas: Vec<Delta>| -> Vec<Popped> {
         let keep = deltas.iter().map(|delta| delta.object.key().clone()).collect();
-        let end = Popped::ReplaceEnd { keep, version: ResourceVersion::new("4") };
+        let end = Popped::ReplaceEnd { keep, version: ResourceVersion::new("4"), rewound: false };
         let popped = |delta: Delta| Popped::Deltas(delta.object.key().clone(), [delta].into_iter().collect());
         deltas.into_iter().map(popped).chain([end]).collect()
     };
@@ -142,6 +142,55 @@ fn store_ignores_stale_watch_events() {
 fn store_accepts_older_versions_from_a_list() {
     // etcd was restored from a backup
     expect("+a@9", "[ *a@4 ]4 ~a@5", &["a@9>4", "a@4>5", "synced"], "a@5");
+}
+
+#[test]
+fn versions_from_before_a_rewind_do_not_hide_later_events() {
+    for (event, applied, contents) in [
+        ("~b@6", &["b@8>6"][..], "a@4 b@6"),
+        ("-b@6", &["-b@6"], "a@4"),
+        ("+b:v@6", &["†b@8", "+b@6"], "a@4 b@6"),
+        ("+c:v@6", &["+c@6"], "a@4 b@8 c@6"),
+    ] {
+        let mut informer = Informer::new();
+        informer.apply("[ *a@9 *b@8 *c@7 ]9");
+        // The list could not decode `b`, so its state of before stays.
+        assert_eq!(lines(&informer.apply("[ *a@4 &b < ]5").applied), ["a@9>4", "†c@7"]);
+        assert_eq!(lines(&informer.apply(event).applied), applied, "{event}");
+        assert_eq!(informer.contents(), contents, "{event}");
+        // Once an event has replaced the state of before, versions decide again.
+        let older = if contents.contains("b@6") { "~a@3 ~b@5" } else { "~a@3" };
+        assert!(informer.apply(older).applied.is_empty(), "{event}");
+    }
+}
+
+#[test]
+fn list_after_a_rewind_reports_objects_with_different_text_as_updates() {
+    let mut informer = Informer::new();
+    let other = |version: u64| {
+        let object = object("ns", "a", "u", version);
+        let parts = StoredObjectParts {
+            key: object.key().clone(),
+            uid: object.uid().clone(),
+            resource_version: object.resource_version().clone(),
+            labels: Labels::default(),
+            index_values: Vec::new(),
+            json: br#"{"other":1}"#.to_vec(),
+        };
+        Change::Delta(delta(DeltaKind::Replaced, StoredObject::new(parts)))
+    };
+    let list = |script: &str| {
+        let mut changes = vec![change("["), other(6)];
+        changes.extend(script.split_whitespace().map(change));
+        changes
+    };
+    informer.apply("[ *a@6 *b@9 ]9");
+    // The end of the first list says that versions went back. Its objects were compared by versions.
+    assert_eq!(lines(&informer.apply_changes(list("*b@4 < ]7")).applied), ["b@9>4"]);
+    assert!(informer.partition().is_converting());
+    assert_eq!(lines(&informer.apply_changes(list("*b@4 ]7")).applied), ["a@6>6"]);
+    assert!(!informer.partition().is_converting());
+    assert!(informer.apply("[ *a@6 *b@4 ]8").applied.is_empty(), "versions decide again");
 }
 
 #[test]

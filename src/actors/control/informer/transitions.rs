@@ -34,7 +34,7 @@ impl InformerActor {
     fn clear(&self) -> impl Future<Output = ()> + use<> {
         let version = self.parts.health.version();
         let version = version.map_or_else(|| ResourceVersion::new("0"), |version| version.as_ref().clone());
-        let batch = vec![Popped::ReplaceEnd { keep: HashSet::new(), version }];
+        let batch = vec![Popped::ReplaceEnd { keep: HashSet::new(), version, rewound: false }];
         let process = Process { batch, version: None, followed: None };
         let clearing = self.pipeline.processor.as_ref().map(|processor| processor.send(process));
         async move {

@@ -8,7 +8,7 @@ use tracing::Span;
 use crate::actors::pipeline::reflector::Driver;
 use informer_hub_reflector::SourceError;
 use informer_hub_telemetry::spans;
-use informer_hub_types::{Change, Origin, Phase, ResourceVersion, clock};
+use informer_hub_types::{Change, ListReason, Origin, Phase, ResourceVersion, clock};
 
 /// A list in progress.
 pub(super) struct Listing {
@@ -44,11 +44,23 @@ impl Driver {
         }
     }
 
-    /// Queues the end of a list.
+    /// Queues the end of a list. If the cluster's versions went back, another list must follow, because this one did not
+    /// replace objects that differ at equal versions.
     pub(super) fn complete_list(&mut self, version: ResourceVersion) {
-        self.note_rewind(&version);
+        if self.note_rewind(&version) {
+            self.pending.push(Change::Rewind);
+            self.must_list_again = true;
+        }
         self.pending.push(Change::ReplaceEnd(version));
         self.listed();
+    }
+
+    /// Starts another list if the last one must be followed by one.
+    pub(super) fn list_again_if_due(&mut self) {
+        if std::mem::take(&mut self.must_list_again) {
+            self.relists_for = ListReason::TooLarge;
+            self.machine.relist();
+        }
     }
 
     fn listed(&mut self) {

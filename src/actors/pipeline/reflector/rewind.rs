@@ -28,14 +28,14 @@ impl Driver {
         }
     }
 
-    /// Reports a list whose resourceVersion is older than the newest seen, before the end of the list is passed to the
-    /// fifo.
-    pub(super) fn note_rewind(&self, listed: &ResourceVersion) {
+    /// Returns whether the resourceVersion of a list is older than the newest seen, and reports it before the end of the
+    /// list is passed to the fifo.
+    pub(super) fn note_rewind(&self, listed: &ResourceVersion) -> bool {
         let health = &self.parts.health;
-        if let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) {
-            health.forget_newest();
-            let rewind = Rewind { known: Arc::unwrap_or_clone(known), listed: listed.clone() };
-            self.parts.rewinds.add(&self.parts.origin, rewind);
-        }
+        let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) else { return false };
+        health.forget_newest();
+        let rewind = Rewind { known: Arc::unwrap_or_clone(known), listed: listed.clone() };
+        self.parts.rewinds.add(&self.parts.origin, rewind);
+        true
     }
 }
