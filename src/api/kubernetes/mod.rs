@@ -16,6 +16,7 @@ mod freshness;
 mod listing;
 mod metrics;
 mod objects;
+mod omitted;
 mod protobuf;
 mod queue;
 mod read;

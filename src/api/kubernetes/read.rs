@@ -75,6 +75,7 @@ pub(super) async fn answer(
         check_form(&asked, Form::MetadataList, "PartialObjectMetadataList, but the requested object is not a list")?;
         return object_response(&found, &mut encoder, &mut asked, &at.coverage, admission);
     }
+    scope.record_answer(api, &asked, &selection, (state.snapshot(), at.version));
     asked.notes.clusters(scope.partitions(state.snapshot()).map(|(_, partition)| &partition.origin().cluster));
     check_form(&asked, Form::Metadata, "PartialObjectMetadata, but the requested object is a list")?;
     mark_defaults(&scope, &state, &mut encoder);

@@ -11,6 +11,7 @@ use axum::body::Bytes;
 use super::encode::Encoder;
 use super::frames::{EventType, Frames};
 use super::listing::Scan;
+use super::omitted::OmittedPlaces;
 use super::scope::{Clusters, Scope};
 use super::selection::Selection;
 use super::shared_frames::SharedFrames;
@@ -45,8 +46,8 @@ pub(super) struct WatchOptions {
     pub(super) until: Instant,
 }
 
-/// Text of the event that ends a watch because the reader's rights have changed. Clients then list again.
-const OTHER_RIGHTS: &str = "the rights of the reader have changed";
+/// Text of the event that ends or refuses a watch because the reader's rights have changed. Clients then list again.
+pub(super) const OTHER_RIGHTS: &str = "the rights of the reader have changed";
 
 /// A running watch.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ pub(super) struct Watch {
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
+    /// Places that the client may lack; `None` if the reader's rights do not come from access reviews.
+    omitted: Option<OmittedPlaces>,
     labels: SeenLabels,
     next_bookmark: Instant,
     /// Changes that were read and are not written yet, newest first.
@@ -83,7 +86,8 @@ impl Watch {
         selection: Arc<Selection>,
         (encoder, shared): (Encoder, SharedFrames),
         (cursor, initial): (HistoryCursor, Option<Scan>),
-        (options, reviewer): (WatchOptions, Reviewer),
+        options: WatchOptions,
+        (reviewer, omitted): (Reviewer, Option<OmittedPlaces>),
     ) -> Self {
         let history = scope.cache.history.clone();
         let changes_of = scope.changes();
@@ -105,6 +109,7 @@ impl Watch {
             is_ahead: options.skipped.is_some(),
             rights: reviewer.check(),
             reviewer,
+            omitted,
             labels,
             next_bookmark: clock::now() + BOOKMARK_INTERVAL,
             pending: Vec::new(),
@@ -137,7 +142,10 @@ impl Watch {
                 return Some(out.into());
             }
             if self.is_ended || !is_current {
-                self.review_next().await;
+                if !self.review_next().await {
+                    self.fail(&Status::expired(OTHER_RIGHTS), &mut out);
+                    return Some(out.into());
+                }
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -159,10 +167,19 @@ impl Watch {
     /// several checks in a row unanswered count as having revoked the rights.
     async fn has_rights(&mut self) -> bool {
         let is_due = self.rights.is_due();
-        self.rights.holds()
-            && (!is_due
-                || !self.scope.have_labels_changed(&mut self.labels)
-                    && self.reviewer.has_same(&self.scope.visibility).await)
+        if !self.rights.holds() {
+            return false;
+        }
+        if !is_due {
+            return true;
+        }
+        if self.scope.have_labels_changed(&mut self.labels) || !self.reviewer.has_same(&self.scope.visibility).await {
+            return false;
+        }
+        match &mut self.omitted {
+            Some(omitted) => omitted.are_still().await,
+            None => true,
+        }
     }
 
     /// Returns false if the cluster has to be asked whether the reader may see the object of a change.
@@ -174,15 +191,20 @@ impl Watch {
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet.
-    async fn review_next(&mut self) {
-        let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return };
+    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet. Returns
+    /// false if it may, and the client lacks older objects of the namespace.
+    async fn review_next(&mut self) -> bool {
+        let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return true };
+        let change = Arc::clone(change);
         let place = Place {
             cluster: change.origin.cluster.clone(),
             labels: change.origin.cluster_labels.clone(),
             extent: Extent::of(change.object.key().namespace()),
         };
         self.scope.visibility = self.reviewer.with(&self.scope.visibility, place).await;
+        let (origin, namespace) = (&change.origin, change.object.key().namespace());
+        !self.scope.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)
+            || !self.omitted.as_ref().is_some_and(|omitted| omitted.refuse(&origin.cluster, namespace))
     }
 
     /// Returns the number of events written.
@@ -300,6 +322,11 @@ impl Watch {
         let cluster = &change.origin.cluster;
         let namespace = change.object.key().namespace();
         if !self.scope.visibility.sees(cluster, &change.origin.cluster_labels, namespace) {
+            if let Some(omitted) = &mut self.omitted
+                && !self.selection.excludes_namespace(namespace.unwrap_or_default())
+            {
+                omitted.omit(cluster, namespace);
+            }
             return;
         }
         let is_unique = self.frames.is_unique();
@@ -361,6 +388,14 @@ impl Watch {
         // A client that is ahead of the hub must not go back.
         if let Some(version) = version.filter(|version| self.options.skipped <= Some(*version)) {
             self.frames.bookmark(version, false, out);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(omitted) = &mut self.omitted {
+            omitted.reach(self.scope.point_of(&self.cursor));
         }
     }
 }

@@ -17,14 +17,17 @@ use super::encode::{Encoder, Naming};
 use super::listing::Scan;
 use super::metrics::{OpenWatch, ReadMetrics};
 use super::objects::State;
+use super::omitted::OmittedPlaces;
 use super::queue::Admission;
 use super::read::{encoder_of, selection_of};
 use super::read_request::ReadRequest;
 use super::respond::response;
 use super::scope::{Clusters, Scope};
-use super::watch::{Watch, WatchOptions};
+use super::selection::Selection;
+use super::watch::{OTHER_RIGHTS, Watch, WatchOptions};
 use crate::api::extensions::Streaming;
 use crate::api::notes::Notes;
+use crate::api::rights::Point;
 use crate::cache::{HistoryCursor, LocateError};
 use informer_hub_kubeapi::{Status, WatchFrom, watch_from};
 use informer_hub_types::clock;
@@ -59,37 +62,13 @@ pub(super) async fn answer(
         skipped: None,
         until: clock::now() + time,
     };
-    let (cursor, initial) = match from {
-        WatchFrom::Present { not_older_than, end_bookmark } => {
-            options.bookmarks |= end_bookmark;
-            let snapshot = match not_older_than {
-                Some(version) => match scope.not_older_than(version).await {
-                    Ok(snapshot) => snapshot,
-                    Err(status) => return Ok(refused(&status, &asked)),
-                },
-                None => scope.snapshot(),
-            };
-            if end_bookmark {
-                options.end_bookmark = Some(scope.known_version(&snapshot)?);
-            }
-            // A namespace may have appeared since the reader's rights were reviewed. One review of this state suffices.
-            if !scope.is_reviewed(&snapshot, &asked.path) {
-                scope.review(&snapshot, (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
-            }
-            let cursor = HistoryCursor::after(snapshot.version());
-            let state = Arc::new(State::present(&scope, snapshot));
-            let is_unique = encoder.naming == Naming::Unique;
-            (cursor, Some(Scan::new(state, Arc::clone(&selection), is_unique, None)))
-        }
-        WatchFrom::Now => (HistoryCursor::after(scope.snapshot().version()), None),
-        WatchFrom::After(version) => match resume(&scope, version) {
-            Ok((cursor, skipped)) => {
-                options.skipped = skipped;
-                (cursor, None)
-            }
-            Err(status) => return Ok(refused(&status, &asked)),
-        },
-    };
+    let is_unique = encoder.naming == Naming::Unique;
+    let Start { cursor, initial, omitted } =
+        match start(api, (&mut scope, &mut options), &asked, (&selection, is_unique), from).await {
+            Ok(start) => start,
+            Err(NotStarted::Unavailable(status)) => return Err(status),
+            Err(NotStarted::Refused(status)) => return Ok(refused(&status, &asked)),
+        };
     // A negative `timeoutSeconds` ends the watch immediately, so it writes no initial state.
     let initial = initial.filter(|_| !time.is_zero());
     let coverage = scope.coverage(&scope.snapshot());
@@ -98,7 +77,7 @@ pub(super) async fn answer(
     let resource = super::metrics::resource_of(&asked.path);
     let reviewer = api.rights.reviewer(&asked.user, asked.access_verb(), &scope.cache.resource);
     let frames = (encoder, api.frames.clone());
-    let watch = Watch::new(scope, selection, frames, (cursor, initial), (options, reviewer));
+    let watch = Watch::new(scope, selection, frames, (cursor, initial), options, (reviewer, omitted));
     let running = Running::new(watch, admission, api, (resource, asked.client), asked.notes);
     let body = Body::from_stream(stream::unfold(running, |mut running| async {
         let closing = running.closing.clone();
@@ -111,6 +90,70 @@ pub(super) async fn answer(
     response.extensions_mut().insert(Streaming);
     coverage.warn(response.headers_mut());
     Ok(response)
+}
+
+/// Start of a watch.
+struct Start {
+    cursor: HistoryCursor,
+    /// Scan of the initial state; `None` if none is written.
+    initial: Option<Scan>,
+    omitted: Option<OmittedPlaces>,
+}
+
+/// Reason why a watch does not start.
+enum NotStarted {
+    /// The request fails with this status.
+    Unavailable(Status),
+    /// The version is not served: the answer is a stream with this status.
+    Refused(Status),
+}
+
+/// Finds the position at which a watch starts, and its initial state.
+async fn start(
+    api: &ReadApi,
+    (scope, options): (&mut Scope, &mut WatchOptions),
+    asked: &ReadRequest,
+    (selection, is_unique): (&Arc<Selection>, bool),
+    from: WatchFrom,
+) -> Result<Start, NotStarted> {
+    let (cursor, initial, from) = match from {
+        WatchFrom::Present { not_older_than, end_bookmark } => {
+            options.bookmarks |= end_bookmark;
+            let snapshot = match not_older_than {
+                Some(version) => scope.not_older_than(version).await.map_err(NotStarted::Refused)?,
+                None => scope.snapshot(),
+            };
+            if end_bookmark {
+                options.end_bookmark = Some(scope.known_version(&snapshot).map_err(NotStarted::Unavailable)?);
+            }
+            // A namespace may have appeared since the reader's rights were reviewed. One review of this state suffices.
+            if !scope.is_reviewed(&snapshot, &asked.path) {
+                scope.review(&snapshot, (&api.rights, &asked.user), asked.access_verb(), &asked.path).await;
+            }
+            let from = scope.version(&snapshot).and_then(|version| scope.point(&snapshot, version));
+            if let Some(from) = from {
+                scope.record_answer(api, asked, selection, (&snapshot, from.version));
+            }
+            let cursor = HistoryCursor::after(snapshot.version());
+            let state = Arc::new(State::present(scope, snapshot));
+            (cursor, Some(Scan::new(state, Arc::clone(selection), is_unique, None)), from)
+        }
+        // The client has no state, so it lacks nothing.
+        WatchFrom::Now => (HistoryCursor::after(scope.snapshot().version()), None, None),
+        WatchFrom::After(version) => {
+            let (cursor, skipped) = resume(scope, version).map_err(NotStarted::Refused)?;
+            options.skipped = skipped;
+            let position = if skipped.is_some() { scope.snapshot().version() } else { cursor.version() };
+            (cursor, None, Some(Point { position, version }))
+        }
+    };
+    let omitted = if scope.visibility.reviewed().is_some() {
+        let omitted = OmittedPlaces::of((api, asked), scope, selection, from).await;
+        Some(omitted.ok_or_else(|| NotStarted::Refused(Status::expired(OTHER_RIGHTS)))?)
+    } else {
+        None
+    };
+    Ok(Start { cursor, initial, omitted })
 }
 
 /// Returns the answer to a watch from a version that is not served: as in kube-apiserver, a stream that consists of one

@@ -4,6 +4,7 @@
 //! The port has authenticated the request before, and has added its [`Reader`]. A request without one sees nothing.
 //! Objects are filtered by [`Visibility`], which a request gets once per resource.
 
+mod omissions;
 mod review;
 mod seen_labels;
 mod status;
@@ -16,7 +17,8 @@ use axum::http::request::Parts;
 
 use informer_hub_access::{Reader, ReviewCache, ReviewMeter, Visibility};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
-pub(in crate::api) use review::{Extent, Place, Reviewer};
+pub(in crate::api) use omissions::{Namespaces, OmissionKey, Omissions, Point, StateAnswer, WatchOmissions};
+pub(in crate::api) use review::{Extent, MAX_NAMESPACES, Place, Reviewer};
 pub(in crate::api) use seen_labels::SeenLabels;
 pub(in crate::api) use stream_check::RightsCheck;
 
@@ -30,11 +32,12 @@ pub(in crate::api) struct Rights {
     serve_secrets: bool,
     current: Option<CurrentReader>,
     reviews: Option<Arc<ReviewCache>>,
+    omissions: Arc<Omissions>,
 }
 
 impl Rights {
     pub(in crate::api) fn new(serve_secrets: bool) -> Self {
-        Self { serve_secrets, current: None, reviews: None }
+        Self { serve_secrets, ..Self::default() }
     }
 
     /// Sets the function with which open streams ask for the current rights of their readers.
@@ -50,6 +53,11 @@ impl Rights {
     /// Returns the counters of access reviews; `None` if access reviews are not enabled.
     pub(in crate::api) fn meter(&self) -> Option<&ReviewMeter> {
         self.reviews.as_ref().map(|reviews| reviews.meter())
+    }
+
+    /// Returns the record of the places that answers to readers omitted.
+    pub(in crate::api) fn omissions(&self) -> &Arc<Omissions> {
+        &self.omissions
     }
 
     /// Returns what a reader may see of a resource by rules, without access reviews.

@@ -18,7 +18,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr};
 
 /// Maximum number of namespaces of a cluster that are reviewed one by one. Objects in further namespaces are not
 /// visible.
-const MAX_NAMESPACES: usize = 2_000;
+pub(in crate::api) const MAX_NAMESPACES: usize = 2_000;
 
 /// A cluster with the namespaces that a request wants to read there.
 #[derive(Clone, Debug)]

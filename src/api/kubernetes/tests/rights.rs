@@ -6,13 +6,14 @@ use std::sync::atomic::AtomicU64;
 use futures::FutureExt;
 use informer_hub_access::{
     Grants, ReaderOrigin, ReaderParts, ResourceMatch, Review, ReviewCache, ReviewCacheOptions, ReviewError, Reviews,
-    Rule,
+    Rule, Verb,
 };
 use informer_hub_protobuf::{END_OF_ENVELOPE, Encoder, Schema, TypeMeta, begin_envelope};
 use informer_hub_types::{ClusterSelector, Exclusion};
 
 use super::*;
 
+mod grown;
 mod model;
 mod reviews;
 
@@ -298,12 +299,16 @@ async fn self_subject_reviews_are_read_as_protobuf_too() {
     assert_eq!(send(b"k8s\0".to_vec()).await.0, 400);
 }
 
-/// Clusters that answer access reviews from `allowed`, whatever the user, verb and resource.
+/// Clusters that answer access reviews from `allowed`, whatever the user and resource.
 #[derive(Debug, Default)]
 pub(in crate::api) struct Rbac {
     /// Allowed clusters and namespaces; an empty namespace allows all.
     pub(in crate::api) allowed: Mutex<BTreeSet<(String, String)>>,
     pub(in crate::api) is_down: AtomicBool,
+    /// Verbs that a cluster denies in a namespace although it is allowed.
+    denied: Mutex<BTreeSet<(Verb, String, String)>>,
+    /// Verbs about which a cluster does not answer.
+    silent: Mutex<BTreeSet<(Verb, String)>>,
     asked: AtomicU64,
     /// Called once, before the first answer.
     before: Before,
@@ -329,8 +334,11 @@ impl Reviews for AskRbac {
         self.0.asked.fetch_add(1, Relaxed);
         let allowed = self.0.allowed.lock();
         let is_allowed = |namespace: &str| allowed.contains(&(review.cluster.to_string(), namespace.to_owned()));
-        let answer = is_allowed("") || is_allowed(&review.namespace);
-        let answer = if self.0.is_down.load(Relaxed) { Err(ReviewError::Timeout) } else { Ok(answer) };
+        let (verb, cluster) = (review.verb, review.cluster.to_string());
+        let is_denied = self.0.denied.lock().contains(&(verb, cluster.clone(), review.namespace.to_string()));
+        let answer = (is_allowed("") || is_allowed(&review.namespace)) && !is_denied;
+        let is_silent = self.0.silent.lock().contains(&(verb, cluster)) || self.0.is_down.load(Relaxed);
+        let answer = if is_silent { Err(ReviewError::Timeout) } else { Ok(answer) };
         Box::pin(async move { answer })
     }
 }
@@ -418,6 +426,12 @@ async fn namespaces_beyond_the_bound_are_reported() {
     assert_eq!((status.as_u16(), items_of(&list)), (200, 4), "three of b, one of a");
     let expected = "a (rights unknown: only 2000 of 2001 namespaces were reviewed)";
     assert!(has_warning(&headers, expected), "{headers:?}");
+    // A watch has the changes of the last namespace, and a list does not, so neither makes the client list again.
+    rbac.allowed.lock().insert(("a".to_owned(), "n2000".to_owned()));
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut events = bench.watch(&format!("/clusters/*/api/v1/pods?watch=1&resourceVersion={version}")).await;
+    bench.event("a", DeltaKind::Updated, pod("n2000", "x", 6_000, "web", "n1"));
+    assert!(line(&events.next_unbounded().await.unwrap()).starts_with("MODIFIED x@"));
 }
 
 #[tokio::test(start_paused = true)]
