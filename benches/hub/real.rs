@@ -3,7 +3,7 @@
 //!
 //! `make bench-real` builds the apiserver (tests/testbed) and the Go program, and sets `BENCH_TESTBED` and
 //! `BENCH_GO_PEERS`. First `BENCH_PODS` (5,000) pods are created. Then the clients take turns listing them,
-//! `BENCH_ROUNDS` (5) times each, in a new process each time.
+//! `BENCH_ROUNDS` (5) times each, in a new process each time. The CPU of the server includes that of etcd.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,6 +17,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
+use crate::common::process::cpu_of;
 use crate::common::table::figures;
 use crate::common::{number, runtime};
 use crate::peers::{Contestant, own_client};
@@ -28,13 +29,14 @@ pub(crate) fn run() {
     let (pods, rounds) = (number("BENCH_PODS", 5_000), number("BENCH_ROUNDS", 5));
     let testbed = std::env::var("BENCH_TESTBED").expect("BENCH_TESTBED is set, as by `make bench-real`");
     let dir = tempfile::tempdir().unwrap();
-    let (_server, kubeconfig) = start(&testbed, dir.path());
+    let (server, kubeconfig) = start(&testbed, dir.path());
     eprintln!("making {pods} pods …");
     runtime().block_on(fill(&kubeconfig, pods as usize));
     let kinds = [
         ("bare reader", "bare"),
         ("bare reader, streaming list", "bare-stream"),
         ("informer-hub", "hub"),
+        ("informer-hub JSON", "hub-json"),
         ("client-go protobuf", "protobuf"),
         ("client-go JSON", "json"),
         ("kube-rs", "kube-rs"),
@@ -55,8 +57,11 @@ pub(crate) fn run() {
             };
             let mut client = Contestant::start(command);
             client.answer("idle");
+            let before = cpu_of(server.0.id());
             client.command("sync", pods);
-            reached.push(client.answer("synced"));
+            let mut synced = client.answer("synced");
+            synced["server_cpu_us"] = json!(cpu_of(server.0.id()).saturating_sub(before).as_micros() as u64);
+            reached.push(synced);
         }
     }
     println!("{pods} pods from a real kube-apiserver, medians of {rounds} rounds");
@@ -134,7 +139,14 @@ fn table(kinds: &[(&str, &str)], reached: &[Vec<Value>], pods: f64) -> Table {
         |figure: Option<f64>, digits: usize| figure.map_or("–".to_owned(), |figure| format!("{figure:.digits$}"));
     let mut table = figures(
         ASCII_MARKDOWN,
-        ["client", "wall of the first list, s", "× the bare reader's", "CPU per pod, µs", "memory per pod, B"],
+        [
+            "client",
+            "wall of the first list, s",
+            "× the bare reader's",
+            "CPU of the server, s",
+            "CPU per pod, µs",
+            "memory per pod, B",
+        ],
     );
     let bare = median(&reached[0], "wall_us");
     for ((name, _), rounds) in kinds.iter().zip(reached).filter(|(_, rounds)| !rounds.is_empty()) {
@@ -143,6 +155,7 @@ fn table(kinds: &[(&str, &str)], reached: &[Vec<Value>], pods: f64) -> Table {
             (*name).to_owned(),
             cell(wall.map(|micros| micros / 1e6), 2),
             cell(wall.zip(bare).map(|(wall, bare)| wall / bare), 2),
+            cell(median(rounds, "server_cpu_us").map(|micros| micros / 1e6), 2),
             cell(median(rounds, "cpu_us").map(|micros| micros / pods), 1),
             cell(median(rounds, "rss").map(|bytes| bytes / pods), 0),
         ]);
