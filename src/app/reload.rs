@@ -49,7 +49,7 @@ use super::state::OpenState;
 use crate::actors::messages::{Release, ReplaceInformers, SetMemoryLimit, User};
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::inventory::SourceReport;
-use informer_hub_config::{ClusterConfig, Config, ConfigErrors, Mistake};
+use informer_hub_config::{Config, ConfigErrors, Mistake};
 use informer_hub_dial::Dial;
 use informer_hub_reflector::StallPolicy;
 use informer_hub_source::KubeConnector;
@@ -238,7 +238,7 @@ impl RunningHub {
     async fn reload(self: &Arc<Self>, written: Config) -> Result<Changes, ReloadError> {
         let mut current = self.current.lock().await;
         self.check_open()?;
-        let (config, roster) = self.sources.effective(&written);
+        let (mut config, roster) = self.sources.effective(&written);
         let mut plan = Changes::between(&current.effective, &config);
         plan.needs_restart = Changes::between(&self.at_start, &written).needs_restart;
         self.check(&config)?;
@@ -259,16 +259,14 @@ impl RunningHub {
             self.check_open()?;
             reader.start(store, &config.resources, &self.env, &self.registry, &self.sinks).await?;
         }
-        for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan.clusters)) {
-            self.check_open()?;
-            self.add_cluster(cluster).await?;
-        }
+        let refused = self.add_clusters(&mut config, &plan.clusters).await?;
         self.sources.in_force(roster);
         self.watch_configured_sources(&written);
+        // Everything else is in force, so the next reload must not do it again.
         (current.written, current.effective) = (written, config);
         self.credentials.check_now();
         self.remember().await;
-        Ok(plan)
+        refused.into_iter().next().map_or(Ok(plan), |(_, error)| Err(StartError::Cluster(error).into()))
     }
 
     /// Checks a configuration, also against the durable subscriptions of the embedding program.
@@ -289,23 +287,12 @@ impl RunningHub {
         let (mut config, roster) = self.sources.effective(&current.written);
         let plan = Changes::of_clusters(&current.effective, &config);
         self.change_clusters(&current.effective, &config, &plan).await?;
-        let mut refused = Vec::new();
-        for cluster in config.clusters.iter().filter(|cluster| is_new(cluster, &plan)) {
-            self.check_open()?;
-            match self.add_cluster(cluster).await {
-                // The embedding program may have added a cluster of this name. Retried at the next report of a source.
-                Err(StartError::Cluster(error)) => {
-                    tracing::error!(
-                        cluster = %cluster.name, %error,
-                        "cannot add a cluster that a cluster source reported; trying again with its next report"
-                    );
-                    self.connectors.lock().remove(&cluster.name);
-                    refused.push(cluster.name.clone());
-                }
-                done => done?,
-            }
+        for (cluster, error) in self.add_clusters(&mut config, &plan).await? {
+            tracing::error!(
+                %cluster, %error,
+                "cannot add a cluster that a cluster source reported; trying again with its next report"
+            );
         }
-        config.clusters.retain(|cluster| !refused.contains(&cluster.name));
         let Difference { added, changed, removed } = &plan;
         for (verb, names) in [("added", added), ("changed", changed), ("removed", removed)] {
             if !names.is_empty() {
@@ -390,9 +377,4 @@ impl Drop for RunningHub {
     fn drop(&mut self) {
         self.credentials.close();
     }
-}
-
-/// Whether a cluster is new in the configuration.
-fn is_new(cluster: &ClusterConfig, changes: &Difference) -> bool {
-    changes.added.iter().any(|added| added == cluster.name.as_str())
 }

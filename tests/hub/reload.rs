@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
+use informer_hub::actors::messages::AddCluster;
 use informer_hub::app::Difference;
 use informer_hub::cache::Query;
 use informer_hub::informers::{ResourceEventHandlerFuncs, SharedInformerFactory};
@@ -398,5 +399,32 @@ async fn sink_with_a_full_queue_is_removed_at_the_deadline() {
     let reloading = fleet.hub.reloader();
     let reloaded = tokio::time::timeout(Duration::from_secs(60), reloading.reload(with_sinks(start, vec![]))).await;
     assert_eq!(reloaded.expect("the reload ends").unwrap().sinks.removed, names(&["stuck"]));
+    fleet.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_cluster_of_a_reload_repeats_nothing_else() {
+    let (files, clusters) = (Files::new(), start_clusters(&["a", "b", "taken"], |i| small(66 + i, 5)));
+    let all = config(&clusters, &["pods"]);
+    let mut start = all.clone();
+    start.clusters.truncate(1);
+    let fleet = Fleet::start_config(clusters, start, quick()).await;
+    let taken = all.clusters[2].clone();
+    let connector = fleet.hub.connector(&taken);
+    let add = AddCluster { name: taken.name, labels: taken.labels, connector };
+    fleet.hub.registry().send(add).await.unwrap().unwrap();
+    let next = with_sinks(all, vec![file_sink("one", &files.at("1"))]);
+    let refused = fleet.hub.reloader().reload(next.clone()).await.unwrap_err().to_string();
+    assert!(refused.contains("taken"), "{refused}");
+    let mut other = next;
+    other.clusters.truncate(2);
+    assert!(fleet.hub.reloader().reload(other).await.unwrap().is_empty(), "the rest is in force already");
+    let pods = || ["a", "b", "taken"].map(|name| count(&fleet.clusters[name], &World::pods())).iter().sum::<usize>();
+    let written = || events(&files.at("1")).len();
+    eventually("all pods once", async || written() == pods()).await;
+    fleet.clusters["a"].with_world(World::create_pod).unwrap();
+    fleet.clusters["b"].with_world(World::create_pod).unwrap();
+    eventually("the new pods once", async || written() == pods()).await;
+    assert_eq!(fleet.hub.report().await.unwrap().sinks.len(), 1);
     fleet.end().await;
 }

@@ -6,7 +6,7 @@ use actix::MailboxError;
 use futures::future::join_all;
 
 use super::{Difference, RunningHub};
-use crate::actors::messages::{AddCluster, RemoveCluster, SetClusterLabels};
+use crate::actors::messages::{AddCluster, RegistryError, RemoveCluster, SetClusterLabels};
 use crate::app::convert;
 use crate::app::error::{ReloadError, StartError};
 use informer_hub_config::{ClusterAccess, ClusterConfig, Config};
@@ -54,6 +54,29 @@ impl RunningHub {
             gone?;
         }
         Ok(())
+    }
+
+    /// Adds the new clusters of a configuration. Removes those from it that the registry refuses, because the embedding
+    /// program has added a cluster of the same name, and returns them.
+    pub(super) async fn add_clusters(
+        &self,
+        config: &mut Config,
+        changes: &Difference,
+    ) -> Result<Vec<(ClusterName, RegistryError)>, ReloadError> {
+        let mut refused = Vec::new();
+        let is_new = |cluster: &&ClusterConfig| changes.added.iter().any(|added| added == cluster.name.as_str());
+        for cluster in config.clusters.iter().filter(is_new) {
+            self.check_open()?;
+            match self.add_cluster(cluster).await {
+                Err(StartError::Cluster(error)) => {
+                    self.connectors.lock().remove(&cluster.name);
+                    refused.push((cluster.name.clone(), error));
+                }
+                done => done?,
+            }
+        }
+        config.clusters.retain(|cluster| refused.iter().all(|(name, _)| *name != cluster.name));
+        Ok(refused)
     }
 
     /// Returns the connector for a cluster that the embedding program adds.
