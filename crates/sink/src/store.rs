@@ -359,8 +359,9 @@ fn append_in_parts(
             },
             Err(AppendError::Disk(error)) if is_full(&error) && !saved => {
                 saved = true;
-                // Ignore the error: the next commit tries again to save the events.
-                let _ = retained.save_on_full_disk(journal);
+                // After an error, no event may take the space that the retained events need: a restart would not know
+                // what the receiver has.
+                retained.save_on_full_disk(journal)?;
             }
             Err(AppendError::Disk(error)) if is_full(&error) && count > 1 => most = count.div_ceil(2),
             Err(error) => return Err(error),
