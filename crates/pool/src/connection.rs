@@ -71,7 +71,7 @@ impl fmt::Debug for Http2 {
 impl Http2 {
     /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The connection's
     /// window is enough for `limit` streams with their largest windows.
-    pub(crate) async fn start(mut link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
+    pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
         builder

@@ -16,9 +16,9 @@ pub enum SendError {
     /// The HTTP/1.1 connection failed.
     #[error(transparent)]
     Http1(#[from] Http1Error),
-    /// The HTTP/2 stream failed.
+    /// The HTTP/2 stream failed, or the byte stream below HTTP/1.1 did before the request was sent.
     #[error(transparent)]
-    Http2(#[from] StreamError),
+    Stream(#[from] StreamError),
 }
 
 /// Reason why a new connection is unusable.

@@ -1,5 +1,6 @@
 //! HTTP/1.1 with one connection per running request.
 
+use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,9 +19,9 @@ use parking_lot::Mutex;
 use tower::Service;
 
 use super::dialer::{BoxError, CONNECT_TIMEOUT, Dialer, Offer};
-use super::error::Unusable;
+use super::error::{SendError, StreamError, Unusable};
 use super::gauges::Gauges;
-use super::link::Link;
+use super::link::{Activity, Link};
 
 /// How long an idle connection is kept for the next page of a list, or for the watch after it. Each connection takes at
 /// least 30 KB, in the apiserver too.
@@ -48,21 +49,42 @@ impl Spare {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Http1(Client<Connector, Full<Bytes>>);
+pub(crate) struct Http1 {
+    client: Client<Connector, Full<Bytes>>,
+    newest: Newest,
+}
+
+/// State of the connection that was opened last.
+type Newest = Arc<Mutex<Option<Arc<Activity>>>>;
 
 impl Http1 {
     pub(crate) fn new(dialer: Dialer, spare: Spare, gauges: Arc<Gauges>) -> Self {
+        let newest = Newest::default();
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .http1_max_buf_size(READ)
-            .build(Connector { dialer, spare, gauges });
-        Self(client)
+            .build(Connector { dialer, spare, gauges, newest: Arc::clone(&newest) });
+        Self { client, newest }
     }
 
-    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Http1Error> {
-        self.0.request(request.map(Full::new)).await
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, SendError> {
+        self.client.request(request.map(Full::new)).await.map_err(|error| match self.failure() {
+            Some(failure) if is_unsent(&error) => StreamError::Io(failure).into(),
+            _ => error.into(),
+        })
     }
+
+    /// Returns the error of the connection that was opened last; `None` if it has none. For a request that was not sent,
+    /// it says more than hyper does, e.g. that the server refused the client certificate.
+    fn failure(&self) -> Option<Arc<io::Error>> {
+        self.newest.lock().as_ref()?.failure()
+    }
+}
+
+/// Returns whether the connection ended before the request was sent.
+fn is_unsent(error: &Http1Error) -> bool {
+    error.source().and_then(|source| source.downcast_ref()).is_some_and(hyper::Error::is_canceled)
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +92,7 @@ struct Connector {
     dialer: Dialer,
     spare: Spare,
     gauges: Arc<Gauges>,
+    newest: Newest,
 }
 
 impl Service<Uri> for Connector {
@@ -82,17 +105,21 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { dialer, spare, gauges } = self.clone();
+        let Self { dialer, spare, gauges, newest } = self.clone();
         async move {
+            let used = |link: Link| {
+                *newest.lock() = Some(link.activity());
+                Ok(TokioIo::new(link))
+            };
             if let Some(link) = spare.take() {
-                return Ok(TokioIo::new(link));
+                return used(link);
             }
             let opened = tokio::time::timeout(CONNECT_TIMEOUT, dialer.open(Offer::Http1)).await;
             let opened = opened.map_err(|_| Unusable::TimedOut)??;
             if opened.is_http2 {
                 return Err(io::Error::other("the server chose HTTP/2 although it was not offered").into());
             }
-            Ok(TokioIo::new(Link::new(opened.stream, &gauges).of_http1()))
+            used(Link::new(opened.stream, &gauges).of_http1())
         }
         .boxed()
     }

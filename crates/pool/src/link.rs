@@ -1,5 +1,6 @@
 //! Byte stream that is counted as a connection, notes when bytes arrive, and keeps the error that ends it.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,8 +19,25 @@ use super::gauges::{CountedConnection, Gauges};
 pub(crate) struct Activity {
     /// Set when bytes arrive; cleared by the health check.
     has_arrived: AtomicBool,
-    /// The error of the first failed read. HTTP/2 keeps only its kind and text.
+    /// The error of the first failed read. HTTP/2 keeps only its kind and text, and HTTP/1.1 nothing of it for a request
+    /// that was not sent yet.
     failure: OnceLock<Arc<io::Error>>,
+}
+
+/// Error of a read that [`Activity`] keeps too.
+#[derive(Debug)]
+struct SharedError(Arc<io::Error>);
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for SharedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.get_ref().map(|inner| inner as _)
+    }
 }
 
 impl Activity {
@@ -35,10 +53,10 @@ impl Activity {
 
     /// Keeps the error of a failed read, and returns one of the same kind and text.
     fn keep(&self, error: io::Error) -> io::Error {
-        let copy = io::Error::new(error.kind(), error.to_string());
+        let (kind, error) = (error.kind(), Arc::new(error));
         // Ignore the error: the first failure is kept.
-        let _ = self.failure.set(Arc::new(error));
-        copy
+        let _ = self.failure.set(Arc::clone(&error));
+        io::Error::new(kind, SharedError(error))
     }
 }
 
@@ -46,13 +64,11 @@ pub(crate) struct Link {
     stream: Box<dyn Stream>,
     activity: Arc<Activity>,
     counted: CountedConnection,
-    /// Whether [`Activity`] keeps the error of a failed read.
-    keeps_failure: bool,
 }
 
 impl Link {
     pub(crate) fn new(stream: Box<dyn Stream>, gauges: &Arc<Gauges>) -> Self {
-        Self { stream, activity: Arc::default(), counted: CountedConnection::new(gauges), keeps_failure: false }
+        Self { stream, activity: Arc::default(), counted: CountedConnection::new(gauges) }
     }
 
     /// Returns the stream, counted as a connection of HTTP/1.1.
@@ -61,10 +77,8 @@ impl Link {
         self
     }
 
-    /// Returns the state that the link shares with the HTTP/2 connection on it. From now on, it keeps the error of a
-    /// failed read.
-    pub(crate) fn activity(&mut self) -> Arc<Activity> {
-        self.keeps_failure = true;
+    /// Returns the state that the link shares with the connection on it.
+    pub(crate) fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.activity)
     }
 }
@@ -89,7 +103,7 @@ impl AsyncRead for Link {
             self.activity.has_arrived.store(true, Relaxed);
         }
         match read {
-            Poll::Ready(Err(error)) if self.keeps_failure => Poll::Ready(Err(self.activity.keep(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(self.activity.keep(error))),
             read => read,
         }
     }

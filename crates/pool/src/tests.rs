@@ -172,7 +172,7 @@ async fn refused_request_is_sent_again_on_another_connection() {
     // If the server refuses every stream, the request fails.
     let server = Server::start(ServerConfig { refuses_above: Some(0), ..ServerConfig::default() });
     let error = server.pool(HttpVersions::Auto).send(get("/watch")).await.unwrap_err();
-    assert!(matches!(error, SendError::Http2(StreamError::Reset(h2::Reason::REFUSED_STREAM))), "{error}");
+    assert!(matches!(error, SendError::Stream(StreamError::Reset(h2::Reason::REFUSED_STREAM))), "{error}");
     assert!(server.traffic().closed.stream_limit > 0, "{:?}", server.traffic());
 }
 

@@ -170,7 +170,7 @@ fn named(error: SendError, server: &Arc<str>) -> BoxError {
         SendError::Connect(source) => CannotConnect { server, source }.into(),
         SendError::Http1(error) if error.is_connect() => CannotConnect { server, source: Arc::new(error) }.into(),
         SendError::Http1(error) => Broken { server, source: error.into() }.into(),
-        SendError::Http2(error) => Broken { server, source: error.into() }.into(),
+        SendError::Stream(error) => Broken { server, source: error.into() }.into(),
     }
 }
 
