@@ -359,8 +359,8 @@ fn append_in_parts(
             },
             Err(AppendError::Disk(error)) if is_full(&error) && !saved => {
                 saved = true;
-                // After an error, no event may take the space that the retained events need: a restart would not know
-                // what the receiver has.
+                // After an error, no event may take the space that the retained events need. They tell a restart which
+                // objects the receiver has.
                 retained.save_on_full_disk(journal)?;
             }
             Err(AppendError::Disk(error)) if is_full(&error) && count > 1 => most = count.div_ceil(2),

@@ -56,8 +56,8 @@ impl Store {
         written?;
         match (&mut self.journal, &mut self.retained, &error) {
             (Some(journal), Some(retained), StoreError::Disk(source)) if is_full(source) => {
-                // Ignore the error: the next commit tries again to save the events.
-                let _ = retained.save_on_full_disk(journal);
+                // After an error, no letter may take the space that the retained events need, as in `append_in_parts`.
+                retained.save_on_full_disk(journal).map_err(StoreError::Disk)?;
                 self.keep_letters(commit)
             }
             _ => Err(error),
