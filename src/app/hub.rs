@@ -18,7 +18,7 @@ use super::reload::{Reloader, RunningHub};
 use super::report::{HubReport, Reporter};
 use super::sources::ClusterSourceState;
 use super::typed::{CacheClient, api_resource};
-use crate::actors::messages::{FindSubscription, SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
+use crate::actors::messages::{SetMemoryLimit, Shutdown, ViewSync, WaitForCacheSync};
 use crate::actors::sinks::sink::Drain;
 use crate::actors::{FleetView, HubSystem, NotSynced, RegistryActor};
 use crate::cache::OwnerChain;
@@ -215,26 +215,19 @@ impl Hub {
         let backlogs = self.backlogs_of_sinks(deadline).await;
         // An error means that the registry had ended already, or that clusters do not stop in time.
         let _ = tokio::time::timeout_at(end, self.registry().send(Shutdown { deadline })).await;
-        let mut behind = BTreeMap::new();
         if clock::now() < deadline {
-            return behind;
+            return BTreeMap::new();
         }
-        for (sink, pending) in backlogs {
-            *behind.entry(sink).or_default() += pending();
-        }
-        behind
+        backlogs.into_iter().map(|(sink, pending)| (sink, pending())).collect()
     }
 
-    /// Returns, for each subscription, the name of its sink and a function that counts the events not accepted by the
-    /// sink.
+    /// Returns, for each sink, its name and a function that counts the events that it has not accepted.
     async fn backlogs_of_sinks(&self, deadline: Instant) -> Vec<(String, impl Fn() -> u64 + use<>)> {
-        let mut followed = Vec::new();
-        for one in &*self.running.sinks.lock() {
-            followed.extend(one.followed.values().map(|(_, id)| (one.name().to_owned(), *id)));
-        }
-        let backlogs = followed.into_iter().map(async |(sink, id)| {
-            let found = self.registry().send(FindSubscription(id)).await;
-            found.ok().flatten().map(|subscription| (sink, subscription.backlog()))
+        let followed = |one: &RunningSink| (one.follower.clone(), one.followed.clone());
+        let followed: Vec<_> = self.running.sinks.lock().iter().map(followed).collect();
+        let backlogs = followed.into_iter().map(async |(follower, followed)| {
+            let backlog = follower.backlog(&followed, self.registry()).await.ok()?;
+            Some((follower.name, backlog))
         });
         let until = deadline.min(clock::now() + Duration::from_secs(1));
         let backlogs = tokio::time::timeout_at(until, join_all(backlogs)).await;
