@@ -97,6 +97,7 @@ impl RequestState {
 
     fn remove_user(&mut self, user: &User) {
         self.users.retain(|other| other != user);
+        self.watch_errors.remove(user);
     }
 }
 

@@ -46,10 +46,7 @@ impl ClusterActor {
 
     /// Returns whether the embedding program requested an informer or subscribed to its resource.
     fn is_used_by_code(&self, key: &InformerKey) -> bool {
-        let is_configured = |user: &User| match user {
-            User::Config(_) => true,
-            User::Caller(_) | User::Subscription(_) => false,
-        };
+        let is_configured = |user: &User| matches!(user, User::Config(_));
         let is_of = |asked: &RequestKey| self.informer_key(asked).as_ref() == Some(key);
         let is_requested = self.requests.iter().any(|(asked, it)| is_of(asked) && !it.users.iter().all(is_configured));
         let is_selected = |one: &Subscription| one.own_request().is_some() && self.informers_of(one).contains(key);

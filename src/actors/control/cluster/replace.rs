@@ -46,7 +46,6 @@ impl ClusterActor {
     pub(super) fn withdraw(&mut self, key: &RequestKey, user: &User) {
         if let Some(request) = self.requests.get_mut(key) {
             request.remove_user(user);
-            request.watch_errors.remove(user);
         }
     }
 
@@ -56,16 +55,19 @@ impl ClusterActor {
     }
 
     /// Replaces the pattern of a user. Its requests stay until the pattern is compared with the offered resources.
-    fn replace_pattern(&mut self, requests: Vec<RequestInformer>) {
-        for RequestInformer { user, wanted, scope, options, .. } in requests {
-            let ResourceRequest::Matching(pattern) = wanted else { continue };
-            for key in self.requests_by(&user) {
-                if let Some(request) = self.requests.get_mut(&key) {
-                    request.options = Arc::clone(&options);
-                }
-                self.apply_settings(&key);
+    fn replace_pattern(&mut self, user: &User, requests: Vec<RequestInformer>) {
+        // The requests differ in their scope only.
+        let options = requests.first().map(|request| Arc::clone(&request.options)).unwrap_or_default();
+        for key in self.requests_by(user) {
+            if let Some(request) = self.requests.get_mut(&key) {
+                request.options = Arc::clone(&options);
             }
-            self.discovery.add_pattern(user, pattern, scope, options);
+            self.apply_settings(&key);
+        }
+        for RequestInformer { user, wanted, scope, options, .. } in requests {
+            if let ResourceRequest::Matching(pattern) = wanted {
+                self.discovery.add_pattern(user, pattern, scope, options);
+            }
         }
     }
 }
@@ -79,7 +81,7 @@ impl Handler<ReplaceRequests> for ClusterActor {
         let selected = self.selected_informers();
         self.discovery.patterns.remove(&user);
         if requests.iter().any(|request| matches!(request.wanted, ResourceRequest::Matching(_))) {
-            self.replace_pattern(requests);
+            self.replace_pattern(&user, requests);
         } else {
             let kept: BTreeSet<_> = requests.iter().map(|one| (one.wanted.clone(), one.scope.clone())).collect();
             for request in requests {

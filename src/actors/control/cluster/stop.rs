@@ -20,7 +20,6 @@ impl ClusterActor {
         self.discovery.patterns.remove(user);
         for request in self.requests.values_mut() {
             request.remove_user(user);
-            request.watch_errors.remove(user);
         }
         // A resource that only this user named may belong to a pattern now.
         self.reconcile(ctx);
