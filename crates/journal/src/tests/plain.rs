@@ -16,6 +16,16 @@ fn seqs(journal: &mut Journal<Change>) -> Vec<Seq> {
     journal.read(0, usize::MAX, usize::MAX).unwrap().records.into_iter().map(|(seq, _)| seq).collect()
 }
 
+/// Returns a journal of several segments with 200 synced records.
+fn filled(disk: &SimDisk) -> Journal<Change> {
+    let (mut journal, ..) = open(disk, 1 << 20);
+    for i in 0..20 {
+        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
+        journal.sync().unwrap();
+    }
+    journal
+}
+
 #[test]
 fn records_are_read_in_order_until_acknowledged() {
     let disk = SimDisk::new(1);
@@ -52,11 +62,7 @@ fn read_with_a_small_byte_limit_returns_one_record() {
 #[test]
 fn full_disk_frees_acknowledged_segments_behind_a_pending_record() {
     let disk = SimDisk::new(1);
-    let (mut journal, ..) = open(&disk, 1 << 20);
-    for i in 0..20 {
-        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
-        journal.sync().unwrap();
-    }
+    let mut journal = filled(&disk);
     let full = journal.bytes();
     journal.ack(1..200);
     disk.fail(DiskCall::Rename, 1);
@@ -95,11 +101,7 @@ fn acknowledged_last_segment_is_removed_from_a_disk_without_free_space() {
 #[test]
 fn segments_are_removed_when_acknowledged_and_released() {
     let disk = SimDisk::new(1);
-    let (mut journal, ..) = open(&disk, 1 << 20);
-    for i in 0..20 {
-        journal.append(&changes(i * 10..i * 10 + 10)).unwrap();
-        journal.sync().unwrap();
-    }
+    let mut journal = filled(&disk);
     let full = journal.bytes();
     journal.ack(0..200);
     journal.sync().unwrap();
