@@ -30,7 +30,8 @@ use informer_hub_source::KubeConnector;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, rng};
 
-/// How long the end of an election waits at most until the Lease is released. Without the release, a successor waits for its expiry.
+/// Maximum time that the end of an election waits until the Lease is released. Without the release, a successor waits
+/// for its expiry.
 pub(super) const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Role of a replica.

@@ -180,8 +180,8 @@ impl Served {
         }
     }
 
-    /// Waits until the log has a complete state that is not older than the reflector's. Returns that state, and the sequence up to which it contains all
-    /// entries.
+    /// Waits until the log has a complete state that is not older than the reflector's. Returns that state, and the
+    /// sequence up to which it contains all entries.
     async fn restored(&self, version: &VersionMatch) -> Result<(Restored, Sequence), SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
         let mut attempts = 0;
