@@ -5,9 +5,11 @@
 //!
 //! 1. Readers of the HTTP port change.
 //! 2. Removed sinks deliver their events and end.
-//! 3. Removed clusters and resources end, changed ones are updated or replaced, and new resources start.
-//! 4. Changed sinks are reconfigured and keep their events.
-//! 5. New sinks and clusters start.
+//! 3. Removed clusters end, and changed ones are updated or replaced.
+//! 4. New and changed resources are requested, then removed ones are released (`resources`).
+//! 5. The memory limit changes.
+//! 6. Changed sinks are reconfigured and keep their events.
+//! 7. New sinks start, then new clusters.
 //!
 //! Unchanged parts are not touched: their informers do not list again, and their subscribers get no notification.
 //!
@@ -17,6 +19,7 @@
 mod clusters;
 mod plan;
 mod port_readers;
+mod resources;
 mod sinks;
 
 use std::collections::BTreeMap;
@@ -25,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 
 use actix::Addr;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Serialize;
 
@@ -35,7 +38,6 @@ use port_readers::ReadReaders;
 use super::check::{check_config, check_subscription};
 #[cfg(feature = "fleet")]
 use super::collect::Collecting;
-use super::convert;
 use super::credentials::{CredentialOwners, CredentialWatch};
 use super::elections::Elections;
 use super::error::{ReloadError, StartError};
@@ -46,7 +48,7 @@ use super::reconciler::Reconciler;
 use super::serving_replica::Serving;
 use super::sources::{ClusterSourceState, SourceFeed, SourceHost, Sources, WatchParams};
 use super::state::OpenState;
-use crate::actors::messages::{Release, ReplaceInformers, SetMemoryLimit, User};
+use crate::actors::messages::SetMemoryLimit;
 use crate::actors::{Env, RegistryActor};
 use informer_hub_config::inventory::SourceReport;
 use informer_hub_config::{Config, ConfigErrors, Mistake};
@@ -329,23 +331,6 @@ impl RunningHub {
         let host: Weak<dyn SourceHost> = weak;
         let params = WatchParams { env: self.env.clone(), dial: self.dials.clusters.clone(), stall: self.stall };
         self.sources.change(&config.sources, &host, &params);
-    }
-
-    /// Requests new and changed resources, then releases removed ones. So an informer that both configurations request
-    /// continues.
-    async fn exchange_resources(&self, config: &Config, changes: &Difference) -> Result<(), ReloadError> {
-        let is_requested = |name: &String| changes.added.contains(name) || changes.changed.contains(name);
-        let requested = config.resources.iter().filter(|resource| is_requested(&resource.name));
-        let requests = requested.map(|resource| ReplaceInformers(convert::demand(resource, &config.resources)));
-        // Concurrently, because each may have to wait for its subscribers.
-        for requested in join_all(requests.map(|request| self.registry.send(request))).await {
-            requested?;
-        }
-        let releases = changes.removed.iter().map(|name| Release(User::Config(name.clone())));
-        for released in join_all(releases.map(|release| self.registry.send(release))).await {
-            released?;
-        }
-        Ok(())
     }
 }
 
