@@ -87,8 +87,8 @@ pub(super) struct SavedFleet {
     /// Hash of the clusters' labels, by which the next start detects changed labels. Other builds may compute other
     /// hashes.
     pub(super) labels: u64,
-    /// All synced partitions at the fleet version in `version`. Key: the number of the partition in the saved files.
-    /// Value: the resource versions from which readers of its cluster can resume.
+    /// Partitions (objects of one informer) that had synced when the state was saved. Key: the number of the partition in
+    /// the saved files. Value: the resource versions from which readers of its cluster can resume.
     pub(super) partitions: BTreeMap<u64, ClusterVersions>,
 }
 

@@ -1,4 +1,5 @@
-//! The files of one resource: each checkpoint appends changes. If the files grow too large, a checkpoint rewrites them.
+//! Writes checkpoints to the files of one resource: each appends changes. If the files grow too large, a checkpoint
+//! rewrites them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,11 +8,11 @@ use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey, SavedFleet};
 use super::file_name::{FileName, directory, salt};
+use super::frame_file::FrameFile;
 use super::load::{self, FilesRead};
 use super::moves::Moves;
 use super::objects::Dictionaries;
 use super::plan_writer::{Plan, Step, floor_of, key_of, make, put_end, write_objects, write_plan};
-use super::writer::FrameFile;
 use crate::cache::{Partition, PartitionId, Snapshot};
 use informer_hub_disk::{Disk, DiskFile, Open, TEMP_SUFFIX};
 use informer_hub_types::{ApiResource, Dictionary, View};

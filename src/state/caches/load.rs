@@ -1,4 +1,4 @@
-//! Reader of the files of one resource.
+//! Reads the files of one resource, for `restore`.
 
 use std::collections::BTreeMap;
 use std::io;

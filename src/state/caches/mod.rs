@@ -6,12 +6,15 @@
 //! with their dictionary, and are restored without being decoded. A restart therefore costs little more than reading
 //! the files.
 //!
+//! `files` writes checkpoints, and `restore` reads them; `actors/control/checkpoint` decides when to write.
+//!
 //! The format and the effects of damage are in `docs/state.md`.
 
 mod claim;
 mod codec;
 mod file_name;
 mod files;
+mod frame_file;
 mod inspect;
 mod load;
 mod moves;
@@ -20,7 +23,6 @@ mod plan_writer;
 mod restore;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 pub use claim::Claim;
 pub use codec::PartitionHeader;

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::codec::{self, PartitionHeader, PartitionKey, SavedFleet};
+use super::frame_file::FrameFile;
 use super::objects::{Dictionaries, ObjectWriter, RecordToWrite};
-use super::writer::FrameFile;
 use crate::cache::{Partition, Snapshot};
 use informer_hub_disk::Disk;
 use informer_hub_types::{Dictionary, ObjectKey, ResourceVersion, StoredObject};
