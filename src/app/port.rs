@@ -158,7 +158,8 @@ impl Port {
         self.flush_audit().await;
     }
 
-    /// Writes the last events of the audit log, at the latest within two seconds.
+    /// Waits until the last events of the audit log are written, at most two seconds. Events not written by then are
+    /// lost.
     pub(crate) async fn flush_audit(&self) {
         if let Some(audit) = &self.audit {
             audit.close(FLUSH).await;

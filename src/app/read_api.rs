@@ -76,7 +76,7 @@ impl LocalReadApi {
         Ok(api.map(|api| Self { api: Arc::new(api), view }))
     }
 
-    /// Answers a request as the port does after authorizing it.
+    /// Answers a request as the hub's HTTP port does, but without authentication or authorization.
     pub async fn answer(&self, request: Request<()>) -> Response<Body> {
         self.api.answer(request).await
     }

@@ -18,7 +18,8 @@
 //! informers release stays resident until the allocator returns it, which takes seconds. It must not be counted as
 //! slack.
 //!
-//! Pure: no clock, no randomness, no I/O.
+//! Pure: no clock, no randomness, no I/O. `actors/control/memory_governor` measures and applies the decisions;
+//! `actors/memory/headroom` delays new objects.
 
 mod governor;
 mod share;

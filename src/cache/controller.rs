@@ -24,7 +24,7 @@ use informer_hub_types::Change;
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// Temporary: process the batch again. The caller decides when, because there is no backoff here.
-    #[error("cannot process the batch of changes now: it is kept for another attempt")]
+    #[error("cannot process the batch of changes at this time; it is kept for another attempt")]
     Requeue,
     /// Permanent: the effects of the batch are dropped without notifications.
     #[error("cannot process the batch of changes: it is dropped")]

@@ -185,7 +185,7 @@ fn local() -> ClusterName {
 #[non_exhaustive]
 pub enum ObjectError {
     /// Serialization to JSON failed.
-    #[error("cannot serialize the value as JSON")]
+    #[error("cannot serialize the Kubernetes object as JSON")]
     NoJson(#[source] serde_json::Error),
     /// `metadata` is missing or malformed. The error has no details, because they may quote the value.
     #[error("the value is no Kubernetes object: its `metadata` is missing or malformed")]

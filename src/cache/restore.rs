@@ -1,4 +1,4 @@
-//! Restore of partitions from disk.
+//! Builds partitions from saved objects.
 
 use std::collections::BTreeSet;
 use std::fmt;

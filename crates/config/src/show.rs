@@ -191,7 +191,8 @@ impl Walk<'_> {
     }
 }
 
-/// Returns the schema of the written `type` of a sink or source; `node` itself if it has no types.
+/// Returns the part of the schema `node` that applies to the `type` of a sink or source in the file (`written`); `node`
+/// itself if it has no types.
 fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     let kind = written.and_then(|written| written.as_dict()?.get("type")?.as_str());
     let shapes = node["oneOf"].as_array().into_iter().flatten();

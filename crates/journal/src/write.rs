@@ -1,4 +1,4 @@
-//! The journal, and appending records to it.
+//! The journal on disk: appends records to its last segment, and syncs them.
 
 use std::io;
 use std::marker::PhantomData;

@@ -1,4 +1,5 @@
-//! A lane: requests of one kind, on as many HTTP/2 connections as the limits require.
+//! A lane: opens and keeps the HTTP/2 connections for requests of one kind (watches or lists), as many as the limits
+//! require.
 
 use std::error::Error;
 use std::fmt;

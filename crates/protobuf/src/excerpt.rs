@@ -1,4 +1,5 @@
-//! Excerpt of an object: the values that are needed when it arrives, read without a conversion to JSON.
+//! Excerpt of an object: the values that are needed when it arrives, such as its metadata and the values of indices, read
+//! without a conversion to JSON.
 //!
 //! An object that is stored as protobuf is converted only when it is read. At arrival it is checked in full, so that
 //! the conversion cannot fail later ([`check`](super::check)). The same pass over its bytes finds the wanted values.

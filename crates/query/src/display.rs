@@ -231,8 +231,9 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A path. A field named like a keyword, or nearly so, is written in brackets. So is the first of several fields if its
-/// name is an operator: `select in.x` would test a field `select`.
+/// A path. A field is written in brackets if its name is a keyword or could be a misspelled one. So is the first of
+/// several fields if its name is an operator: without brackets, `select in.x` would test whether a field `select` is in
+/// something.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {

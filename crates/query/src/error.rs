@@ -42,7 +42,7 @@ pub enum ParseProblem {
         max: usize,
     },
     /// Parentheses and `not` are nested too deep.
-    #[error("parentheses and not are nested more than {max} deep")]
+    #[error("parentheses and `not` are nested more than {max} levels deep")]
     TooDeep {
         /// Largest depth.
         max: usize,
@@ -156,7 +156,7 @@ pub enum InvalidExpr {
     #[error("the condition has more than {MAX_TERMS} terms")]
     TooManyTerms,
     /// `and`, `or` and `not` nested deeper than [`Matcher::MAX_DEPTH`](super::Matcher::MAX_DEPTH).
-    #[error("the condition is nested more than {MAX_DEPTH} deep")]
+    #[error("the condition is nested more than {MAX_DEPTH} levels deep")]
     TooDeep,
     /// An invalid quantity.
     #[error("{text:?} is not a quantity: write it as Kubernetes does, e.g. \"500m\" or \"2Gi\"")]

@@ -126,7 +126,7 @@ impl SeenObjects {
         self.entries.remove(key).is_some()
     }
 
-    /// Begins a list of all objects, which [`Self::end_list`] completes.
+    /// Marks the start of a list of all objects. [`Self::end_list`] removes those that were not listed.
     pub fn begin_list(&mut self) {
         self.round += 1;
     }

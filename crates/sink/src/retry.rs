@@ -1,5 +1,5 @@
-//! Time of a failed batch's next attempt, and the circuit breaker for failing receivers. `machine/outcome` decides what
-//! a failure means for the events.
+//! Whether and when a failed batch is retried, and the circuit breaker for failing receivers. `machine/outcome` decides
+//! what a failure means for the events.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Persistent state of a sink: its journal and its dead letters. All calls block on I/O.
+//! Persistent state of a sink: its journal ([`informer_hub_journal`]) and its dead letters. All calls block on I/O.
 
 use std::fmt;
 use std::path::Path;

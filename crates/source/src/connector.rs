@@ -40,7 +40,8 @@ struct ConnectorState {
     settings: Mutex<AccessSettings>,
     /// Number of changes of the access settings. A change wakes the connections that wait for the settings.
     changes: WatchCell<u64>,
-    /// Whether a connection has requested the access settings before. If so, a wait for unknown settings is long.
+    /// Whether a connection has waited for unknown access settings before. The first wait is short, so that an error soon
+    /// names the missing settings; later ones are long.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,

@@ -1,4 +1,4 @@
-//! The HTTP stack of a cluster: kube's layers over a connection pool made for watches.
+//! The HTTP stack of a cluster: kube's layers over a connection pool for watches (`informer_hub_pool`).
 
 use std::error::Error;
 use std::fmt;

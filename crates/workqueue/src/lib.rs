@@ -1,4 +1,4 @@
-//! Work queue for controllers: client-go's `util/workqueue` on tokio, fair across many clusters.
+//! Work queue for controllers of embedding programs: client-go's `util/workqueue` on tokio, fair across many clusters.
 //!
 //! Event handlers add keys, and workers get them and reconcile. A key identifies an object, not a change: a worker
 //! reads the current state from a lister.

@@ -1,5 +1,5 @@
 //! State shared by checkpoints: files on disk, durable readers, restore plan. The actor that writes them is in
-//! [`super::control`].
+//! `super::control::checkpoint`.
 
 pub(in crate::actors) mod barrier;
 pub(in crate::actors) mod restore_plan;

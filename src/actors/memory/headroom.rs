@@ -2,7 +2,7 @@
 //!
 //! The governor checks a few times a second, and a list brings tens of megabytes in between. The governor therefore
 //! grants a number of bytes until its next check, and reflectors take from it. Without a limit, the cost is one atomic
-//! load.
+//! load. A wait ends after [`LONGEST`], although the limit is then exceeded.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;

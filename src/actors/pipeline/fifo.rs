@@ -1,4 +1,4 @@
-//! Fifo actor: the queue between a reflector and its processor.
+//! Fifo actor: owns the [`DeltaFifo`] between a reflector and its processor.
 //!
 //! Back-pressure: `Enqueue` is answered when there is room, and a reflector has one `Enqueue` in flight. The processor
 //! receives one batch at a time: hundreds of keys if there is a backlog, a single change without delay. A batch is

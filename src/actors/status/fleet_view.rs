@@ -54,7 +54,7 @@ pub struct ListenerSeen<'a> {
 }
 
 impl FleetView {
-    /// Creates the view of a hub.
+    /// Creates the view of a hub whose clusters and informers are those of `sync`.
     #[must_use]
     pub(crate) fn new(sync: SyncView, env: Env) -> Self {
         Self { sync, env }

@@ -81,7 +81,10 @@ impl Auditor {
         match closing.await {
             Ok(0) => {}
             Ok(lost) => {
-                tracing::warn!(lost, "the last events of the audit log are lost: its output is too slow or fails");
+                tracing::warn!(
+                    lost,
+                    "the events that the audit log had not written at shutdown are lost: its output is too slow or fails"
+                );
             }
             Err(error) => tracing::warn!(%error, "cannot close the audit log; its last events may be missing"),
         }

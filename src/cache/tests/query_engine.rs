@@ -256,7 +256,7 @@ fn contradictory_query_is_refused() {
     refused(Question::default().continue_at("AAAA"), "for the cache that issued it");
     let deep = (0..1_000).fold(Expr::All, |inner, _| Expr::Not(Box::new(inner)));
     let error = snapshot.answer(&Query::matching(deep)).unwrap_err();
-    assert_eq!(error.to_string(), "the condition is nested more than 256 deep");
+    assert_eq!(error.to_string(), "the condition is nested more than 256 levels deep");
 }
 
 #[test]

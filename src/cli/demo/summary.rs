@@ -61,7 +61,7 @@ pub(super) struct ClusterSummary {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Totals {
     pub(super) operations: u64,
-    /// Injected faults, without outages.
+    /// Injected faults other than outages.
     pub(super) faults: u64,
     pub(super) outages: u64,
     pub(super) relists: u64,

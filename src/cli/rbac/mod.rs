@@ -209,7 +209,10 @@ impl Args {
         for resource in &config.resources {
             match named_resources(resource, None).await {
                 Ok(found) => found.iter().for_each(|found| grants.add(found, &resource.namespaces)),
-                Err(_) => notes.push(format!("Not included, because its group is unknown: {}", resource.resource)),
+                Err(_) => notes.push(format!(
+                    "Not included, because its API group is unknown (write it as plural.group): {}",
+                    resource.resource
+                )),
             }
         }
         if config.resources.iter().any(ResourceConfig::is_dynamic) {

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use super::directory::Known;
 use crate::backend::{Backend, BackendError};
 
-/// How long a failure must last to be included in the cluster's document. A watch that is cut off and immediately
-/// reopened is not included.
+/// Minimum duration of a failure that this collector publishes in its document about the cluster. Shorter ones, such as a
+/// watch that is cut off and immediately reopened, are left out.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// Facts that this collector has found out about the cluster of a shard that it owns, for the document about the

@@ -74,7 +74,7 @@ impl RetainedEvents {
         self.save(journal)
     }
 
-    /// Retries to write `unsaved` to the file: the events that the journal has already removed.
+    /// Tries again to write the events in `unsaved`, which the journal has already removed, to the file.
     pub(super) fn save_unsaved(&mut self, journal: &Journal<Event>) {
         if self.unsaved.is_empty() {
             return;

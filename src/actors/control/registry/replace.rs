@@ -1,4 +1,4 @@
-//! Changed and ended requests and subscriptions of a running hub.
+//! Changed and ended requests and subscriptions of a running hub. Clusters replace the informers (`cluster/replace`).
 
 use std::sync::Arc;
 

@@ -88,7 +88,10 @@ impl Balancer {
         shared.backend.put_roster(&member(&shared)).await?;
         let entries = shared.backend.roster().await?;
         for obsolete in self.view.observe(entries, clock::now()) {
-            tracing::info!(item = obsolete.key(), "removing an entry of a lost collector from the list in NATS");
+            tracing::info!(
+                item = obsolete.key(),
+                "removing the entry of a collector that no longer runs from the list of collectors in NATS"
+            );
             shared.backend.remove_roster(&obsolete).await?;
         }
         let found = self.moves(&shared.ownerships.shards());
