@@ -1,5 +1,7 @@
 //! Differences between two answers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::answer::{Answer, Body};
@@ -16,9 +18,12 @@ pub(super) struct Difference {
     pub(super) hub: String,
 }
 
-/// Returns the differences between the apiserver's answer and the hub's.
-pub(super) fn differences(kube: &Answer, hub: &Answer) -> Vec<Difference> {
+/// Returns the differences between the apiserver's answer and the hub's. Both were given within `time`, so that the ages
+/// of objects in them may differ by that.
+pub(super) fn differences(kube: &Answer, hub: &Answer, time: Duration) -> Vec<Difference> {
     let mut found = Vec::new();
+    // Rounded, plus a second: the hub cuts fractions of seconds of timestamps.
+    let tolerance = (time + Duration::from_millis(1500)).as_secs();
     let parts = [
         ("status", kube.status.to_string(), hub.status.to_string()),
         ("content-type", kube.content_type.clone(), hub.content_type.clone()),
@@ -29,8 +34,8 @@ pub(super) fn differences(kube: &Answer, hub: &Answer) -> Vec<Difference> {
     let differ = parts.into_iter().filter(|(_, kube, hub)| kube != hub);
     found.extend(differ.map(|(at, kube, hub)| Difference { at: at.to_owned(), kube, hub }));
     match (&kube.body, &hub.body) {
-        (Body::Document(kube), Body::Document(hub)) => values("", kube, hub, &mut found),
-        (Body::Events(kube), Body::Events(hub)) => arrays("", kube, hub, &mut found),
+        (Body::Document(kube), Body::Document(hub)) => values("", kube, hub, tolerance, &mut found),
+        (Body::Events(kube), Body::Events(hub)) => arrays("", kube, hub, tolerance, &mut found),
         (kube, hub) if kube == hub => {}
         (kube, hub) => {
             found.push(Difference {
@@ -43,8 +48,8 @@ pub(super) fn differences(kube: &Answer, hub: &Answer) -> Vec<Difference> {
     found
 }
 
-fn values(at: &str, kube: &Value, hub: &Value, found: &mut Vec<Difference>) {
-    if at.contains("/cells/") && are_ages_of_one_moment(kube, hub) {
+fn values(at: &str, kube: &Value, hub: &Value, tolerance: u64, found: &mut Vec<Difference>) {
+    if at.contains("/cells/") && are_close_ages(kube, hub, tolerance) {
         return;
     }
     if kube == hub || found.len() >= MOST {
@@ -58,20 +63,20 @@ fn values(at: &str, kube: &Value, hub: &Value, found: &mut Vec<Difference>) {
             for key in keys {
                 let at = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
                 match (kube.get(key), hub.get(key)) {
-                    (Some(kube), Some(hub)) => values(&at, kube, hub, found),
+                    (Some(kube), Some(hub)) => values(&at, kube, hub, tolerance, found),
                     (kube, hub) => found.push(difference(at, kube, hub)),
                 }
             }
         }
-        (Value::Array(kube), Value::Array(hub)) => arrays(at, kube, hub, found),
+        (Value::Array(kube), Value::Array(hub)) => arrays(at, kube, hub, tolerance, found),
         _ => found.push(difference(at.to_owned(), Some(kube), Some(hub))),
     }
 }
 
-/// Returns whether both are ages that differ by at most a second: the hub cuts fractions of seconds of timestamps.
-fn are_ages_of_one_moment(kube: &Value, hub: &Value) -> bool {
+/// Returns whether both are ages that differ by at most `tolerance` seconds.
+fn are_close_ages(kube: &Value, hub: &Value, tolerance: u64) -> bool {
     let age = |value: &Value| value.as_str().and_then(seconds);
-    age(kube).zip(age(hub)).is_some_and(|(kube, hub)| kube.abs_diff(hub) <= 1)
+    age(kube).zip(age(hub)).is_some_and(|(kube, hub)| kube.abs_diff(hub) <= tolerance)
 }
 
 /// Returns the seconds of an age such as `5m3s`; `None` for other texts and for ages in coarser units.
@@ -84,7 +89,7 @@ fn seconds(text: &str) -> Option<u64> {
 }
 
 /// Compares arrays by position. Of arrays of different lengths, only the first different elements are compared.
-fn arrays(at: &str, kube: &[Value], hub: &[Value], found: &mut Vec<Difference>) {
+fn arrays(at: &str, kube: &[Value], hub: &[Value], tolerance: u64, found: &mut Vec<Difference>) {
     if kube.len() != hub.len() {
         let first = kube.iter().zip(hub).take_while(|(kube, hub)| kube == hub).count();
         found.push(difference(format!("{at}/length"), Some(&kube.len().into()), Some(&hub.len().into())));
@@ -92,7 +97,7 @@ fn arrays(at: &str, kube: &[Value], hub: &[Value], found: &mut Vec<Difference>) 
         return;
     }
     for (index, (kube, hub)) in kube.iter().zip(hub).enumerate() {
-        values(&format!("{at}/{index}"), kube, hub, found);
+        values(&format!("{at}/{index}"), kube, hub, tolerance, found);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the comparison: it finds every kind of difference, and none between answers that mean the same.
 
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
@@ -22,7 +24,7 @@ fn raw(body: &str, content_type: &str) -> RawAnswer {
 /// Returns where two JSON answers differ.
 fn places(verb: Verb, kube: &str, hub: &str) -> Vec<String> {
     let [kube, hub] = [kube, hub].map(|body| Answer::new(&request(verb), &raw(body, "application/json")));
-    differences(&kube, &hub).into_iter().map(|difference| difference.at).collect()
+    differences(&kube, &hub, Duration::ZERO).into_iter().map(|difference| difference.at).collect()
 }
 
 fn list() -> Value {
@@ -82,6 +84,18 @@ fn comparison_finds_each_change_of_a_watch() {
 }
 
 #[test]
+fn ages_may_differ_by_the_time_that_the_answers_took() {
+    let table = |age: &str| {
+        let body = json!({ "kind": "Table", "rows": [{ "cells": ["x", age] }] }).to_string();
+        Answer::new(&request(Verb::List), &raw(&body, "application/json"))
+    };
+    let count =
+        |kube: &str, hub: &str, millis| differences(&table(kube), &table(hub), Duration::from_millis(millis)).len();
+    assert_eq!([count("59s", "60s", 0), count("59s", "61s", 0), count("17s", "19s", 600)], [0, 1, 0]);
+    assert_eq!([count("17s", "21s", 1900), count("2m", "123s", 1900), count("a", "b", 9000)], [1, 0, 1]);
+}
+
+#[test]
 fn comparison_finds_status_headers_and_messages() {
     let status = |code: u16, message: &str| {
         let body = json!({ "kind": "Status", "code": code, "message": message }).to_string();
@@ -89,7 +103,7 @@ fn comparison_finds_status_headers_and_messages() {
     };
     let at = |kube: &RawAnswer, hub: &RawAnswer| {
         let [kube, hub] = [kube, hub].map(|raw| Answer::new(&request(Verb::List), raw));
-        differences(&kube, &hub).into_iter().map(|difference| difference.at).collect::<Vec<_>>()
+        differences(&kube, &hub, Duration::ZERO).into_iter().map(|difference| difference.at).collect::<Vec<_>>()
     };
     let kube = status(410, "too old resource version: 5 (70)");
     assert_eq!(at(&kube, &status(410, "too old resource version: 5 (83)")), [] as [&str; 0]);
@@ -108,7 +122,7 @@ fn yaml_is_compared_by_value() {
     let kube = raw("kind: Pod\nspec:\n  a: \"1\"\n", "application/yaml");
     let at = |hub: &str| {
         let [kube, hub] = [&kube, &raw(hub, "application/yaml")].map(|raw| Answer::new(&request(Verb::Get), raw));
-        differences(&kube, &hub).into_iter().map(|difference| difference.at).collect::<Vec<_>>()
+        differences(&kube, &hub, Duration::ZERO).into_iter().map(|difference| difference.at).collect::<Vec<_>>()
     };
     assert_eq!(at("kind: Pod\nspec: {a: '1'}\n"), [] as [&str; 0]);
     assert_eq!(at("kind: Pod\nspec:\n  a: 1\n"), ["/spec/a"]);
