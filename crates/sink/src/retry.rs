@@ -1,5 +1,5 @@
-//! Whether and when a failed batch is retried, and the circuit breaker for failing receivers. `machine/outcome` decides
-//! what a failure means for the events.
+//! Whether and when a failed batch is retried, and the circuit breaker for failing receivers. `machine/outcome` then
+//! retries, halves or gives up the batch.
 
 use std::time::Duration;
 

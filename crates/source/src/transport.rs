@@ -1,4 +1,4 @@
-//! The HTTP stack of a cluster: kube's layers over a connection pool for watches (`informer_hub_pool`).
+//! The HTTP stack of a cluster: kube's layers over its connection pool (`informer_hub_pool`).
 
 use std::error::Error;
 use std::fmt;
