@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Instant;
 use std::{fmt, fs};
 
 use futures::stream::{self, StreamExt};
@@ -12,6 +11,7 @@ use super::answer::Answer;
 use super::compare::{Difference, differences};
 use super::request::{Request, Verb};
 use crate::read_api::endpoint::Endpoint;
+use informer_hub_types::clock;
 
 /// Maximum number of concurrent requests. Most of the time is spent on watches, which last a second.
 const IN_FLIGHT: usize = 48;
@@ -76,10 +76,10 @@ async fn compare_once(kube: &Endpoint, hub: &Endpoint, request: &Request) -> Out
     let mut requests = [request.clone(), request.clone()];
     for page in 0..PAGES {
         let [of_kube, of_hub] = &requests;
-        let asked = Instant::now();
+        let asked = clock::now();
         let (kube, hub) = tokio::join!(answer(kube, of_kube), answer(hub, of_hub));
         let case = Case { request, kube: &kube, hub: &hub };
-        let mut found = differences(&kube, &hub, asked.elapsed());
+        let mut found = differences(&kube, &hub, clock::now() - asked);
         let mut explained: Vec<_> = found.iter().filter_map(|difference| explanation(&case, difference)).collect();
         found.retain(|difference| explanation(&case, difference).is_none());
         if page == 0 {
