@@ -1,29 +1,29 @@
-//! Queue of deltas: merges the deltas of one key, and queues each key once, in order of arrival (client-go's DeltaFIFO).
+//! Queue of deltas between a reflector and its processor: in order of arrival, as client-go's RealFIFO (its default since
+//! 1.33), with the merges of DeltaFIFO (its default before).
 //!
 //! Differences from client-go, and their reasons:
+//! - *In order, and bounded.* All deltas leave in the order in which they arrived, so the store passes through the states
+//!   of the cluster. DeltaFIFO pops all deltas of a key together, which changes the order between keys. RealFIFO keeps
+//!   the order, but merges nothing and has no bound.
+//! - *Merges.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas are kept
+//!   up to half of the byte limit. Above that, a live state replaces the queued one of its object and is queued last.
+//!   Above the limit, [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops
+//!   old versions, and a listener's queue drops repeated batches.
+//! - *No starvation.* Sealed deltas are not replaced, so an object that changes all the time cannot be postponed forever.
+//!   An unsealed delta that leaves the queue seals all deltas behind it, and the end of a list all deltas before it.
 //! - *Replace streams.* A list is a start, objects as they arrive, and an end, so that no page of a list has to wait
 //!   for the last page. The store compares the list with its contents by the set of listed keys, as client-go's
 //!   `AtomicFIFO` does since 1.36. A list after the first one is published in one step.
-//! - *One place per key.* client-go's `RealFIFO` keeps the watch order between objects too. Here all deltas of a key
-//!   are popped together, because merging them bounds the queue.
-//! - *It is bounded.* Two deletions of one object always merge, and a resync of a queued key is dropped. Other deltas
-//!   are kept up to half of the byte limit; above that, those of one key merge into the newest state. Above the limit,
-//!   [`DeltaFifo::is_full`] makes the caller wait. Repetitions are not detected here: the store drops old versions, and
-//!   a listener's queue drops repeated batches.
 //! - *Deletions of unknown keys are kept*: only the store knows which keys exist.
-//! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. Keys are
-//!   queued by their first change, so a later change of one may be popped before an earlier one of another. The
-//!   watermark is therefore the version that was complete when the first queued entry arrived.
-//! - *Requeued deltas are first* ([`DeltaFifo::requeue`]), followed by later deltas of their key, as if they had never
-//!   been popped. client-go's `AddIfNotPresent` dropped them if the key was queued again.
-//! - *Rewinds* ([`Change::Rewind`]): while the end of such a list is queued, the queue is full. A later change could else
-//!   be popped before that end, and would look older than the states that the list replaces.
+//! - *It has a watermark* ([`DeltaFifo::watermark`]): the version up to which everything has been popped. It stays before
+//!   a replaced delta until the state that replaced it has been popped.
 //!
-//! Invariants: a key is in `queue` iff it is in `items`, and at most once. `queue` has as many list ends as `ends`.
-//! `bytes` is the sum of the bytes in `items`.
+//! Invariants: `keys` describes the deltas in `queue`. `queue` has as many list ends as `ends`, and `superseded` entries
+//! without a delta, none of them first. Arrivals increase. `bytes` is the sum of the bytes in `queue`.
 
 use std::collections::VecDeque;
 
+use hashbrown::hash_map::Entry as KeyEntry;
 use hashbrown::{HashMap, HashSet};
 
 use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVersion};
@@ -31,7 +31,7 @@ use informer_hub_types::{Change, Delta, DeltaKind, Deltas, ObjectKey, ResourceVe
 /// An entry popped from the queue.
 #[derive(Debug)]
 pub enum Popped {
-    /// All deltas of one key, oldest first.
+    /// Deltas of one key, of which no other was queued between: oldest first.
     Deltas(ObjectKey, Deltas),
     /// The end of a list: objects in the store that are not in `keep` are gone.
     ReplaceEnd {
@@ -47,14 +47,18 @@ pub enum Popped {
 #[derive(Debug)]
 struct Entry {
     kind: EntryKind,
-    /// Resource version up to which all changes had arrived when this entry was queued. If deltas were merged into it,
-    /// the version is that of the time when the first of them was queued.
+    /// Number of entries that were queued before this one.
+    arrival: u64,
+    /// Resource version up to which all changes had arrived when this entry was queued.
     since: Option<ResourceVersion>,
 }
 
 #[derive(Debug)]
 enum EntryKind {
-    Key(ObjectKey),
+    /// A delta, and the bytes that it counts.
+    Delta(Delta, usize),
+    /// Place of a delta that a merge has removed.
+    Superseded,
     /// End of a list. The first such entry in the queue belongs to the first element of `ends`.
     ReplaceEnd,
 }
@@ -66,26 +70,35 @@ struct End {
     rewound: bool,
 }
 
-#[derive(Debug, Default)]
-struct Pending {
-    deltas: Deltas,
-    bytes: usize,
+/// Queued deltas of one key: how many, and the arrivals of the last two.
+#[derive(Debug)]
+struct Queued {
+    count: usize,
+    last: u64,
+    /// `None` if unknown. It may have been popped.
+    before_last: Option<u64>,
 }
 
-impl Pending {
-    /// Appends a delta and merges it if allowed; `crowded` allows more merges. Returns the number of deltas that
-    /// merging removed.
-    fn append(&mut self, delta: Delta, crowded: bool) -> u64 {
-        self.bytes += cost(&delta);
-        self.deltas.push(delta);
-        let merged = compress(&mut self.deltas, crowded);
-        if merged > 0 {
-            // Bodies that were compressed after they were queued count less now.
-            let now: usize = self.deltas.iter().map(cost).sum();
-            self.bytes = now.min(self.bytes);
-        }
-        merged
-    }
+/// How a delta merges with the queued ones of its key.
+#[derive(Clone, Copy, Debug)]
+enum Merge {
+    /// The delta is queued.
+    None,
+    /// The delta is dropped, because it adds nothing to the last queued one.
+    Drop,
+    /// The last queued delta is removed, and this one is queued.
+    Replace,
+    /// The last queued delta and this one are dropped: the object was added and deleted. The delta with this arrival
+    /// becomes the key's last one.
+    Cancel(u64),
+}
+
+/// Watermark that stays until the state that replaced a delta has been popped.
+#[derive(Debug)]
+struct Hold {
+    since: Option<ResourceVersion>,
+    /// Arrival of the replaced delta.
+    arrival: u64,
 }
 
 /// Kind of the first change that the queue received. If it belongs to a list, the queue is synced once the end of a
@@ -102,7 +115,7 @@ enum Start {
 /// Queue between a reflector and its processor. Pure; single-threaded.
 #[derive(Debug)]
 pub struct DeltaFifo {
-    items: HashMap<ObjectKey, Pending>,
+    keys: HashMap<ObjectKey, Queued>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
     /// Whether the versions of the running list went back.
@@ -112,9 +125,14 @@ pub struct DeltaFifo {
     start: Start,
     /// Resource version up to which all changes have arrived in the queue; `None` if unknown.
     received: Option<ResourceVersion>,
-    /// Watermark (version up to which all is popped) before the last [`Self::pop`]; requeueing an entry restores it.
-    settled: Option<ResourceVersion>,
-    /// Number of list ends that were popped and not requeued.
+    /// Number of entries queued since the queue was created.
+    arrived: u64,
+    /// Deltas with an arrival below this one are not replaced.
+    sealed: u64,
+    /// Number of [`EntryKind::Superseded`] in `queue`.
+    superseded: usize,
+    hold: Option<Hold>,
+    /// Number of list ends that were popped.
     ended: u64,
     closed: bool,
     bytes: usize,
@@ -134,7 +152,7 @@ impl DeltaFifo {
     /// slow readers of lists, but not of watches. A longer queue would only cost memory.
     pub(super) const LIST_SHARE: usize = 128;
 
-    /// Capacity in keys that an empty queue retains.
+    /// Capacity in entries that an empty queue retains.
     const RETAINED_CAPACITY: usize = 256;
 
     /// Maximum number of complete lists in the queue.
@@ -144,14 +162,17 @@ impl DeltaFifo {
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self {
-            items: HashMap::new(),
+            keys: HashMap::new(),
             queue: VecDeque::new(),
             listing: None,
             rewound: false,
             ends: VecDeque::new(),
             start: Start::Nothing,
             received: None,
-            settled: None,
+            arrived: 0,
+            sealed: 0,
+            superseded: 0,
+            hold: None,
             ended: 0,
             closed: false,
             bytes: 0,
@@ -189,6 +210,8 @@ impl DeltaFifo {
             Change::ReplaceEnd(version) => {
                 let keep = self.listing.take().unwrap_or_default();
                 self.enqueue(EntryKind::ReplaceEnd);
+                // No later state may take the place of a listed object behind this end.
+                self.sealed = self.arrived;
                 self.receive(version.clone());
                 self.ends.push_back(End { keep, version, rewound: std::mem::take(&mut self.rewound) });
             }
@@ -202,7 +225,8 @@ impl DeltaFifo {
     }
 
     fn enqueue(&mut self, kind: EntryKind) {
-        self.queue.push_back(Entry { kind, since: self.received.clone() });
+        self.queue.push_back(Entry { kind, arrival: self.arrived, since: self.received.clone() });
+        self.arrived += 1;
     }
 
     /// Returns the version up to which every queued change has been popped. A consumer that has applied the popped
@@ -210,66 +234,100 @@ impl DeltaFifo {
     /// list, for example of a restored etcd.
     #[must_use]
     pub fn watermark(&self) -> Option<&ResourceVersion> {
-        self.queue.front().map_or(&self.received, |first| &first.since).as_ref()
+        let first = self.queue.front().map_or(&self.received, |first| &first.since);
+        self.hold.as_ref().map_or(first, |hold| &hold.since).as_ref()
     }
 
-    fn push_delta(&mut self, delta: Delta) {
+    fn push_delta(&mut self, mut delta: Delta) {
         let key = delta.object.key().clone();
-        if delta.kind == DeltaKind::Sync && self.items.contains_key(&key) {
+        if let Some(listing) = &mut self.listing {
+            match delta.kind {
+                DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => _ = listing.insert(key.clone()),
+                // A streaming list may delete objects that it sent before.
+                DeltaKind::Deleted => _ = listing.remove(&key),
+                // Repeats the store's state, so it does not count as listed.
+                DeltaKind::Sync => {}
+            }
+        }
+        let arrival = self.arrived;
+        let queued = match self.keys.entry(key) {
+            KeyEntry::Occupied(queued) => queued.into_mut(),
+            KeyEntry::Vacant(vacant) => {
+                vacant.insert(Queued { count: 1, last: arrival, before_last: None });
+                return self.queue_delta(delta);
+            }
+        };
+        if delta.kind == DeltaKind::Sync {
             return;
         }
-        match delta.kind {
-            DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced => self.keep_in_lists(&key),
-            // A streaming list may delete objects that it sent before.
-            DeltaKind::Deleted => {
-                if let Some(listing) = &mut self.listing {
-                    listing.remove(&key);
-                }
+        let is_crowded = self.bytes > self.limit / 2;
+        match merge(&self.queue, queued, &mut delta, is_crowded, self.sealed) {
+            Merge::None => {
+                queued.count += 1;
+                queued.before_last = Some(std::mem::replace(&mut queued.last, arrival));
+                self.queue_delta(delta);
             }
-            // Repeats the store's state, so it does not count as listed.
-            DeltaKind::Sync => {}
-        }
-        let crowded = self.is_crowded_at(self.bytes);
-        if !self.items.contains_key(&key) {
-            self.enqueue(EntryKind::Key(key.clone()));
-        }
-        let pending = self.items.entry(key).or_default();
-        self.bytes -= pending.bytes;
-        self.coalesced += pending.append(delta, crowded);
-        self.bytes += pending.bytes;
-    }
-
-    /// Adds the key of a live object to the kept keys of the running list, and of complete lists whose ends are still
-    /// queued. The key may be popped before these ends, which must not delete the object.
-    fn keep_in_lists(&mut self, key: &ObjectKey) {
-        for keep in self.listing.iter_mut().chain(self.ends.iter_mut().map(|end| &mut end.keep)) {
-            if !keep.contains(key) {
-                keep.insert(key.clone());
+            Merge::Drop => self.coalesced += 1,
+            Merge::Replace => {
+                let replaced = std::mem::replace(&mut queued.last, arrival);
+                self.queue_delta(delta);
+                self.supersede(replaced);
+            }
+            Merge::Cancel(before_last) => {
+                queued.count -= 1;
+                queued.before_last = None;
+                let cancelled = std::mem::replace(&mut queued.last, before_last);
+                self.coalesced += 1;
+                self.supersede(cancelled);
             }
         }
     }
 
-    /// Pops up to `max` entries, oldest key first. Stops after a list end.
+    fn queue_delta(&mut self, delta: Delta) {
+        let bytes = cost(&delta);
+        self.bytes += bytes;
+        self.enqueue(EntryKind::Delta(delta, bytes));
+    }
+
+    /// Removes the queued delta with this arrival, and keeps its place for the watermark.
+    fn supersede(&mut self, arrival: u64) {
+        let Some(position) = position(&self.queue, arrival) else { return };
+        if let EntryKind::Delta(_, bytes) = std::mem::replace(&mut self.queue[position].kind, EntryKind::Superseded) {
+            self.bytes -= bytes;
+            self.coalesced += 1;
+            self.superseded += 1;
+        }
+        self.skip_superseded();
+        if self.superseded > Self::RETAINED_CAPACITY + 2 * self.len() {
+            self.drop_superseded();
+        }
+    }
+
+    /// Pops up to `max` entries, oldest first. Stops after a list end.
     pub fn pop(&mut self, max: usize) -> Vec<Popped> {
         self.pop_within(max, usize::MAX)
     }
 
     /// As [`Self::pop`], but also stops once the popped entries amount to `bytes` bytes, counted as by [`Self::bytes`].
     pub fn pop_within(&mut self, max: usize, bytes: usize) -> Vec<Popped> {
-        self.settled = self.watermark().cloned();
-        let mut batch = Vec::with_capacity(max.min(self.queue.len()));
+        let mut batch = Vec::with_capacity(max.min(self.len()));
         let mut room = bytes;
         while batch.len() < max
             && room > 0
-            && let Some(entry) = self.queue.pop_front()
+            && let Some(kind) = self.pop_entry()
         {
-            match entry.kind {
-                EntryKind::Key(key) => {
-                    let Some(pending) = self.items.remove(&key) else { continue };
-                    self.bytes -= pending.bytes;
-                    room = room.saturating_sub(pending.bytes);
-                    batch.push(Popped::Deltas(key, pending.deltas));
+            match kind {
+                EntryKind::Delta(delta, cost) => {
+                    room = room.saturating_sub(cost);
+                    let (key, mut deltas) = (delta.object.key().clone(), Deltas::new());
+                    deltas.push(delta);
+                    while let Some((delta, cost)) = self.pop_next_of(&key) {
+                        room = room.saturating_sub(cost);
+                        deltas.push(delta);
+                    }
+                    batch.push(Popped::Deltas(key, deltas));
                 }
+                EntryKind::Superseded => {}
                 EntryKind::ReplaceEnd => {
                     let Some(End { keep, version, rewound }) = self.ends.pop_front() else { continue };
                     self.ended += 1;
@@ -280,70 +338,76 @@ impl DeltaFifo {
         }
         if self.queue.is_empty() {
             self.queue.shrink_to(Self::RETAINED_CAPACITY);
-            self.items.shrink_to(Self::RETAINED_CAPACITY);
+            self.keys.shrink_to(Self::RETAINED_CAPACITY);
         }
         batch
     }
 
-    /// Puts a popped entry back at the front, followed by later deltas of its key. Works after [`Self::close`] too.
-    /// Costs a scan of the queue if the key is queued again.
-    ///
-    /// # Ordering
-    /// Call it before anything popped later has been processed; of several entries, requeue the last one first. The
-    /// watermark returns to its value before the last [`Self::pop`].
-    pub fn requeue(&mut self, popped: Popped) {
-        match popped {
-            Popped::Deltas(key, deltas) => self.requeue_deltas(key, deltas),
-            Popped::ReplaceEnd { keep, version, rewound } => {
-                self.ended = self.ended.saturating_sub(1);
-                self.queue.push_front(Entry { kind: EntryKind::ReplaceEnd, since: self.settled.clone() });
-                self.ends.push_front(End { keep, version, rewound });
-            }
+    /// Pops the first delta if it is one of this key.
+    fn pop_next_of(&mut self, key: &ObjectKey) -> Option<(Delta, usize)> {
+        let is_next = matches!(&self.queue.front()?.kind, EntryKind::Delta(delta, _) if delta.object.key() == key);
+        match is_next.then(|| self.pop_entry())?? {
+            EntryKind::Delta(delta, cost) => Some((delta, cost)),
+            EntryKind::Superseded | EntryKind::ReplaceEnd => None,
         }
     }
 
-    fn requeue_deltas(&mut self, key: ObjectKey, deltas: Deltas) {
-        if deltas.is_empty() {
-            return;
+    fn pop_entry(&mut self) -> Option<EntryKind> {
+        let Entry { kind, arrival, .. } = self.queue.pop_front()?;
+        if arrival >= self.sealed {
+            self.sealed = self.arrived;
         }
-        let later = self.remove_queued(&key);
-        let bytes = deltas.iter().map(cost).sum();
-        let mut pending = Pending { deltas, bytes };
-        // A resync of a queued key carries no information.
-        for delta in later.deltas.into_iter().filter(|delta| delta.kind != DeltaKind::Sync) {
-            let crowded = self.is_crowded_at(self.bytes + pending.bytes);
-            self.coalesced += pending.append(delta, crowded);
+        match &kind {
+            EntryKind::Delta(delta, bytes) => {
+                self.bytes -= bytes;
+                if let KeyEntry::Occupied(mut queued) = self.keys.entry(delta.object.key().clone()) {
+                    queued.get_mut().count -= 1;
+                    if queued.get().count == 0 {
+                        queued.remove();
+                    }
+                }
+            }
+            // A state that replaces a delta before a list end is before that end too.
+            EntryKind::ReplaceEnd => self.hold = None,
+            EntryKind::Superseded => {}
         }
-        self.bytes += pending.bytes;
-        self.items.insert(key.clone(), pending);
-        self.queue.push_front(Entry { kind: EntryKind::Key(key), since: self.settled.clone() });
+        self.skip_superseded();
+        Some(kind)
     }
 
-    /// Removes a key from the queue, so that it can move to the front. If it has a live state, it is added to the kept
-    /// keys of each list whose end was queued before it, because it is now popped before that end.
-    fn remove_queued(&mut self, key: &ObjectKey) -> Pending {
-        let Some(pending) = self.items.remove(key) else { return Pending::default() };
-        self.bytes -= pending.bytes;
-        let mut overtaken = 0;
-        let place = self.queue.iter().position(|entry| match &entry.kind {
-            EntryKind::Key(other) => other == key,
-            EntryKind::ReplaceEnd => {
-                overtaken += 1;
-                false
+    /// Removes superseded entries from the front of the queue, and holds the watermark there.
+    fn skip_superseded(&mut self) {
+        while let Some(first) = self.queue.front() {
+            if first.arrival >= self.sealed {
+                // All that was sealed has been popped, and with it the states that replace sealed deltas.
+                self.hold.take_if(|hold| hold.arrival < self.sealed);
             }
+            if !matches!(first.kind, EntryKind::Superseded) {
+                return;
+            }
+            if let Some(Entry { arrival, since, .. }) = self.queue.pop_front() {
+                self.superseded -= 1;
+                self.hold.get_or_insert(Hold { since, arrival });
+            }
+        }
+        self.hold = None;
+    }
+
+    /// Removes superseded entries, except the first of each row, which is needed for the watermark.
+    fn drop_superseded(&mut self) {
+        let (sealed, before) = (self.sealed, self.queue.len());
+        let mut last = None;
+        self.queue.retain(|entry| {
+            let is_superseded = matches!(entry.kind, EntryKind::Superseded);
+            // A row ends where the sealed entries end, because a hold does.
+            let row = is_superseded.then_some(entry.arrival >= sealed);
+            let before = std::mem::replace(&mut last, row);
+            !is_superseded || before != row
         });
-        if let Some(place) = place {
-            self.queue.remove(place);
-        }
-        if pending.deltas.iter().any(|delta| is_live(delta.kind)) {
-            for end in self.ends.iter_mut().take(overtaken) {
-                end.keep.insert(key.clone());
-            }
-        }
-        pending
+        self.superseded -= before - self.queue.len();
     }
 
-    /// Refuses further changes. Queued entries can still be popped and requeued.
+    /// Refuses further changes. Queued entries can still be popped.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -361,8 +425,7 @@ impl DeltaFifo {
     }
 
     /// Returns whether the end of the first list has been popped. An empty list therefore counts too. As in client-go,
-    /// a queue that started with a watch event is synced immediately. If the end of the only list is requeued, the
-    /// queue is no longer synced.
+    /// a queue that started with a watch event is synced immediately.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         match self.start {
@@ -372,20 +435,13 @@ impl DeltaFifo {
         }
     }
 
-    /// Returns whether a queue with this many bytes is crowded, which is above half of the limit: live states of one
-    /// key then merge.
-    fn is_crowded_at(&self, bytes: usize) -> bool {
-        bytes > self.limit / 2
-    }
-
     /// Returns whether the caller should wait before it pushes more, because the byte limit (lower during a list) or
     /// the maximum number of complete lists is exceeded. Complete lists have a separate limit, because their sets of
-    /// keys are not counted in bytes. After a list with [`Change::Rewind`], the caller must wait until the list's end is
-    /// popped.
+    /// keys are not counted in bytes.
     #[must_use]
     pub fn is_full(&self) -> bool {
         let limit = if self.listing.is_some() { self.limit / Self::LIST_SHARE } else { self.limit };
-        self.bytes > limit || self.ends.len() > Self::MAX_LISTS || self.ends.iter().any(|end| end.rewound)
+        self.bytes > limit || self.ends.len() > Self::MAX_LISTS
     }
 
     /// Returns whether no entry is queued.
@@ -394,10 +450,10 @@ impl DeltaFifo {
         self.queue.is_empty()
     }
 
-    /// Returns the number of queued entries.
+    /// Returns the number of queued deltas and list ends.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.queue.len() - self.superseded
     }
 
     /// Returns the bytes that count against the limit.
@@ -424,66 +480,83 @@ fn cost(delta: &Delta) -> usize {
     delta.object.body_size() + DeltaFifo::OVERHEAD
 }
 
-fn is_live(kind: DeltaKind) -> bool {
-    matches!(kind, DeltaKind::Added | DeltaKind::Updated | DeltaKind::Replaced)
+/// Returns the position of the entry with this arrival; `None` if it was popped.
+fn position(queue: &VecDeque<Entry>, arrival: u64) -> Option<usize> {
+    queue.binary_search_by_key(&arrival, |entry| entry.arrival).ok()
 }
 
-/// Merges the last delta with the one before it, if allowed. Returns the number of removed deltas.
+/// Returns the delta with this arrival; `None` if it is not in the queue.
+fn delta_at(queue: &VecDeque<Entry>, arrival: u64) -> Option<&Delta> {
+    match &queue[position(queue, arrival)?].kind {
+        EntryKind::Delta(delta, _) => Some(delta),
+        EntryKind::Superseded | EntryKind::ReplaceEnd => None,
+    }
+}
+
+/// Decides how a delta merges with the queued ones of its key.
 ///
-/// Always: of two deletions of one object, the first is kept. If `crowded`: of two live states of one object, the newer
-/// is kept. A live state and a deletion of the same object are both removed if a deletion precedes them.
-fn compress(deltas: &mut Deltas, crowded: bool) -> u64 {
-    let [.., before, last] = deltas.as_slice() else { return 0 };
-    let same_object = before.object.uid() == last.object.uid();
-    let deletions = (before.kind == DeltaKind::Deleted, last.kind == DeltaKind::Deleted);
-    match deletions {
-        _ if !same_object => 0,
-        (true, true) => {
-            deltas.pop();
-            1
-        }
+/// Always: of two deletions of one object, the first is kept. If `is_crowded`: of two live states of one object, the
+/// newer is kept. A live state and a deletion of the same object are both dropped if a deletion precedes them. Deltas
+/// with an arrival below `sealed` stay.
+fn merge(queue: &VecDeque<Entry>, queued: &Queued, delta: &mut Delta, is_crowded: bool, sealed: u64) -> Merge {
+    let is_deletion = delta.kind == DeltaKind::Deleted;
+    if !is_crowded && !is_deletion {
+        return Merge::None;
+    }
+    let Some(last) = delta_at(queue, queued.last).filter(|last| last.object.uid() == delta.object.uid()) else {
+        return Merge::None;
+    };
+    let may_remove = is_crowded && queued.last >= sealed;
+    match (last.kind == DeltaKind::Deleted, is_deletion) {
+        (true, true) => Merge::Drop,
         // A watch may repeat an older state, which the store would ignore too.
         (false, false)
-            if crowded
-                && last.kind != DeltaKind::Replaced
-                && before.object.resource_version().newer_than(last.object.resource_version()) =>
+            if delta.kind != DeltaKind::Replaced
+                && last.object.resource_version().newer_than(delta.object.resource_version()) =>
         {
-            deltas.pop();
-            1
+            Merge::Drop
         }
-        (false, false) if crowded => {
-            let at = deltas.len() - 2;
-            // The newer state replaces the older one. `Replaced` must stay `Replaced`.
-            if before.kind == DeltaKind::Replaced {
-                deltas[at + 1].kind = DeltaKind::Replaced;
+        (false, false) if may_remove => {
+            // `Replaced` must stay `Replaced`.
+            if last.kind == DeltaKind::Replaced {
+                delta.kind = DeltaKind::Replaced;
             }
-            deltas.remove(at);
-            1
+            Merge::Replace
         }
-        (false, true) if crowded && deltas.len() > 2 && deltas[deltas.len() - 3].kind == DeltaKind::Deleted => {
-            deltas.truncate(deltas.len() - 2);
-            2
+        (false, true) if may_remove => {
+            let is_after_deletion =
+                |before: &u64| delta_at(queue, *before).is_some_and(|it| it.kind == DeltaKind::Deleted);
+            queued.before_last.filter(is_after_deletion).map_or(Merge::None, Merge::Cancel)
         }
-        _ => 0,
+        _ => Merge::None,
     }
 }
 
 #[cfg(test)]
 impl DeltaFifo {
+    pub(crate) fn is_queued(&self, key: &ObjectKey) -> bool {
+        self.keys.contains_key(key)
+    }
+
     /// Asserts the invariants of the module's documentation.
     pub(crate) fn check(&self) {
-        let keys: Vec<_> = self
-            .queue
-            .iter()
-            .filter_map(|e| if let EntryKind::Key(key) = &e.kind { Some(key) } else { None })
-            .collect();
-        assert_eq!(keys.iter().collect::<HashSet<_>>().len(), keys.len(), "a key is queued once");
-        assert!(keys.len() == self.items.len() && keys.iter().all(|key| self.items.contains_key(*key)), "{self:?}");
-        assert_eq!(self.queue.len() - keys.len(), self.ends.len(), "as many ends as lists");
-        assert!(self.items.values().all(|pending| !pending.deltas.is_empty()), "{self:?}");
-        let costs: Vec<usize> = self.items.values().map(|pending| pending.deltas.iter().map(cost).sum()).collect();
-        assert!(self.items.values().map(|pending| pending.bytes).eq(costs.iter().copied()), "{self:?}");
-        assert_eq!(self.bytes, costs.iter().sum::<usize>());
+        let count = |is: fn(&EntryKind) -> bool| self.queue.iter().filter(|entry| is(&entry.kind)).count();
+        assert_eq!(count(|kind| matches!(kind, EntryKind::Superseded)), self.superseded);
+        assert_eq!(count(|kind| matches!(kind, EntryKind::ReplaceEnd)), self.ends.len());
+        let first = self.queue.front().map(|first| &first.kind);
+        assert!(!matches!(first, Some(EntryKind::Superseded)), "{self:?}");
+        assert!(self.queue.iter().is_sorted_by_key(|entry| entry.arrival), "{self:?}");
+        let (mut arrivals, mut bytes) = (HashMap::<_, Vec<_>>::new(), 0);
+        for entry in &self.queue {
+            if let EntryKind::Delta(delta, cost) = &entry.kind {
+                arrivals.entry(delta.object.key()).or_default().push(entry.arrival);
+                bytes += cost;
+            }
+        }
+        assert_eq!((bytes, arrivals.len()), (self.bytes, self.keys.len()), "{self:?}");
+        for (key, queued) in &self.keys {
+            assert_eq!((queued.count, Some(&queued.last)), (arrivals[key].len(), arrivals[key].last()), "{self:?}");
+        }
     }
 }
 
@@ -499,7 +572,18 @@ mod tests {
             fifo.push(change(&format!("+a{i}@1")));
         }
         assert_eq!(fifo.pop(usize::MAX).len(), 20_000);
-        let room = fifo.items.capacity().max(fifo.queue.capacity());
+        let room = fifo.keys.capacity().max(fifo.queue.capacity());
         assert!(room <= 2 * DeltaFifo::RETAINED_CAPACITY, "{room}");
+    }
+
+    #[test]
+    fn fifo_drops_places_of_superseded_states() {
+        let mut fifo = DeltaFifo::new(0);
+        for i in 0..20_000 {
+            fifo.push(change(&format!("+a{}@{i}", i % 3)));
+            assert!(fifo.queue.len() <= 2 * DeltaFifo::RETAINED_CAPACITY, "{}", fifo.queue.len());
+        }
+        fifo.check();
+        assert_eq!(fifo.len(), 3);
     }
 }

@@ -148,8 +148,8 @@ pub struct InformerHealth {
     pub restarts: AtomicU64,
     /// Bytes of the changes in the FIFO, which have been read but are not in the store yet.
     pub fifo_bytes: AtomicU64,
-    /// Number of objects with changes in the FIFO, which are not in the store yet.
-    pub fifo_keys: AtomicU64,
+    /// Number of changes in the FIFO, which are not in the store yet.
+    pub fifo_changes: AtomicU64,
     /// How much of the informer's objects is kept under a memory limit.
     pub memory: MemoryState,
 }

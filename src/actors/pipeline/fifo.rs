@@ -1,7 +1,7 @@
 //! Fifo actor: owns the [`DeltaFifo`] between a reflector and its processor.
 //!
 //! Back-pressure: `Enqueue` is answered when there is room, and a reflector has one `Enqueue` in flight. The processor
-//! receives one batch at a time: hundreds of keys if there is a backlog, a single change without delay. A batch is
+//! receives one batch at a time: hundreds of changes if there is a backlog, a single change without delay. A batch is
 //! small compared with the amount at which a cache applies back-pressure.
 
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(in crate::actors) struct FifoActor {
     /// message, in case the processor dies before it has notified the listeners. The next batch, which may be empty,
     /// releases them.
     ended_list: bool,
-    /// Sampled change whose latency is measured: the number of keys up to its own, its timestamps and its span. Only
+    /// Sampled change whose latency is measured: the number of changes up to it, its timestamps and its span. Only
     /// one change is measured at a time, so that the cost is negligible.
     followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
@@ -54,7 +54,7 @@ impl FifoActor {
 
     fn pump(&mut self, ctx: &mut Context<Self>) {
         self.health.fifo_bytes.store(self.fifo.bytes() as u64, Relaxed);
-        self.health.fifo_keys.store(self.fifo.len() as u64, Relaxed);
+        self.health.fifo_changes.store(self.fifo.len() as u64, Relaxed);
         if !self.fifo.is_full() {
             self.waiting.release();
         }
@@ -88,11 +88,11 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// Subtracts popped keys from the number of keys up to the sampled change. Returns the change once its key is
+    /// Subtracts popped changes from the number of changes up to the sampled one. Returns the sampled change once it is
     /// popped.
-    fn count_popped(&mut self, keys: usize) -> Option<SampledChange> {
+    fn count_popped(&mut self, popped: usize) -> Option<SampledChange> {
         let (ahead, ..) = self.followed.as_mut()?;
-        *ahead = ahead.saturating_sub(keys);
+        *ahead = ahead.saturating_sub(popped);
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 

@@ -173,7 +173,7 @@ impl ProcessorActor {
     fn resync(&mut self, ctx: &mut Context<Self>) {
         // A paused informer does not resync.
         let Some(fifo) = self.fifo.clone().filter(Recipient::connected) else { return };
-        let under_way = self.resyncing || self.health.fifo_keys.load(Relaxed) > 0;
+        let under_way = self.resyncing || self.health.fifo_changes.load(Relaxed) > 0;
         if !self.resyncs.tick(clock::now(), under_way) {
             return;
         }

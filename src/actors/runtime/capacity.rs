@@ -21,10 +21,10 @@ pub const CONTROL_MAILBOX: usize = 0;
 /// Maximum number of changes a reflector sends in one message.
 pub const ENQUEUE_BATCH: usize = 512;
 
-/// Maximum number of keys a fifo sends in one message. client-go's `InOrderInformersBatchProcess` uses 1,000.
+/// Maximum number of entries a fifo sends in one message. client-go's `InOrderInformersBatchProcess` uses 1,000.
 pub const PROCESS_BATCH: usize = 512;
 
-/// Maximum bytes of the deltas in a message of a fifo, exceeded by one key at most.
+/// Maximum bytes of the deltas in a message of a fifo, exceeded by one entry at most.
 ///
 /// This is an eighth of the default [`Tuning::uncompressed_limit`]. A cluster that sends many changes therefore waits for
 /// compression before others have to.

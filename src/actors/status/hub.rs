@@ -203,7 +203,7 @@ pub struct InformerStatus {
     pub skipped: u64,
     /// Restarts of the informer's actors.
     pub restarts: u64,
-    /// Objects with changes that are queued for the store.
+    /// Changes that are queued for the store.
     pub queued: u64,
     /// Memory step (how much of the objects is kept under the memory limit) and memory use; absent if there was never a
     /// limit.
@@ -354,7 +354,7 @@ impl InformerView {
             encoding: health.encoding().map(|encoding| EncodingInUse::clone(&encoding)),
             skipped: health.skipped.load(Relaxed),
             restarts: health.restarts.load(Relaxed),
-            queued: health.fifo_keys.load(Relaxed),
+            queued: health.fifo_changes.load(Relaxed),
             memory: (health.memory.used.load(Relaxed) > 0 || health.memory.since().is_some())
                 .then(|| InformerMemory::of(health)),
             last_error: health.error().map(|error| error.to_string()),

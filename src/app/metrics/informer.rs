@@ -69,7 +69,7 @@ impl InformerSum {
         }
         self.skipped += read(&health.skipped);
         self.restarts += read(&health.restarts);
-        self.queued_changes += read(&health.fifo_keys);
+        self.queued_changes += read(&health.fifo_changes);
         self.queued_bytes += read(&health.fifo_bytes);
         let (bytes, share) = (read(&health.bytes), read(&health.memory.share));
         if bytes > 0 || share > 0 || health.memory.since().is_some() {

@@ -37,8 +37,8 @@
 //! - In a new process, a restored cluster starts above all versions that readers may have. Only the version of a list of
 //!   the saved state leads to it, and only if the whole resource was saved at once. Otherwise readers expire.
 //!
-//! If a queue lags, changes are not in the order of versions, because all changes of one object are applied together.
-//! Within a batch, they are in that order.
+//! Changes of one partition are in the order of versions, as its queue is. Those of several partitions are not: one
+//! informer may lag behind another.
 //!
 //! [`Snapshot::cluster_version`]: super::Snapshot::cluster_version
 

@@ -3,7 +3,6 @@
 
 use crate::testing::{change, popped_lines, push_all};
 use crate::{DeltaFifo, Popped};
-use informer_hub_types::{Deltas, ObjectKey};
 
 /// Returns a queue far below its limit.
 fn roomy() -> DeltaFifo {
@@ -30,46 +29,49 @@ fn through(mut fifo: DeltaFifo, script: &str) -> Vec<String> {
 }
 
 #[test]
-fn fifo_pops_all_deltas_of_a_key_in_order() {
-    // TestDeltaFIFO_addUpdate, TestDeltaFIFO_basic
-    assert_eq!(through(roomy(), "+a@1 +b@2 ~a@3 -a@4"), ["+a@1 ~a@3 -a@4", "+b@2"]);
+fn fifo_pops_deltas_in_order_of_arrival() {
+    // TestDeltaFIFO_addUpdate, TestDeltaFIFO_basic. DeltaFIFO pops all deltas of a key together; RealFIFO does not.
+    assert_eq!(through(roomy(), "+a@1 +b@2 ~a@3 -a@4"), ["+a@1", "+b@2", "~a@3 -a@4"]);
+    assert_eq!(through(roomy(), "+b@1 +a@2 -b@3 *c@4 ~a@5 =d@1"), ["+b@1", "+a@2", "-b@3", "*c@4", "~a@5", "=d@1"]);
 }
 
 #[test]
-fn fifo_is_full_until_the_end_of_a_rewound_list_is_popped() {
+fn fifo_list_end_says_whether_its_versions_went_back() {
     let mut fifo = roomy();
-    push_all(&mut fifo, "~a@9 [ *b@4 <");
-    assert!(!fifo.is_full(), "the list goes on");
-    push_all(&mut fifo, "]5");
-    assert!(fifo.is_full());
+    push_all(&mut fifo, "~a@9 [ *b@4 < ]5");
     let batch = fifo.pop(usize::MAX);
     assert!(matches!(batch.last(), Some(Popped::ReplaceEnd { rewound: true, .. })), "{batch:?}");
-    assert!(!fifo.is_full());
     // A list that starts over is not the one whose versions went back.
     push_all(&mut fifo, "[ < [ ]6");
-    assert!(!fifo.is_full());
     assert!(matches!(&fifo.pop(usize::MAX)[..], [Popped::ReplaceEnd { rewound: false, .. }]));
 }
 
 #[test]
-fn fifo_keeps_the_position_of_a_queued_key() {
+fn later_deltas_of_a_key_do_not_overtake_other_keys() {
     // TestDeltaFIFO_detectLineJumpers
     let mut fifo = roomy();
     push_all(&mut fifo, "+a@1 +b@2 +c@3 ~a@4");
-    assert_eq!(popped_lines(&fifo.pop(1)), ["+a@1 ~a@4"]);
+    assert_eq!(popped_lines(&fifo.pop(1)), ["+a@1"]);
     push_all(&mut fifo, "~a@5 ~b@6");
-    assert_eq!(popped_lines(&fifo.pop(2)), ["+b@2 ~b@6", "+c@3"]);
-    assert_eq!(drain(&mut fifo), ["~a@5"]);
+    assert_eq!(popped_lines(&fifo.pop(2)), ["+b@2", "+c@3"]);
+    assert_eq!(drain(&mut fifo), ["~a@4 ~a@5", "~b@6"]);
 }
 
 #[test]
-fn crowded_fifo_keeps_positions_and_pops_newest_states() {
-    // TestFIFO_detectLineJumpers
+fn crowded_fifo_queues_a_merged_state_last() {
+    // TestFIFO_detectLineJumpers keeps the first place. A state that is popped there would overtake other changes.
+    assert_eq!(through(crowded(), "+a@10 +b@11 ~a@12 ~a@13 +c@30"), ["+b@11", "~a@13", "+c@30"]);
+}
+
+#[test]
+fn crowded_fifo_does_not_postpone_an_object_forever() {
     let mut fifo = crowded();
-    push_all(&mut fifo, "+a@10 +b@1 ~a@11 ~a@13 +c@30");
-    assert_eq!(popped_lines(&fifo.pop(1)), ["~a@13"]);
-    push_all(&mut fifo, "~a@14");
-    assert_eq!(drain(&mut fifo), ["+b@1", "+c@30", "~a@14"]);
+    push_all(&mut fifo, "+a@10 +b@11 ~a@12 +c@13");
+    assert_eq!(popped_lines(&fifo.pop(1)), ["+b@11"]);
+    push_all(&mut fifo, "~a@14 ~a@15 ~c@16");
+    assert_eq!(popped_lines(&fifo.pop(1)), ["~a@12"], "the first pop has sealed it");
+    push_all(&mut fifo, "~a@17 +d@18 ~c@19");
+    assert_eq!(drain(&mut fifo), ["+c@13", "~a@17", "+d@18", "~c@19"], "later states merge");
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn fifo_list_start_discards_an_unfinished_list() {
 
 #[test]
 fn fifo_deletion_during_a_list_removes_the_listed_key() {
-    assert_eq!(through(roomy(), "[ *a@1 *b@2 -a@3 ]4"), ["*a@1 -a@3", "*b@2", "]4 b"]);
+    assert_eq!(through(roomy(), "[ *a@1 *b@2 -a@3 ]4"), ["*a@1", "*b@2", "-a@3", "]4 b"]);
     assert_eq!(through(roomy(), "[ *a@1 -a@2 *a:v@3 ]4"), ["*a@1 -a@2 *a:v@3", "]4 a"]);
 }
 
@@ -157,15 +159,10 @@ fn fifo_list_end_keeps_keys_added_during_the_list() {
 }
 
 #[test]
-fn fifo_list_end_keeps_later_objects_of_earlier_queued_keys() {
-    // `b` is queued before the list end that does not contain it.
-    assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 +b:v@4"), ["-b@1 +b:v@4", "*a@2", "]3 a b"]);
-    assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 [ ]4 ~b:v@5"), ["-b@1 ~b:v@5", "*a@2", "]3 a b", "]4 b"]);
-}
-
-#[test]
-fn fifo_list_end_keeps_keys_of_the_next_list() {
-    assert_eq!(through(roomy(), "-b@1 [ ]2 [ *b:v@3 ]4"), ["-b@1 *b:v@3", "]2 b", "]4 b"]);
+fn later_objects_follow_the_list_end_that_does_not_contain_them() {
+    assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 +b:v@4"), ["-b@1", "*a@2", "]3 a", "+b:v@4"]);
+    assert_eq!(through(roomy(), "-b@1 [ *a@2 ]3 [ ]4 ~b:v@5"), ["-b@1", "*a@2", "]3 a", "]4", "~b:v@5"]);
+    assert_eq!(through(roomy(), "-b@1 [ ]2 [ *b:v@3 ]4"), ["-b@1", "]2", "*b:v@3", "]4 b"]);
 }
 
 #[test]
@@ -178,7 +175,7 @@ fn fifo_list_end_does_not_keep_deleted_or_resynced_keys() {
 fn fifo_list_end_closes_a_batch() {
     let mut fifo = roomy();
     push_all(&mut fifo, "[ *a@1 ]2 +b@3");
-    assert_eq!(popped_lines(&fifo.pop(10)), ["*a@1", "]2 a b"]);
+    assert_eq!(popped_lines(&fifo.pop(10)), ["*a@1", "]2 a"]);
     assert_eq!(popped_lines(&fifo.pop(10)), ["+b@3"]);
     assert!(fifo.pop(10).is_empty());
 }
@@ -216,20 +213,25 @@ fn fifo_merges_states_only_if_crowded() {
     assert_eq!(fifo.coalesced(), 0);
     push_all(&mut fifo, "+b@3 ~a@4 ~a@5");
     assert!(fifo.bytes() > 500 && fifo.coalesced() > 0, "{fifo:?}");
-    assert_eq!(drain(&mut fifo), ["+a@1 ~a@5", "+b@3"]);
+    assert_eq!(drain(&mut fifo), ["+a@1", "+b@3", "~a@5"]);
 }
 
 #[test]
 fn fifo_merged_state_stays_a_listed_one() {
     // After a restore of etcd, versions of the list and of later events may be behind the store's.
-    assert_eq!(through(crowded(), "[ *a@5 ]5 ~a@6"), ["*a@6", "]5 a"]);
+    assert_eq!(through(crowded(), "[ *a@5 ~a@6 ]6"), ["*a@6", "]6 a"]);
     assert_eq!(through(crowded(), "~a@9 [ *a@5 ]5"), ["*a@5", "]5 a"]);
+}
+
+#[test]
+fn fifo_merges_no_states_across_a_list_end() {
+    assert_eq!(through(crowded(), "[ *a@5 ]5 ~a@6 ~a@7"), ["*a@5", "]5 a", "~a@7"]);
 }
 
 #[test]
 fn fifo_ignores_a_stale_watch_state() {
     assert_eq!(through(crowded(), "~a@9 ~a@5"), ["~a@9"]);
-    assert_eq!(through(crowded(), "[ *a@9 ]9 +a@5"), ["*a@9", "]9 a"]);
+    assert_eq!(through(crowded(), "[ *a@9 ]9 +a@5"), ["*a@9", "]9 a"], "also behind the end of the list");
 }
 
 #[test]
@@ -275,12 +277,6 @@ fn fifo_bounds_the_number_of_queued_lists() {
     fifo.pop(2);
     assert!(!fifo.is_full());
     drain(&mut fifo);
-}
-
-#[test]
-fn fifo_pops_keys_in_order_of_arrival() {
-    // client-go's RealFIFO keeps all events in order of arrival; here a key has one position.
-    assert_eq!(through(roomy(), "+b@1 +a@2 -b@3 *c@4 ~a@5 =d@1"), ["+b@1 -b@3", "+a@2 ~a@5", "*c@4", "=d@1"]);
 }
 
 #[test]
@@ -374,122 +370,8 @@ fn closed_fifo_pops_queued_entries_and_refuses_new_ones() {
 }
 
 #[test]
-fn closed_fifo_accepts_a_requeue() {
-    let mut fifo = roomy();
-    push_all(&mut fifo, "+a@1");
-    let batch = fifo.pop(1);
-    fifo.close();
-    assert!(fifo.is_drained());
-    put_back(&mut fifo, batch);
-    assert!(!fifo.is_drained());
-    assert_eq!((drain(&mut fifo), fifo.refused()), (vec!["+a@1".to_owned()], 0));
-}
-
-#[test]
 fn open_empty_fifo_is_not_drained() {
     assert!(!roomy().is_drained() && !roomy().is_closed());
-}
-
-// === requeue ===
-
-/// Requeues the last entry first, as `requeue` requires.
-fn put_back(fifo: &mut DeltaFifo, batch: Vec<Popped>) {
-    for popped in batch.into_iter().rev() {
-        fifo.requeue(popped);
-        fifo.check();
-    }
-}
-
-/// Pops `count` entries, pushes `meanwhile`, and requeues them.
-fn interrupted(mut fifo: DeltaFifo, before: &str, count: usize, meanwhile: &str) -> Vec<String> {
-    push_all(&mut fifo, before);
-    let batch: Vec<_> = (0..count).flat_map(|_| fifo.pop(1)).collect();
-    assert_eq!(batch.len(), count);
-    push_all(&mut fifo, meanwhile);
-    fifo.check();
-    put_back(&mut fifo, batch);
-    drain(&mut fifo)
-}
-
-#[test]
-fn requeued_entry_is_first() {
-    // client-go's AddIfNotPresent (until 1.33) put it last.
-    assert_eq!(interrupted(roomy(), "+a@1 +b@2", 1, "+c@3"), ["+a@1", "+b@2", "+c@3"]);
-    assert_eq!(interrupted(roomy(), "+a@1 +b@2 +c@3", 2, ""), ["+a@1", "+b@2", "+c@3"]);
-}
-
-#[test]
-fn requeued_entry_is_followed_by_later_deltas_of_its_key() {
-    // AddIfNotPresent dropped the requeued deltas.
-    assert_eq!(interrupted(roomy(), "+a@1 +b@2", 1, "~a@3 -a@4"), ["+a@1 ~a@3 -a@4", "+b@2"]);
-}
-
-#[test]
-fn requeued_deltas_merge_with_later_ones() {
-    assert_eq!(interrupted(roomy(), "-a@1", 1, "-a@2"), ["-a@1"]);
-    assert_eq!(interrupted(roomy(), "+a@1", 1, "=a@1"), ["+a@1"], "a resync of a queued key is ignored");
-    assert_eq!(interrupted(roomy(), "=a@1", 1, "=a@1 ~a@2"), ["=a@1 ~a@2"]);
-    assert_eq!(interrupted(crowded(), "+a@1", 1, "~a@2 ~a@3"), ["~a@3"]);
-    assert_eq!(interrupted(crowded(), "-a@1", 1, "+a:v@2 -a:v@3"), ["-a@1"]);
-    assert_eq!(interrupted(roomy(), "+a@1", 1, "~a@2"), ["+a@1 ~a@2"], "there is room for both");
-}
-
-#[test]
-fn requeued_list_end_reverts_has_synced() {
-    let mut fifo = roomy();
-    push_all(&mut fifo, "[ *a@1 ]1 +b@2");
-    let batch = fifo.pop(9);
-    assert!(fifo.has_synced());
-    push_all(&mut fifo, "[ *b@3 ]3");
-    put_back(&mut fifo, batch);
-    assert!(!fifo.has_synced());
-    assert_eq!(popped_lines(&fifo.pop(9)), ["*a@1", "]1 a b"]);
-    assert!(fifo.has_synced());
-    assert_eq!(drain(&mut fifo), ["+b@2 *b@3", "]3 b"]);
-}
-
-#[test]
-fn requeued_later_list_end_keeps_has_synced() {
-    let mut fifo = roomy();
-    push_all(&mut fifo, "[ ]1 [ ]2");
-    fifo.pop(1);
-    let batch = fifo.pop(1);
-    put_back(&mut fifo, batch);
-    assert!(fifo.has_synced());
-}
-
-#[test]
-fn requeued_key_that_overtakes_a_list_end_is_kept_by_it() {
-    // `a` is deleted and not listed. Then it is added again and overtakes the list end.
-    assert_eq!(interrupted(roomy(), "-a@1 [ ]2", 2, "+a:v@3"), ["-a@1 +a:v@3", "]2 a"]);
-    assert_eq!(interrupted(roomy(), "-a@1 [ ]2 [ ]3", 3, "+a:v@4"), ["-a@1 +a:v@4", "]2 a", "]3 a"]);
-}
-
-#[test]
-fn requeued_key_is_not_kept_by_a_later_list() {
-    assert_eq!(interrupted(roomy(), "+a@1", 1, "[ ]2"), ["+a@1", "]2"]);
-    assert_eq!(interrupted(roomy(), "+a@1", 1, "~a@2 [ ]3"), ["+a@1 ~a@2", "]3"], "its later deltas came before it");
-    assert_eq!(interrupted(roomy(), "+a@1 [ ]2", 2, "-a@3"), ["+a@1 -a@3", "]2"], "a deleted key is not kept");
-}
-
-#[test]
-fn requeue_of_no_deltas_changes_nothing() {
-    let mut fifo = roomy();
-    fifo.requeue(Popped::Deltas(ObjectKey::new("ns", "a"), Deltas::new()));
-    fifo.check();
-    assert!(fifo.is_empty());
-}
-
-#[test]
-fn requeued_entry_counts_against_the_limit() {
-    let mut fifo = DeltaFifo::new(300);
-    push_all(&mut fifo, "+a@1 +b@2");
-    let bytes = fifo.bytes();
-    assert!(fifo.is_full());
-    let batch = fifo.pop(1);
-    assert!(fifo.bytes() < bytes && !fifo.is_full());
-    put_back(&mut fifo, batch);
-    assert_eq!((fifo.bytes(), fifo.is_full()), (bytes, true));
 }
 
 // === exact limits ===
@@ -518,13 +400,6 @@ fn fifo_merges_above_half_of_its_limit() {
     push_all(&mut fifo, "~a@4");
     assert_eq!((fifo.coalesced(), fifo.bytes()), (1, 3 * one()));
     assert_eq!(drain(&mut fifo), ["+a@1 ~a@2 ~a@4"]);
-}
-
-#[test]
-fn requeue_merges_above_half_of_the_limit() {
-    let put = |limit: usize| interrupted(DeltaFifo::new(limit), "+a@1", 1, "~a@2");
-    assert_eq!(put(2 * one()), ["+a@1 ~a@2"]);
-    assert_eq!(put(2 * one() - 2), ["~a@2"]);
 }
 
 #[test]

@@ -84,6 +84,8 @@ pub(super) struct World {
     uids: u64,
     now: Instant,
     limits: HistoryLimits,
+    /// Limit of the queues, which merge changes above half of it.
+    pub(super) queue_bytes: usize,
 }
 
 impl World {
@@ -100,7 +102,18 @@ impl World {
         };
         let watched = INFORMERS.iter().map(|_| watched()).collect();
         let (versions, backups, labelled) = ([10; 2], [None, None], [false; 2]);
-        Self { store, watched, versions, backups, checkpoint: None, labelled, uids: 0, now, limits }
+        Self {
+            store,
+            watched,
+            versions,
+            backups,
+            checkpoint: None,
+            labelled,
+            uids: 0,
+            now,
+            limits,
+            queue_bytes: usize::MAX,
+        }
     }
 
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
@@ -161,7 +174,7 @@ impl World {
         if self.watched[at].id.is_none() {
             let id = self.store.open(self.origin(at), InformerHealth::new(), Vec::new());
             let watched = &mut self.watched[at];
-            (watched.id, watched.received, watched.fifo) = (Some(id), None, DeltaFifo::new(usize::MAX));
+            (watched.id, watched.received, watched.fifo) = (Some(id), None, DeltaFifo::new(self.queue_bytes));
         }
     }
 
@@ -289,7 +302,7 @@ impl World {
         let watched = &mut self.watched[at];
         // If the informer must list, as after a restore of etcd, it still must.
         watched.received = watched.received.and(resume.as_ref().and_then(ResourceVersion::as_number));
-        watched.fifo = DeltaFifo::new(usize::MAX);
+        watched.fifo = DeltaFifo::new(self.queue_bytes);
         watched.id = self.store.restore(SavedPartition {
             origin: Arc::clone(partition.origin()),
             health: InformerHealth::new(),

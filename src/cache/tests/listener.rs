@@ -63,7 +63,7 @@ fn listener_gets_every_change_below_the_merge_threshold() {
     let mut pair = Pair::join("", ListenerOptions::default(), NEVER);
     pair.apply("[ *a@1 *b@2 ]2");
     pair.apply("~a@3 -b@4 +b:v@5 ~a@6");
-    assert_eq!(pair.take(), ["!a@1", "!b@2", "synced", "a@1>3", "a@3>6", "-b@4", "+b@5"]);
+    assert_eq!(pair.take(), ["!a@1", "!b@2", "synced", "a@1>3", "-b@4", "+b@5", "a@3>6"]);
     assert_eq!(pair.queue.merged(), 0);
 }
 

@@ -187,7 +187,7 @@ catalogue! {
     Skipped: Counter "informer_hub_skipped_objects_total" [cluster, resource];
     /// Restarts of an informer's actors after a failure.
     Restarts: Counter "informer_hub_informer_restarts_total" [cluster, resource];
-    /// Objects with changes that are not yet in the cache.
+    /// Changes that are not yet in the cache.
     QueuedChanges: Gauge "informer_hub_queued_changes" [cluster, resource];
     /// Bytes of changes that are not yet in the cache.
     QueuedBytes: Gauge "informer_hub_queued_bytes" [cluster, resource];

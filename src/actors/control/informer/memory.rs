@@ -125,7 +125,7 @@ impl InformerActor {
         let health = &self.parts.health;
         health.set_unsynced();
         health.objects.store(0, Relaxed);
-        health.fifo_keys.store(0, Relaxed);
+        health.fifo_changes.store(0, Relaxed);
         health.fifo_bytes.store(0, Relaxed);
         self.show_paused();
         self.env.sync_changed();
