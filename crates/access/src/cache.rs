@@ -1,4 +1,5 @@
-//! Bounded cache of the clusters' answers to access reviews. Concurrent identical reviews share one request.
+//! Bounded cache of the clusters' answers to access reviews (`SubjectAccessReview`). Concurrent
+//! callers with the same review share one request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -32,12 +33,16 @@ pub struct ReviewCacheOptions {
     pub at_once: usize,
     /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others. Default 16.
     pub at_once_per_cluster: usize,
-    /// Rate limit of reviews per second to one cluster, after a burst. Further reviews wait; they fail immediately if
-    /// the wait would exceed the deadline. Default 100.
+    /// Maximum rate of reviews to one cluster, per second, after a burst of `burst` reviews.
+    /// Default 100.
+    ///
+    /// Reviews above the rate wait. A review fails immediately if it would have to wait longer than
+    /// `deadline`.
     pub per_second: u32,
     /// Number of reviews that one cluster may receive in one burst before `per_second` applies. Default 2000.
     pub burst: u32,
-    /// Maximum number of reviews that wait or are in flight, by default 20 000. Further reviews fail.
+    /// Maximum number of reviews of all clusters that are queued or in flight. Further reviews
+    /// fail. Default 20 000.
     pub waiting: usize,
 }
 
@@ -57,12 +62,12 @@ impl Default for ReviewCacheOptions {
     }
 }
 
-/// Number of per-cluster queues beyond which idle ones are dropped.
+/// Number of per-cluster queues at which the hub drops the queues of clusters without reviews.
 const MAX_IDLE_QUEUES: usize = 4_096;
 
 type Answer = Result<bool, ReviewError>;
 
-/// Cache of access reviews.
+/// Decides whether clusters allow an access, by cached answers or by access reviews.
 pub struct ReviewCache {
     reviews: Arc<dyn Reviews>,
     options: ReviewCacheOptions,
@@ -85,8 +90,8 @@ struct State {
 /// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// State of the rate limiter: time by which all reviews so far would have been sent at an even rate of
-    /// `per_second`.
+    /// State of the rate limiter: each review moves this time forward by `1 / per_second`. Reviews
+    /// wait if it is ahead of the clock by more than a burst takes.
     paid_until: Instant,
 }
 
@@ -154,7 +159,8 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created. Watches use it as a common clock for when to repeat their reviews.
+    /// Returns the time since the cache was created. Watches share this clock to repeat their
+    /// reviews at the same times.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -166,8 +172,8 @@ impl ReviewCache {
         &self.meter
     }
 
-    /// Returns the accesses that clusters have allowed a user, by resource, from cached answers only. Does not
-    /// distinguish verbs.
+    /// Returns the clusters and namespaces that a user may read, by resource. Considers only cached
+    /// answers that have not expired, for any verb. Denials are not included.
     #[must_use]
     pub fn allowed(&self, user: &User) -> BTreeMap<Gvr, Reviewed> {
         let (now, state) = (clock::now(), self.state.lock());
@@ -229,8 +235,11 @@ impl State {
         self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
     }
 
-    /// Reserves the next time at which a review may be sent to a cluster. Returns that time and the semaphore that
-    /// limits the cluster's reviews in flight; `None` if the wait would exceed the deadline.
+    /// Reserves a time to send one review to a cluster, as the rate limit permits. Returns this
+    /// time and the semaphore that limits the cluster's reviews in flight.
+    ///
+    /// Returns `None`, without a reservation, if the review would have to wait longer than the
+    /// deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
         if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {
@@ -281,8 +290,9 @@ mod tests {
     use crate::review::{User, Verb};
     use informer_hub_types::Gvr;
 
-    /// Cluster that answers by the namespace: allows `yes…` and denies `no…` after 1 s, fails for `slow…` after an
-    /// hour, and fails for all others after 1 s.
+    /// Simulated cluster whose answer depends on the review's namespace. It allows `yes…` and
+    /// denies `no…`. Reviews of `slow…` and of all other namespaces fail. An answer takes 1 s; for
+    /// `slow…`, 1 h.
     #[derive(Debug, Default)]
     struct SlowCluster {
         asked: AtomicU64,

@@ -16,8 +16,11 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Key in the `extra` attributes of a table's reader. The value is the credential's number in the directory. A
-/// reader that was authenticated with an earlier token has a lower number, and is no longer valid.
+/// Key in the `extra` attributes of a reader that a bearer token of a table `[readers.<name>]` has
+/// authenticated.
+///
+/// The value is the number of the configuration load that introduced the token. When the token is
+/// replaced, the number changes, and readers with the old number are no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
 /// Credential by which a request is matched to a table `[readers.<name>]`.
@@ -69,9 +72,10 @@ pub struct DirectoryEntry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// For each table in `entries`, the number of the directory (start or reload) that first had its credential.
+    /// For each table in `entries`, the `number` of the first directory that had the table with its
+    /// present credential.
     credentials: Vec<u64>,
-    /// Number of this directory: 0 at the start, one more with each reload.
+    /// Number of configuration reloads before this directory: 0 at the start of the hub.
     number: u64,
     reviews: bool,
 }
@@ -83,8 +87,11 @@ impl Directory {
         Self { credentials: vec![0; entries.len()], number: 0, entries, reviews }
     }
 
-    /// Continues the credential numbers of `old`, which this one replaces at a reload. A credential that `old` does
-    /// not have gets a new number, so that nothing opened with an earlier credential stays valid.
+    /// Prepares this directory to replace the directory `old` at a reload, and returns it.
+    ///
+    /// A table with the same name and credential as in `old` keeps its credential number. Any other
+    /// table gets a new number, so that readers authenticated by an earlier token are no longer
+    /// valid.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         self.number = old.number + 1;
@@ -192,8 +199,10 @@ impl Directory {
         Reader::new(self.user(user, ReaderOrigin::ServiceAccount { cluster }, expires, matches))
     }
 
-    /// Returns the data of a reader with the rights of all matching tables. Each limit is the highest of these tables,
-    /// or `None` if one of the tables does not set it.
+    /// Returns the data of a reader that has the rights of all tables that `matches` selects.
+    ///
+    /// Each limit is the highest of the matching tables. If one of these tables does not set the
+    /// limit, it is `None`.
     fn user(
         &self,
         user: User,
@@ -221,8 +230,11 @@ impl Directory {
         }
     }
 
-    /// Returns `reader`, which was authenticated before a reload, with the rights of this directory; `None` if its
-    /// credential is no longer valid. Readers with a token of `hub.auth` or without a credential keep their rights.
+    /// Returns `reader`, which was authenticated before a reload, with the rights that this new
+    /// directory gives it.
+    ///
+    /// Returns `None` if the table with the reader's bearer token is gone or has another token.
+    /// Readers with a token of `hub.auth`, and those without a credential, are returned unchanged.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 
-/// A shared request, and a number that no other request has.
+/// A shared request, with the unique number by which [`Flights::end`] recognizes it.
 pub(crate) type Flight<A> = (u64, Shared<BoxFuture<'static, A>>);
 
 /// Requests queued or in flight, by key. A request is cancelled when no caller waits for it.
@@ -22,13 +22,15 @@ impl<K, A> Default for Flights<K, A> {
 }
 
 impl<K: Hash + Eq, A: Clone> Flights<K, A> {
-    /// Returns the request of a key; `None` if no caller waits for one.
+    /// Returns the request with this key; `None` if there is none or all its callers have stopped
+    /// waiting.
     pub(crate) fn get(&self, key: &K) -> Option<Flight<A>> {
         let (number, flight) = self.all.get(key)?;
         Some((*number, flight.upgrade()?))
     }
 
-    /// Returns whether `most` requests or more are in flight. Forgets cancelled ones if it seems so.
+    /// Returns whether at least `most` requests are queued or in flight. Cancelled requests do not
+    /// count.
     pub(crate) fn is_full(&mut self, most: usize) -> bool {
         if self.all.len() >= most {
             self.all.retain(|_, (_, flight)| flight.upgrade().is_some());
@@ -36,7 +38,8 @@ impl<K: Hash + Eq, A: Clone> Flights<K, A> {
         self.all.len() >= most
     }
 
-    /// Adds a request. It replaces an earlier one of the key.
+    /// Adds and returns a request that callers with the same key share. If the key already has a
+    /// request, replaces it.
     pub(crate) fn begin(&mut self, key: K, request: BoxFuture<'static, A>) -> Flight<A> {
         let (number, flight) = (self.next, request.shared());
         self.next += 1;
@@ -46,8 +49,10 @@ impl<K: Hash + Eq, A: Clone> Flights<K, A> {
         (number, flight)
     }
 
-    /// Removes an answered request. Returns whether the caller stores the answer: only the first waiting caller does, and
-    /// only if no newer request has replaced this one.
+    /// Removes the answered request with this key and number. Returns whether it was still there.
+    ///
+    /// The caller that gets true stores the answer. All other callers of the request get false. If
+    /// a newer request has replaced this one, all get false.
     pub(crate) fn end(&mut self, key: &K, number: u64) -> bool {
         let is_current = self.all.get(key).is_some_and(|(current, _)| *current == number);
         if is_current {

@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// The definition: `*` is any number of characters.
+    /// Slow reference implementation of pattern matching: `*` matches any number of characters.
     fn slow(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

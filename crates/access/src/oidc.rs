@@ -162,8 +162,14 @@ impl Oidc {
         if verifies(&keys) { Ok(()) } else { Err(InvalidJwt::Signature) }
     }
 
-    /// Fetches the keys if they are older than `MAX_AGE` or lack the token's key (`is_known` is false). If the key is
-    /// known, does not wait for a fetch in progress.
+    /// Fetches the issuer's keys again, if necessary, before a token is verified.
+    ///
+    /// `before` is the key set that the caller has loaded, and `is_known` whether it has the
+    /// token's key. Does nothing if `before` is no longer the current key set.
+    ///
+    /// - If the token's key is known, fetches only after `MAX_AGE`, and does not wait for a fetch
+    ///   in progress.
+    /// - If it is unknown, fetches after `MIN_INTERVAL`, and waits for a fetch in progress.
     async fn refresh(&self, is_known: bool, before: Option<&Arc<KeySet>>) {
         let mut fetched = match self.fetched.try_lock() {
             Ok(fetched) => fetched,
@@ -195,7 +201,7 @@ impl Oidc {
         }
     }
 
-    /// Fetches the issuer's keys now, to check the configuration. Does not keep them.
+    /// Fetches the issuer's keys to verify that the configuration is right, and discards them.
     ///
     /// # Errors
     /// [`FetchFailure`] if the issuer does not publish usable keys.

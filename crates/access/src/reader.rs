@@ -196,7 +196,8 @@ impl Reader {
         self.0.expires
     }
 
-    /// Returns whether the reader may change the hub.
+    /// Returns whether the reader may change the hub: reload it, replay events and purge dead
+    /// letters.
     #[must_use]
     pub fn may_change(&self) -> bool {
         self.0.may_change

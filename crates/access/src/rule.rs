@@ -9,7 +9,8 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterSelecto
 /// Resources that one entry of a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceMatch {
-    /// All resources of some API groups. Allows no Secrets: a rule must name them.
+    /// All resources of some API groups, except Secrets: a rule allows Secrets only if it names
+    /// them.
     Groups(Groups),
     /// A resource by its plural or its kind in lowercase, in any version. Without a group, it matches in every group.
     Named {
@@ -59,7 +60,8 @@ pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     clusters: ClusterSelector,
-    /// `None` means every namespace, and objects without a namespace.
+    /// Namespaces in which the rule applies; `None` means every namespace, and objects without a
+    /// namespace.
     namespaces: Option<Namespaces>,
     resources: Vec<ResourceMatch>,
     except: Vec<ResourceMatch>,
@@ -79,8 +81,8 @@ impl Rule {
         Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
     }
 
-    /// Returns whether the rule applies to a resource. Only an entry that names Secrets allows them; an entry for whole
-    /// API groups can exclude Secrets, but not allow them.
+    /// Returns whether the rule applies to a resource. An entry for whole API groups does not allow
+    /// Secrets, but can exclude them.
     #[must_use]
     pub fn covers(&self, resource: &ApiResource) -> bool {
         let is_secret = is_secrets(resource);
@@ -101,8 +103,11 @@ impl Rule {
         &self.clusters
     }
 
-    /// Returns the objects that the rule shows of a cluster and resource to which it applies. If the resource has no
-    /// namespaces, only a rule for every namespace shows its objects.
+    /// Returns the objects that the rule makes visible in a cluster that it selects, for a resource
+    /// that it covers.
+    ///
+    /// `has_namespaces` is whether the resource is namespaced. If it is not, only a rule for every
+    /// namespace makes its objects visible.
     #[must_use]
     pub fn visible(&self, has_namespaces: bool) -> Visible {
         match &self.namespaces {

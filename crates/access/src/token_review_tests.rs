@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Clusters with the answers that a test sets; without one, a cluster hangs.
+/// Simulated clusters, with the answers that a test sets. A cluster without an answer never
+/// responds.
 #[derive(Debug, Default)]
 struct Clusters {
     answers: Mutex<BTreeMap<&'static str, Result<Option<&'static str>, ReviewError>>>,

@@ -11,8 +11,10 @@ use crate::rule::{Rule, is_secrets};
 use crate::visible::Visible;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
-/// A cluster's answers to the access reviews of one reader, verb and resource. A namespace without an answer is hidden,
-/// unless the reader may read all namespaces.
+/// A cluster's answers to the access reviews of one reader, verb and resource.
+///
+/// If the reader may not read all namespaces, only the namespaces that the cluster has allowed are
+/// visible.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
     /// Whether the reader may read all namespaces; `None` if the cluster gave no answer about this.
@@ -138,8 +140,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules alone show a namespace; `None` means the objects without a namespace. If so, no access
-    /// review is needed.
+    /// Returns whether rules alone make a namespace visible, so that no access review is needed.
+    /// `namespace` is `None` for objects without a namespace.
     #[must_use]
     pub fn sees_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -169,7 +171,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether the objects of a namespace of a cluster are visible; `None` means the objects without a namespace.
+    /// Returns whether the objects in `namespace` of a cluster are visible. `namespace` is `None`
+    /// for objects without a namespace.
     #[must_use]
     pub fn sees(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -181,8 +184,10 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules or earlier answers decide if a namespace is visible; `None` means the objects without a
-    /// namespace. If not, its cluster must be asked in an access review.
+    /// Returns whether it is already known if a namespace is visible, from rules or earlier answers
+    /// to access reviews. If not known, the cluster must be asked by an access review.
+    ///
+    /// `namespace` is `None` for objects without a namespace.
     #[must_use]
     pub fn is_decided(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         let Some(reviewed) = self.reviewed() else { return true };

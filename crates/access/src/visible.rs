@@ -14,7 +14,8 @@ pub enum Visible {
 }
 
 impl Visible {
-    /// Returns whether the objects of a namespace are visible; `None` means the objects without a namespace.
+    /// Returns whether the objects in `namespace` are visible. `namespace` is `None` for objects
+    /// without a namespace.
     #[must_use]
     pub fn sees(&self, namespace: Option<&str>) -> bool {
         match self {
@@ -34,7 +35,7 @@ impl Visible {
         }
     }
 
-    /// Returns the objects that are visible in either of the two.
+    /// Returns the objects that `self` or `other` shows.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         match (self, other) {
