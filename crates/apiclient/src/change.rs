@@ -39,11 +39,11 @@ pub struct ChangeData {
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
-    /// Whether the object is new only to the stream: it existed when the stream began, or was added to the stream
-    /// later, such as with its cluster.
+    /// Whether an `added` object is new to the stream but not newly created. It existed when the
+    /// stream began, or joined it later, for example when its cluster was added.
     pub initial: bool,
-    /// Whether the hub did not receive the last state of the deleted object, or the object was only removed from the
-    /// stream, such as with its cluster.
+    /// For a `deleted` object, whether the hub did not receive its last state. Also true if the
+    /// object only left the stream, for example because its cluster was removed.
     pub tombstone: bool,
     /// The object; for a deletion, its last known state.
     pub object: Value,
@@ -80,7 +80,8 @@ pub struct ChangedPath {
     pub new: Option<Value>,
 }
 
-/// Deserializes a member that is present, so that `null` becomes `Some` instead of `None`.
+/// Deserializes a member's value as `Some`, even if it is `null`. With `serde(default)`, only an
+/// absent member is `None`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -23,10 +23,12 @@ pub struct QueryAnswer<'a> {
     /// How the query was evaluated, in one line.
     #[serde(default)]
     pub plan: String,
-    /// Steps of the plan that find candidates; empty unless the query asks for an explanation.
+    /// Steps of the query plan that find candidates: objects that may match. Empty unless the query
+    /// asks for an explanation.
     #[serde(default)]
     pub steps: Vec<String>,
-    /// Estimated number of objects that the steps find; 0 unless the query asks for an explanation.
+    /// Estimated number of candidates, the objects that `steps` find. 0 unless the query asks for
+    /// an explanation.
     #[serde(default)]
     pub candidates: u64,
     /// Clusters that the answer covers.
@@ -35,10 +37,11 @@ pub struct QueryAnswer<'a> {
     /// Paths in the query that none of the examined objects has.
     #[serde(default)]
     pub paths_without_values: Vec<String>,
-    /// Whether the limit of the answer left out results.
+    /// Whether the answer is incomplete because it reached the limit on results.
     #[serde(default)]
     pub more: bool,
-    /// Continue token for the rest of the answer; `None` if there is none.
+    /// Continue token with which a request returns further results; `None` if the answer is
+    /// complete or has no token.
     #[serde(rename = "continue")]
     pub continuation: Option<String>,
 }
@@ -107,8 +110,8 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a query plan after its steps, such as `matched on heads`. The steps end with the estimate of
-/// `candidates`; if the plan lacks this estimate, returns all parts.
+/// Returns the parts of a query plan that follow the estimate `about <candidates> objects`, such as
+/// `matched on heads`. If the plan has no such estimate, returns all its parts.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

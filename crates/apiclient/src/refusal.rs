@@ -24,7 +24,8 @@ impl Refusal {
         Self::of(code, retry_after, &body)
     }
 
-    /// Reads the `Status` in an `ERROR` event of a watch; `None` if it is not one.
+    /// Reads an error from the `Status` in an `ERROR` event of a watch. Returns `None` if the text
+    /// is not a `Status` with code and message.
     #[must_use]
     pub fn of_event(status: &str) -> Option<Self> {
         let status: Value = serde_json::from_str(status).ok()?;

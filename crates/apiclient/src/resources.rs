@@ -137,10 +137,12 @@ impl Resources {
         &self.all
     }
 
-    /// Finds a resource by any of its names, in any case, alone (`po`), with its group (`deploy.apps`), or with version
-    /// and group (`deployments.v1.apps`); or all resources of a category (`all`).
+    /// Returns the resource with a name, or all resources of a category such as `all`.
     ///
-    /// A plural takes precedence over other names, and the first group in discovery over later ones.
+    /// The name may be a plural, singular, kind or short name, in any case. It may stand alone
+    /// (`po`) or before its group (`deploy.apps`) or version and group (`deployments.v1.apps`).
+    /// Plurals have precedence over other names. Among equal names, the first group in discovery
+    /// counts.
     ///
     /// # Errors
     /// [`UnknownResource`], which suggests the nearest name.
