@@ -66,7 +66,10 @@ pub struct ObjectRef {
     pub subresource: String,
 }
 
-/// One event. The caller must first bound the texts that a client has sent, and remove credentials from them.
+/// One event of the audit log: a request at one of its stages.
+///
+/// The caller must first bound the length of texts from the client, and remove credentials from
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Identifier of the request, the same in all of its events.
@@ -95,7 +98,7 @@ pub struct Event {
     pub annotations: BTreeMap<&'static str, String>,
 }
 
-/// JSON form of an event, with the members that Kubernetes requires.
+/// An [`Event`] in the form in which it is written as JSON: an `Event` of `audit.k8s.io/v1`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written<'e> {

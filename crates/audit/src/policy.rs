@@ -126,8 +126,11 @@ impl PolicyRule {
             && self.has_resources(request.resources)
     }
 
-    /// Returns whether the resources of a request match those of the rule. If the rule logs, one matching resource
-    /// suffices. If its level is `None`, all resources of the request must match.
+    /// Returns whether the rule's list of resources matches those of a request. An empty list
+    /// matches every request.
+    ///
+    /// If the rule's level is `Metadata`, one resource in the list is enough. If the level is
+    /// `None`, all resources of the request must be in the list.
     fn has_resources(&self, resources: &[ResourceName]) -> bool {
         if self.resources.is_empty() {
             return true;

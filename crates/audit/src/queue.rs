@@ -21,7 +21,7 @@ struct State {
     /// Lines, each with its number of events: 1, or 0 for a line that reports lost events.
     lines: VecDeque<(Vec<u8>, u64)>,
     bytes: usize,
-    /// Events lost since the last line was queued.
+    /// Events lost since the last line was queued. The next line reports this number to the log.
     gap: u64,
     /// Events lost since the start.
     lost: u64,
@@ -34,7 +34,8 @@ struct State {
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) events: u64,
-    /// Events lost after the lines of this batch, still to be reported.
+    /// Number of events lost after the lines of this batch. The writer appends a line that reports
+    /// it.
     pub(crate) gap: u64,
 }
 
@@ -44,7 +45,9 @@ impl Queue {
         Self { limit, state: Mutex::default(), changed: Condvar::new(), ended: Condvar::new() }
     }
 
-    /// Adds a line, or counts its event as lost if there is no room. `gap_line` creates the line that reports lost events.
+    /// Adds the line of an event. If the queue is full or closed, the event counts as lost.
+    ///
+    /// If events were lost before, first adds a line from `gap_line`, which receives their number.
     pub(crate) fn push(&self, line: Vec<u8>, gap_line: impl FnOnce(u64) -> Vec<u8>) {
         let mut state = self.state.lock();
         if state.is_closed || state.bytes + line.len() > self.limit {
@@ -63,7 +66,8 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Waits for lines, and takes up to `most` bytes of them, at least one line. `None` if the queue is closed and empty.
+    /// Waits for lines, then removes and returns at least one line and at most about `most` bytes.
+    /// Returns `None` if the queue is closed and empty.
     pub(crate) fn take(&self, most: usize) -> Option<Batch> {
         let mut state = self.state.lock();
         while state.lines.is_empty() && state.gap == 0 && !state.is_closed {
@@ -93,12 +97,13 @@ impl Queue {
         state.is_closed
     }
 
-    /// Counts events that were taken and not written.
+    /// Adds to the number of lost events: events that were removed from the queue and could not be
+    /// written.
     pub(crate) fn lose(&self, events: u64) {
         self.state.lock().lost += events;
     }
 
-    /// Called when the writer ends: closes the queue and counts its lines as lost.
+    /// Closes the queue when the writer ends. Events that are still queued count as lost.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.lost += state.waiting();
