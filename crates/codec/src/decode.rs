@@ -63,19 +63,19 @@ pub enum Next {
     Incomplete,
 }
 
-/// Fields, labels and index values that were found in an object.
+/// Result of reading an object: the fields that identify it, its labels, and its index values.
 pub(super) struct WalkResult<'de> {
     pub(super) head: Head<'de>,
     pub(super) labels: Labels,
     pub(super) index_values: Vec<IndexEntry>,
 }
 
-/// Bytes of an object that was received, in JSON or in protobuf.
+/// Bytes of a received object, as JSON or as protobuf.
 pub(super) enum Bytes<'b> {
-    /// Bytes that contain the object's JSON, and its range in them.
+    /// A buffer, and the range of bytes in it that is the object's JSON.
     Json(&'b [u8], Range<usize>),
-    /// The object's protobuf message (last), its `apiVersion` and `kind`, and the excerpt (the prepared reader of such
-    /// messages) that writes the stored envelope.
+    /// An object that stays protobuf: the excerpt that encodes it for the store, its `apiVersion`
+    /// and `kind`, and its protobuf message.
     Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
 }
 
@@ -83,8 +83,8 @@ pub(super) enum Bytes<'b> {
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// Creates a decoder for one resource. If several indexes have the same path, their values are in the order of
-    /// `indexes`.
+    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its
+    /// values.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);
@@ -146,10 +146,12 @@ impl Decoder {
         }
     }
 
-    /// Decodes the object at the start of `bytes`. Other bytes may follow it, or it may be incomplete.
+    /// Decodes the object at the start of `bytes`. Other bytes may follow it. If the object is
+    /// incomplete, returns [`Next::Incomplete`].
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON, whatever follows them.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON,
+    /// whatever follows them.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk_object(bytes);
         let used = match result {
@@ -187,7 +189,8 @@ impl Decoder {
         Ok(self.event(&kind, found, Bytes::Json(line, span)))
     }
 
-    /// Returns the event of type `kind` for an object. The type is not `ERROR`.
+    /// Returns the watch event of type `kind` for an object. The caller has already handled the
+    /// type `ERROR`.
     pub(super) fn event(&mut self, kind: &str, found: WalkResult<'_>, bytes: Bytes<'_>) -> WatchItem {
         if kind == "BOOKMARK" {
             // Free the buffers now and then: apiservers send a bookmark about once a minute, and at the end of a
@@ -221,8 +224,8 @@ impl Decoder {
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// Describes a watch event with an oversized object. `head` is JSON of the form `{"metadata":{…}}`; `{}` if
-    /// unknown.
+    /// Returns the watch event for an object that is too large to decode. `head` is the object's
+    /// metadata as JSON, `{"metadata":{…}}`, or `{}` if the metadata is unknown.
     pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
         let (found, result) = self.walk_object(head);
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
@@ -238,18 +241,21 @@ impl Decoder {
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
-    /// Reads identity, labels and index values of an object in JSON from the server, and finds what to store of it.
+    /// Reads identity, labels and index values of an object in JSON. Also records the spans that
+    /// the projection keeps or drops.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Reads JSON that was just converted from protobuf, as [`Self::walk_object`] does. Jumps over unneeded members
-    /// whose position the converter has recorded.
+    /// Does the same as [`Self::walk_object`] for JSON that was just converted from protobuf. The
+    /// converter has recorded where members end, so unneeded members are skipped without being
+    /// read.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Calls `run` with a prepared walk over `input`. `is_converted`: whether that was just converted from protobuf.
+    /// Creates a walk over `input`, passes it to `run`, and returns the values that it has read.
+    /// `is_converted` is whether `input` is the JSON that was converted from protobuf last.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -377,13 +383,14 @@ impl Decoder {
         (!is_own && !is_metadata).then(|| self.unexpected_type(kind, api_version, &self.resource.kind))
     }
 
-    /// Returns the error text for `kind` of `api_version` in place of the kind `expected` of the resource's version.
+    /// Returns the text of an error: an object has the kind `kind` of `api_version`, instead of the
+    /// kind `expected` of the resource's version.
     pub(super) fn unexpected_type(&self, kind: &str, api_version: &str, expected: &str) -> String {
         let (kind, api_version) = (bounded(kind), bounded(api_version));
         format!("unexpected kind {kind:?} of {api_version:?}, expected {expected:?} of {:?}", self.api_version)
     }
 
-    /// Returns the JSON after the projection: only the spans that it keeps, or all but the spans that it drops. A
+    /// Returns an object's JSON after the projection, which either keeps or drops spans of it. A
     /// missing `apiVersion` or `kind` is inserted at the start.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
@@ -417,8 +424,8 @@ impl Decoder {
         copy_scratch(out)
     }
 
-    /// Describes a skipped object. `whole` is false if only its first bytes were read. Its key is set only if it is
-    /// certain: in a truncated object, the namespace may be missing.
+    /// Describes a skipped object. `whole` is false if only its first bytes were read: the
+    /// namespace may then be missing. If the object's key is therefore uncertain, it is `None`.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -447,8 +454,10 @@ struct Envelope<'de> {
 }
 
 impl<'de> Envelope<'de> {
-    /// Reads an event, with `walk` for its object, and returns the offset of its end. Keys are compared without
-    /// resolving escapes, since no server escapes "object".
+    /// Reads a watch event and walks over its object with `walk`. Returns the offset behind the
+    /// event.
+    ///
+    /// Keys are compared without resolving escapes, since no server escapes "object".
     fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {
         let inside = match scan::token(input, 0)? {
             (b'{', at) => at + 1,

@@ -123,7 +123,8 @@ fn keep_projection_has_requested_paths_and_head() {
     assert_eq!(kept["kind"], "Pod");
 }
 
-/// Returns the bytes that a keep-projection leaves of `members`, which follow `metadata` in the object.
+/// Decodes an object with a [`Projection::Keep`] of `paths`, and returns the part of its JSON after
+/// `metadata`. `members` is that part before the projection.
 fn kept(paths: &[&str], members: &str) -> String {
     let json = format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"x"}}{members}}}"#);
     let object = object(&mut keeping(paths), &json);
@@ -474,7 +475,7 @@ fn truncated_object_has_a_key_only_if_certain() {
     assert_eq!(skipped.key.unwrap().as_str(), "a", "what has no namespaces cannot lack one");
 }
 
-/// Random JSON with the field names of the tests' paths.
+/// Random JSON, in which many field names are those that the tests' paths contain.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -490,7 +491,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Slow reference implementation of a drop-projection.
+/// Slow reference implementation of [`Projection::Drop`]: removes the value at `path`.
 fn without(value: &mut Value, path: &[Segment]) {
     match (path, value) {
         ([Segment::Field(name)], Value::Object(map)) => drop(map.remove(name.as_str())),

@@ -43,6 +43,6 @@ pub struct Skipped {
     pub key: Option<ObjectKey>,
     /// `resourceVersion` of the skipped object, if known.
     pub version: Option<ResourceVersion>,
-    /// The reason: the limit exceeded or the error.
+    /// Why the object was skipped: the limit that it exceeds, or an error.
     pub reason: String,
 }

@@ -135,10 +135,11 @@ impl ListSplitter {
         }
     }
 
-    /// Returns the next step after the whole body was fed. Call it until it returns [`ListStep::End`].
+    /// Like [`Self::next`], for the time after the last bytes were fed. Call it until it returns
+    /// [`ListStep::End`].
     ///
     /// # Errors
-    /// [`ErrorClass::Transient`] if the list is not complete.
+    /// [`ErrorClass::Transient`] if the list is not complete. Also the errors of [`Self::next`].
     pub fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         self.retry_at = 0;
         match self.next(decoder)? {
@@ -250,11 +251,11 @@ impl ListSplitter {
         Ok(None)
     }
 
-    /// Refuses a `Table` or `Status` before its items are read.
+    /// Refuses a `Table` or `Status` that the server sent instead of a list, before items are read.
     ///
-    /// A custom resource may name its list `Table` or `Status`. Such a list is accepted if its API group is the
-    /// resource's, and not the core group. If `apiVersion` has not been read yet, the check passes for now. It is
-    /// repeated with `last` when the items begin or the list ends.
+    /// The list of a custom resource may be named `Table` or `Status`. It is accepted if its API
+    /// group is the resource's, and not the core group. While `apiVersion` is unknown, the check
+    /// passes, except with `last`: the final check.
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",

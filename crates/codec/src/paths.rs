@@ -23,7 +23,7 @@ pub(super) struct Paths {
     pub(super) indexes: Vec<FieldPath>,
 }
 
-/// Paths in use, with the projection that they were made from.
+/// Prepared paths that some decoder still uses, with their projection.
 #[derive(Debug)]
 struct InUse {
     projection: Projection,
@@ -31,8 +31,10 @@ struct InUse {
 }
 
 thread_local! {
-    /// Paths of the decoders that this thread created. Decoders share paths only within a thread: a hub creates its
-    /// decoders on a few threads, and several hubs in one process stay independent.
+    /// Prepared paths of the decoders that this thread has created, to share them among decoders.
+    ///
+    /// A thread does not share them with other threads: a hub creates its decoders on a few
+    /// threads, and several hubs in one process stay independent.
     static IN_USE: RefCell<Vec<InUse>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -71,8 +73,12 @@ pub(super) const READ: [&[&str]; 5] = [
 /// Members that the decoder reads of bookmarks.
 const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
 
-/// Returns the members that need not be converted from protobuf to JSON: those that the projection drops, except
-/// members that the decoder or an index reads. Also returns whether they cover all that the projection drops.
+/// Returns the members that are left out when protobuf is converted to JSON, because the projection
+/// drops them.
+///
+/// A dropped member is still converted if it contains a path that the decoder or an index reads, or
+/// if its path has `[*]`. The returned `bool` is true if there is no such member, and the
+/// projection is a [`Projection::Drop`].
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
     let Projection::Drop(paths) = projection else { return (omit, false) };

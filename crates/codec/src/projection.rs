@@ -35,10 +35,11 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Returns whether the projection keeps the value at `path`. A path in its list stands for itself and all paths
-    /// below it.
+    /// Returns whether the projection keeps the value at `path`. A path in the projection's list
+    /// includes all paths below it.
     ///
-    /// Listed paths below `path` are not considered, so with [`Self::Drop`] the stored value may lack parts.
+    /// With [`Self::Drop`], parts of the value may still be dropped: listed paths below `path` are
+    /// not considered.
     #[must_use]
     pub fn keeps(&self, path: &FieldPath) -> bool {
         let is_in = |outer: &FieldPath| path.segments().starts_with(outer.segments());

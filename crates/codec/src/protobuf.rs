@@ -36,8 +36,11 @@ impl Decoder {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Returns `error`. If it means that an answer was not protobuf, counts it. After three in a row, JSON is requested
-    /// for ten minutes; after one, if protobuf has not worked since JSON was last requested.
+    /// Counts `error` as a failure of protobuf if it is [`ErrorClass::Malformed`], and returns it
+    /// unchanged.
+    ///
+    /// After three failures in a row, the decoder requests JSON for ten minutes. After these, a
+    /// single failure is enough, until protobuf works again.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -95,8 +98,8 @@ impl Decoder {
         }
     }
 
-    /// Checks an object that is to be stored as protobuf, and passes the result to `build`. Returns `None` if the
-    /// object must be converted to JSON instead.
+    /// Reads an object that is to be stored as protobuf, and returns the result of `build`. Returns
+    /// `None` if the object must be converted to JSON instead.
     fn excerpt<T>(
         &mut self,
         message: MessageId,
@@ -162,12 +165,13 @@ impl Decoder {
         self.skip_object(&head, reason)
     }
 
-    /// Decodes one frame of a watch in protobuf, given without its length prefix. An object may have at most `limit`
-    /// bytes of JSON.
+    /// Decodes one frame of a watch in protobuf, given without its length prefix. An object may
+    /// have at most `limit` bytes of JSON.
     ///
     /// # Errors
-    /// The error of an ERROR event, [`ErrorClass::Malformed`] if the frame is not an event, or an error after which
-    /// [`Self::wants_protobuf`] is false.
+    /// The error of an ERROR event; [`ErrorClass::Malformed`] if the frame is not an event.
+    /// [`ErrorClass::Transient`] if the object cannot be converted: [`Self::wants_protobuf`] is
+    /// then false for a while.
     pub fn decode_frame(&mut self, frame: &[u8], limit: usize) -> Result<WatchItem, SourceError> {
         let event = WatchEvent::read(frame).map_err(|error| self.bad_frame(&error))?;
         if event.kind == "ERROR" {
@@ -219,7 +223,8 @@ impl Decoder {
         }
     }
 
-    /// Skips a watch event that is too large to decode. Its first bytes, `head`, show which object it is about.
+    /// Returns the event for a frame that is too large to decode. Its object is identified by the
+    /// frame's first bytes, `head`.
     #[must_use]
     pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
         // The frame is cut off, so the lengths of its outer messages exceed the available bytes. Each message is read

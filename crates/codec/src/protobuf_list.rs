@@ -13,7 +13,8 @@ use informer_hub_types::ResourceVersion;
 /// read to describe it.
 const MAX_MEMBER: usize = 64 * 1024;
 
-/// Splits a list body into items and decodes each, like [`ListSplitter`](super::ListSplitter).
+/// Splits a list body in protobuf into items and decodes each.
+/// [`ListSplitter`](super::ListSplitter) does so for JSON.
 ///
 /// Buffers at most one item of the largest size, plus the last chunk fed.
 #[derive(Debug)]
@@ -46,7 +47,8 @@ struct ListMeta {
     remaining: Option<u64>,
 }
 
-/// Start of a protobuf field: its number, the length of its content, and the length of this start, both in bytes.
+/// Start of a protobuf field: the field's `number`, the `length` of its content in bytes, and the
+/// bytes `used` by the start itself.
 struct Start {
     number: u64,
     length: u64,
@@ -77,8 +79,8 @@ impl ProtobufListSplitter {
     /// Decodes and returns the next item or the end of the list.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf, or an error after which the resource is read as
-    /// JSON.
+    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf. [`ErrorClass::Transient`]
+    /// if an item cannot be converted: the decoder then requests JSON for a while.
     pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         loop {
             let step = match self.state {
@@ -94,10 +96,11 @@ impl ProtobufListSplitter {
         }
     }
 
-    /// Returns the next step after the whole body was fed. Call it until it returns [`ListStep::End`].
+    /// Like [`Self::next`], for the time after the last bytes were fed. Call it until it returns
+    /// [`ListStep::End`].
     ///
     /// # Errors
-    /// [`ErrorClass::Transient`] if the list is not complete.
+    /// [`ErrorClass::Transient`] if the list is not complete. Also the errors of [`Self::next`].
     pub fn finish(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         match self.next(decoder)? {
             ListStep::NeedMore if !self.is_done() => Err(SourceError {

@@ -9,8 +9,11 @@ use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId,
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason, Segment};
 
-/// Assumed maximum of an object's JSON size divided by its protobuf size. Protobuf larger than the JSON limit divided
-/// by this is converted at arrival. An empty message of two bytes can have tens of bytes of JSON.
+/// Assumed maximum growth of an object when it is converted from protobuf to JSON. An empty message
+/// of two bytes can have tens of bytes of JSON.
+///
+/// An object is converted at arrival if its protobuf is larger than the JSON limit divided by this
+/// number.
 const MAX_GROWTH: usize = 256;
 
 /// Number of answers in a row that are not protobuf, after which JSON is requested.
@@ -44,19 +47,19 @@ pub(super) struct Protobuf {
     paths: Arc<Paths>,
     /// Converter from protobuf to JSON. Created when an object needs it, and freed at each bookmark.
     converter: Option<Box<Converter>>,
-    /// Reader of objects that stay protobuf. Created when needed, and freed at each bookmark.
+    /// Cached [`Excerpt`], which reads objects that stay protobuf. Created when needed, and freed
+    /// at each bookmark.
     excerpt: Prepared,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
 }
 
-/// Cached excerpt, which checks and reads the resource's objects in protobuf.
+/// Cache of an [`Excerpt`], which checks and reads the resource's objects in protobuf.
 #[derive(Debug)]
 enum Prepared {
-    /// The excerpt (reader of objects in protobuf) is not prepared yet.
+    /// No excerpt was created yet.
     No,
-    /// Objects are converted to JSON, which the indexes or the projection need. Also set while the excerpt (reader of
-    /// objects in protobuf) is in use.
+    /// There is no excerpt: the indexes or the projection need JSON, or the excerpt is in use.
     Impossible,
     Excerpt(Box<Excerpt>),
 }
@@ -134,11 +137,11 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Takes the excerpt that reads an object stored as protobuf. The caller returns it with [`Self::keep_excerpt`].
-    /// `None` if the object must be converted to JSON at arrival.
+    /// Removes the cached excerpt, or creates one, to read an object that stays protobuf. The
+    /// caller returns it with [`Self::keep_excerpt`].
     ///
-    /// That is the case if the projection or the indexes need the JSON, or if the object is so large that its JSON
-    /// could exceed `limit`.
+    /// Returns `None` if the object must be converted to JSON: the projection or an index needs
+    /// JSON, or the object's JSON could exceed `limit`.
     pub(super) fn excerpt(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Option<Box<Excerpt>> {
         if !self.paths.keeps_protobuf || bytes.len() > limit / MAX_GROWTH {
             return None;
@@ -150,7 +153,8 @@ impl Protobuf {
         }
     }
 
-    /// Prepares an excerpt (reader of objects in protobuf); `None` if the indexes or the projection need the JSON.
+    /// Creates an excerpt to read objects of this type in protobuf. Returns `None` if the
+    /// projection or an index needs JSON.
     fn prepare(&self, message: MessageId) -> Option<Box<Excerpt>> {
         let read = READ.iter().map(|path| path.iter().copied().map(Step::Member).collect());
         let indexes = self.paths.indexes.iter().map(|path| path.segments().iter().map(step).collect());
@@ -158,7 +162,7 @@ impl Protobuf {
         Some(Box::new(Excerpt::new(message, paths, &self.paths.omit)?))
     }
 
-    /// Keeps an excerpt (reader of objects in protobuf) for the next object.
+    /// Caches an excerpt, so that it reads the next object too.
     pub(super) fn keep_excerpt(&mut self, excerpt: Box<Excerpt>) {
         self.excerpt = Prepared::Excerpt(excerpt);
     }
@@ -168,7 +172,8 @@ impl Protobuf {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }
 
-    /// Returns the metadata of an object as [`Converter::head`] does. `bytes` may be only the start of the object.
+    /// Returns an object's metadata as JSON, `{"metadata":{…}}`, or `{}` if `bytes` do not contain
+    /// all of it. `bytes` may be only the start of the object.
     pub(super) fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         self.converter.get_or_insert_default().head(message, bytes, limit)
     }
