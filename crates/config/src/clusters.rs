@@ -93,7 +93,8 @@ pub(super) fn encoding(table: &mut Table<'_>) -> Encodings {
     table.choice("encoding", "encoding", ENCODINGS).unwrap_or_default()
 }
 
-/// Reads the connection of a cluster in `[clusters]`. With `agent = true`, the hub has none: an agent watches the cluster.
+/// Reads the connection of a cluster in `[clusters]`. With `agent = true`, returns
+/// [`ClusterAccess::Agent`]: the hub does not connect to the cluster, because an agent watches it.
 fn access_or_agent(table: &mut Table<'_>) -> ClusterAccess {
     let is_given = table.has("agent");
     let is_agent = table.boolean("agent").unwrap_or(is_given);

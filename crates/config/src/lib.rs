@@ -1,15 +1,22 @@
-//! Configuration of the hub: reads the file and the environment, checks them, and reports all mistakes together.
+//! Configuration of the hub: reads the file and the environment, checks them, and reports all
+//! mistakes together.
 //!
-//! The public types are the checked result; unchecked values stay private. figment merges the environment over the file
-//! (`raw`). Then each table is read key by key (`resolve` and its siblings), so that one mistake does not hide the next.
-//! Line numbers come from the spans of `toml_edit`, since figment drops them (`spans`).
+//! The public types are the checked result; unchecked values stay private. figment merges the
+//! environment over the file (`raw`). Then each table is read key by key (`resolve` and its
+//! siblings), so that one mistake does not hide the next. Line numbers come from the spans of
+//! `toml_edit`, since figment drops them (`spans`).
 //!
 //! # Environment
-//! `INFORMER_HUB_` and the key's levels in upper case, joined by `__`: `INFORMER_HUB_HUB__LISTEN`,
-//! `INFORMER_HUB_SINKS__AUDIT__URL`. A level matches the key of the file with the same spelling, where `-`, `.` and `/`
-//! become `_`: `INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` is `clusters.prod-eu.context`. Two keys with the same spelling
-//! are a mistake. A level that the file does not have is a new key in lower case. Lists and tables are written as inline
-//! TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
+//! An environment variable overrides a key of the file. Its name is `INFORMER_HUB_` and the parts
+//! of the key's path in upper case, joined by `__`. `INFORMER_HUB_HUB__LISTEN` sets `hub.listen`.
+//!
+//! Characters such as `-`, `.` and `/` in a key are written as `_`.
+//! `INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` sets `clusters.prod-eu.context`, if the file has this
+//! cluster. A part that matches two keys of the file is a mistake. A part that matches no key of
+//! the file is a new key, in lower case.
+//!
+//! Lists and tables are written as inline TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without
+//! `__` are ignored.
 
 mod agent;
 mod audit;
@@ -87,23 +94,23 @@ use informer_hub_types::{
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Config {
-    /// `[hub]`.
+    /// Table `[hub]`: settings of the process and its HTTP port.
     pub hub: HubConfig,
-    /// `[clusters.<name>]`, by name.
+    /// Tables `[clusters.<name>]`, sorted by name.
     pub clusters: Vec<ClusterConfig>,
-    /// `[cluster_sources.<name>]`, by name.
+    /// Tables `[cluster_sources.<name>]`, sorted by name.
     pub sources: Vec<ClusterSourceConfig>,
-    /// `[resources.<name>]`, by name.
+    /// Tables `[resources.<name>]`, sorted by name.
     pub resources: Vec<ResourceConfig>,
-    /// `[sinks.<name>]`, by name.
+    /// Tables `[sinks.<name>]`, sorted by name.
     pub sinks: Vec<SinkConfig>,
-    /// `[readers.<name>]`, by name.
+    /// Tables `[readers.<name>]`, sorted by name.
     pub readers: Vec<ReaderConfig>,
-    /// `[oidc]`; `None` accepts no JSON Web Tokens.
+    /// Table `[oidc]`; `None` accepts no JSON Web Tokens.
     pub oidc: Option<OidcConfig>,
-    /// `[fleet]`; `None` for a hub outside a fleet.
+    /// Table `[fleet]`; `None` for a hub outside a fleet.
     pub fleet: Option<FleetConfig>,
-    /// `[ha]`; `None` is a hub without replicas, which always delivers.
+    /// Table `[ha]`, the leader election; `None` for a hub without replicas, which always delivers.
     pub ha: Option<HaConfig>,
 }
 
@@ -295,7 +302,8 @@ pub enum ClusterAccess {
     },
     /// Service account of the hub's pod.
     InCluster,
-    /// No connection of the hub: an agent inside the cluster watches it for the fleet.
+    /// The hub does not connect to the cluster: an agent inside the cluster watches it for the
+    /// fleet.
     Agent,
     /// Address, CA and token. See [`ClusterAccess::server`].
     #[non_exhaustive]
@@ -334,8 +342,10 @@ pub enum Secret {
 pub struct ResourceConfig {
     /// Name: the key of the table `[resources.<name>]`, to which sinks refer.
     pub name: String,
-    /// Watched resource: the key `resource`; if missing, the table's key. A pattern includes the keys `exclude` and
-    /// `limit`.
+    /// Watched resource, or pattern of resources. It is the value of the key `resource`; without
+    /// this key, the table's name.
+    ///
+    /// A pattern also holds the values of the keys `exclude` and `limit`.
     pub resource: Selected,
     /// Selected clusters. Default all.
     pub clusters: ClusterSelector,
@@ -369,8 +379,8 @@ pub enum Projection {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {
-    /// Name: the key of the table `[sinks.<name>]`. For a partition, the key with its number and the count, e.g.
-    /// `audit-1-of-4`.
+    /// Name of the sink: the key of the table `[sinks.<name>]`. For a partition of a sink, its
+    /// number and the number of partitions are appended: `audit-1-of-4`.
     pub name: String,
     /// Partition of the objects that this sink delivers; `None` delivers all objects.
     pub partition: Option<SinkPartition>,
@@ -392,9 +402,9 @@ pub struct SinkConfig {
     pub body: BodyConfig,
     /// Rate limit of deliveries; `None` is unlimited.
     pub rate_limit: Option<RateLimitConfig>,
-    /// Maximum bytes of the sink's journal in the state directory. Default as in [`StoreLimits`].
+    /// Maximum bytes of the sink's journal in the state directory. Default 1 GiB.
     pub journal_limit: u64,
-    /// Maximum bytes of the sink's dead letters in the state directory. Default as in [`StoreLimits`].
+    /// Maximum bytes of the sink's dead letters in the state directory. Default 256 MiB.
     pub dead_letter_limit: u64,
     /// Batch limits.
     pub batch: BatchConfig,

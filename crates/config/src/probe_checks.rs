@@ -1,4 +1,4 @@
-//! Calls of the [`Probes`] for the values of a table.
+//! Checks of a table's values by the functions in [`Probes`], whose findings become mistakes.
 
 use std::fs;
 use std::path::Path;

@@ -24,7 +24,8 @@ pub(super) type Environment = BTreeMap<String, String>;
 pub(super) struct Origin {
     /// Name of the variable.
     pub(super) variable: String,
-    /// Text of the variable, before figment parsed it; `None` for a key of a table that the variable sets as a whole.
+    /// Text of the variable, before figment parsed it. `None` if the variable sets a whole table
+    /// that contains this key.
     pub(super) text: Option<String>,
 }
 
@@ -35,9 +36,10 @@ pub(super) struct Raw {
     pub(super) values: Dict,
     /// Positions of the file's keys.
     pub(super) spans: Spans,
-    /// Keys that the environment sets. For a variable that sets a table, the keys of the table.
+    /// Origin of each key that the environment sets. If a variable sets a whole table, the table's
+    /// keys are listed.
     pub(super) origins: BTreeMap<KeyPath, Origin>,
-    /// Variables whose names denote no single key, each with the problem.
+    /// Variables whose names do not lead to exactly one key: name and description of the problem.
     pub(super) strays: Vec<(String, String)>,
 }
 
@@ -119,8 +121,14 @@ impl EnvLayer {
     }
 }
 
-/// Returns the path of the key that a variable's name denotes. A level matches the file's key with the same spelling,
-/// where `-`, `.` and `/` become `_`. Without such a key in the file, the level in lower case is the key.
+/// Returns the path of the key that an environment variable sets. `name` is the variable's name
+/// without its prefix.
+///
+/// Each part of `name` is compared with the keys of the file, in which `-`, `.` and `/` count as
+/// `_`. If no key matches, the part in lower case is the key.
+///
+/// # Errors
+/// A description of the problem if a part is empty or matches two keys.
 fn existing_keys(name: &str, file: &Dict) -> Result<Vec<String>, String> {
     let mut table = Some(file);
     let mut keys = Vec::new();

@@ -122,7 +122,8 @@ fn service_account(mut table: Table<'_>) -> Option<ServiceAccountConfig> {
     Some(ServiceAccountConfig { cluster: cluster?, namespace: namespace?, name: name? })
 }
 
-/// Reports an identity that no request can have, because the table that authenticates it is missing.
+/// Reports a reader's identity as a mistake if the table that would authenticate it is missing,
+/// such as `[oidc]`.
 fn check_issuer(checker: &Checker<'_>, path: &KeyPath, identity: &ReaderIdentity, issuers: Issuers<'_>) {
     let reviewed = issuers.authorization.token_review.as_ref();
     match identity {

@@ -77,7 +77,7 @@ fn secret_settings_are_hidden() {
     assert_eq!(line(&all, "sinks.audit.url"), "url = \"nats://a, nats://b/\"  # line 10");
 }
 
-/// Ensures that every shown default equals the reader's default.
+/// Ensures that each default that is shown equals the parser's default.
 #[test]
 fn shown_settings_read_back_as_the_same_configuration() {
     let folder = tempfile::tempdir().unwrap();

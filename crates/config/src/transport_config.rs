@@ -130,7 +130,7 @@ pub enum HeaderText {
 }
 
 impl HeaderText {
-    /// Returns the value; reads a secret.
+    /// Returns the header's value. A secret is read from its file or variable.
     ///
     /// # Errors
     /// As [`Secret::read`].
@@ -190,7 +190,7 @@ impl TemplateText {
         }
     }
 
-    /// Returns the text; reads the file.
+    /// Returns the text of the template. A template in a file is read from it.
     ///
     /// # Errors
     /// An I/O error if the file cannot be read.

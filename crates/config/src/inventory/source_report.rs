@@ -33,9 +33,9 @@ pub struct Problem {
 /// All clusters and problems of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceReport {
-    /// Clusters; sorted by object in the result of [`Self::keeping`].
+    /// Clusters that the source has found. [`Self::keeping`] sorts them by object.
     pub clusters: Vec<FoundCluster>,
-    /// Problems of objects that are not usable.
+    /// Problems of objects that do not describe a usable cluster.
     pub problems: Vec<Problem>,
     /// Number of clusters that were dropped because of the source's `max_clusters`.
     pub over: usize,

@@ -204,7 +204,7 @@ fn cluster() -> Value {
     cluster
 }
 
-/// Versions of HTTP for requests to an apiserver.
+/// Returns the schema of the key `http`: versions of HTTP for requests to an apiserver.
 fn http() -> Value {
     let known: Vec<_> = HTTP_VERSIONS.iter().map(|(word, _)| *word).collect();
     let usual = HTTP_VERSIONS.iter().find(|(_, versions)| *versions == HttpVersions::default());
@@ -213,14 +213,14 @@ fn http() -> Value {
     default(choice(text, &known), usual.map_or("auto", |(word, _)| word))
 }
 
-/// Encodings of requests to an apiserver.
+/// Returns the schema of the key `encoding`: encodings of objects requested from an apiserver.
 fn encoding() -> Value {
     let known: Vec<_> = ENCODINGS.iter().map(|(word, _)| *word).collect();
     let text = "Encoding of lists and watches. \"auto\" is Kubernetes protobuf where it works, which costs servers half the CPU.";
     default(choice(text, &known), "auto")
 }
 
-/// Schema of the keys of the connection to a cluster.
+/// Returns the keys that configure the connection to a cluster, with their schemas.
 fn access() -> Vec<(&'static str, Value)> {
     vec![
         ("kubeconfig", text("Kubeconfig file.")),
@@ -232,7 +232,8 @@ fn access() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Requires exactly one of the ways to connect to a cluster, and the keys that depend on it.
+/// Changes the schema `node` of a table so that it requires exactly one way to connect to a
+/// cluster. Keys that belong to one of the ways require it.
 fn require_one_connection(node: &mut Value) {
     node["oneOf"] = json!([
         { "required": ["kubeconfig"] },
@@ -243,7 +244,7 @@ fn require_one_connection(node: &mut Value) {
     node["dependentSchemas"] = json!({ "token": { "properties": { "server": { "pattern": URL_FOR_TOKENS } } } });
 }
 
-/// Schema of the key `clusters` of resources and sinks.
+/// Returns the schema of the key `clusters`, with which resources and sinks select clusters.
 fn selector(description: &str) -> Value {
     let names = json!({ "type": "array", "minItems": 1, "items": { "type": "string", "pattern": NAME } });
     let labels = json!({ "type": "object", "minProperties": 1, "additionalProperties": { "type": "string" } });

@@ -33,30 +33,33 @@ pub(super) fn default(mut node: Value, default: impl Into<Value>) -> Value {
     node
 }
 
-/// Table with only the keys in `properties`. If the caller adds the default `{}`, the keys' defaults apply even if the
-/// table is missing.
+/// Returns the schema of a table that accepts only the keys in `properties`.
+///
+/// If the caller adds the default `{}` for the table, the defaults of its keys also apply to a
+/// missing table.
 pub(super) fn table(description: &str, properties: Vec<(&str, Value)>) -> Value {
     let properties: Map<_, _> = properties.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
     node(description, json!({ "type": "object", "additionalProperties": false, "properties": properties }))
 }
 
-/// Table with user-defined keys that match the pattern `names`. Each value has the schema `each`.
+/// Returns the schema of a table with user-defined keys. Keys match the pattern `names`, and values
+/// the schema `each`.
 pub(super) fn named(description: &str, names: &str, each: &Value) -> Value {
     let names = json!({ "pattern": names });
     node(description, json!({ "type": "object", "propertyNames": names, "additionalProperties": each }))
 }
 
-/// Non-empty string.
+/// Returns the schema of a non-empty string.
 pub(super) fn text(description: &str) -> Value {
     pattern(description, "\\S")
 }
 
-/// String that matches a pattern.
+/// Returns the schema of a string that matches a pattern.
 pub(super) fn pattern(description: &str, pattern: &str) -> Value {
     node(description, json!({ "type": "string", "pattern": pattern }))
 }
 
-/// One of several words.
+/// Returns the schema of a string that is one of several words.
 pub(super) fn choice(description: &str, words: &[&str]) -> Value {
     node(description, json!({ "enum": words }))
 }
@@ -65,7 +68,7 @@ pub(super) fn boolean(description: &str) -> Value {
     node(description, json!({ "type": "boolean" }))
 }
 
-/// List with a minimum length.
+/// Returns the schema of a list of at least `at_least` items.
 pub(super) fn list(description: &str, at_least: usize, items: &Value) -> Value {
     node(description, json!({ "type": "array", "minItems": at_least, "items": items }))
 }
@@ -76,13 +79,15 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
     node(&description, json!({ "type": "integer", "minimum": low, "maximum": high }))
 }
 
-/// Duration. JSON Schema cannot compare durations, so the bounds are only in the description.
+/// Returns the schema of a duration. JSON Schema cannot compare durations, so only the description
+/// names the bounds.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
     pattern(&format!("{description} {low} to {high}."), DURATION)
 }
 
-/// Size. The bounds of a size with a unit are only in the description; those of a bare number are checked.
+/// Returns the schema of a size. It checks the bounds of a bare number of bytes. For a size with a
+/// unit, only the description names the bounds.
 pub(super) fn size(description: &str, bounds: &RangeInclusive<u64>) -> Value {
     let (low, high) = (ByteSize(*bounds.start()), ByteSize(*bounds.end()));
     let units = "(TiB|GiB|MiB|KiB|B|Ti|Gi|Mi|Ki|TB|GB|MB|kB|KB)?";
@@ -91,7 +96,7 @@ pub(super) fn size(description: &str, bounds: &RangeInclusive<u64>) -> Value {
     node(&format!("{description} {low} to {high}; a bare number counts bytes."), json!({ "anyOf": [text, bytes] }))
 }
 
-/// Secret: `{ env = … }` or `{ file = … }`.
+/// Returns the schema of a secret: `{ env = … }` or `{ file = … }`.
 pub(super) fn secret(description: &str) -> Value {
     let of = |key: &str, description: &str| {
         let mut table = table(description, vec![(key, text(description))]);
@@ -102,7 +107,7 @@ pub(super) fn secret(description: &str) -> Value {
     node(&format!("{description} {SECRET}"), json!({ "oneOf": ways }))
 }
 
-/// Map of strings, such as labels.
+/// Returns the schema of a map of strings, such as labels.
 pub(super) fn labels(description: &str) -> Value {
     node(description, json!({ "type": "object", "additionalProperties": { "type": "string" } }))
 }

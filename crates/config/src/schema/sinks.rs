@@ -114,7 +114,7 @@ fn retry() -> Value {
     default(table("Delays and limits of retries.", retry), json!({}))
 }
 
-/// Keys of sinks that are reached over the network.
+/// Returns the keys of sinks that are reached over the network, with their schemas.
 fn network() -> Vec<(&'static str, Value)> {
     let is = WebhookConfig::new("");
     vec![

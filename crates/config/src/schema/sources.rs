@@ -7,7 +7,7 @@ use super::{access, encoding, http, namespaces, require_one_connection};
 use crate::NamePattern;
 use crate::sources::{CLUSTERS, DEFAULT_CLUSTERS, EXEC_VERSIONS, TYPES};
 
-/// Cluster source, of one of three types.
+/// Returns the schema of a cluster source, with one form for each of its three types.
 pub(super) fn source() -> Value {
     let [folder, secrets, profiles] = TYPES;
     let contexts =
