@@ -88,8 +88,10 @@ fn own_text(error: &(dyn Error + 'static)) -> String {
     }
 }
 
-/// Returns advice if `error` says that rustls refuses a server that presents a CA's certificate, as `openssl req -x509`
-/// makes by default. Otherwise returns `None`.
+/// Returns advice for the operator if `error` is rustls' refusal of a server whose certificate is
+/// that of a CA. Returns `None` for other errors.
+///
+/// `openssl req -x509` makes such certificates by default.
 #[must_use]
 pub fn certificate_problem(error: &str) -> Option<String> {
     let advice = "the server's certificate is that of a CA, which rustls refuses: make one with CA:FALSE \

@@ -117,8 +117,10 @@ impl Open {
         }
     }
 
-    /// Removes the part that a failed call has written. If this fails too, the incomplete line is terminated when the
-    /// file is opened again.
+    /// Truncates the file to its last complete line, after a failed append has written an
+    /// incomplete one.
+    ///
+    /// If truncation fails too, the incomplete line is terminated when the file is opened again.
     fn remove_incomplete(&self) {
         // Setting the length of a file that another process has truncated would fill it with NUL bytes.
         if self.regular && self.file.metadata().is_ok_and(|metadata| metadata.len() > self.length) {
