@@ -21,7 +21,8 @@ pub(super) struct Loads<'a> {
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
-    /// A relative load below `low` or above `high` causes moves, which aim at a load from `target_low` to `target_high`.
+    /// Limits of a collector's relative load. A load below `low` or above `high` causes moves. They
+    /// aim at a load from `target_low` to `target_high`.
     low: u64,
     high: u64,
     target_low: u64,
@@ -30,7 +31,7 @@ pub(super) struct Loads<'a> {
     gain: u64,
 }
 
-/// Returns the sum of the numbers, in which a zero counts as one. Without numbers, it is 1.
+/// Returns the sum of the numbers, at least 1. A zero among them counts as 1.
 fn total(numbers: impl Iterator<Item = u64>) -> f64 {
     let sum = numbers.map(|number| u128::from(number.max(1))).sum::<u128>().max(1);
     #[expect(clippy::cast_precision_loss, reason = "loads are compared by parts in a million")]
@@ -92,8 +93,10 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with the highest rendezvous score, among those with room and preferably those
-    /// in the shard's zone. If no collector has room, assigns it to the least loaded one.
+    /// Assigns a shard to the collector with the highest rendezvous score. Only collectors whose
+    /// load would stay within `target_high` are considered, first those in the shard's zone.
+    ///
+    /// If there is no such collector, assigns the shard to the least loaded one.
     pub(super) fn place(&mut self, shard: usize) {
         let (weight, hash) = (self.weight(shard), name_hash(&self.shards[shard].shard.to_string()));
         let mut best: Option<(bool, f64, usize)> = None;
@@ -121,8 +124,10 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Returns a shard to move from an overloaded collector, and its receiver. A shard leaves the zone that it prefers
-    /// only if no other move helps.
+    /// Returns a shard to move from an overloaded collector, and the collector that receives it.
+    /// Returns `None` if no collector is overloaded or no move helps.
+    ///
+    /// A shard leaves the zone that it prefers only if no other move from that collector helps.
     fn relief(&self) -> Option<(usize, usize)> {
         let overloaded = self.by_load.iter().rev().take_while(|(load, _)| *load > self.high);
         overloaded.map(|(_, from)| *from).find_map(|from| {
@@ -133,8 +138,10 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns a shard to move to an underloaded collector, and that collector. No shard leaves the zone that it
-    /// prefers.
+    /// Returns a shard to move to an underloaded collector, and that collector. Returns `None` if
+    /// no collector is underloaded or no move helps.
+    ///
+    /// No shard leaves the zone that it prefers.
     fn supply(&self) -> Option<(usize, usize)> {
         let underloaded = self.by_load.iter().take_while(|(load, _)| *load < self.low);
         underloaded.map(|(_, to)| *to).find_map(|to| {
@@ -143,9 +150,12 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns the best shard to move from collector `from` to `to`, and `to`; `None` if no move lowers the higher load
-    /// enough. A shard leaves its preferred zone only with `out_of_zone`. Shards that would enter their preferred zone
-    /// come first. Among equals, the heaviest that keeps both loads within the targets comes first, else the lightest.
+    /// Returns the best shard to move from collector `from` to collector `to`, and `to`. Returns
+    /// `None` if no move brings enough gain.
+    ///
+    /// Shards that would enter their preferred zone come first. A shard leaves its preferred zone
+    /// only if `out_of_zone` is true. Among equals, the heaviest shard after whose move both loads
+    /// are within the targets comes first. If there is none, the lightest comes first.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;

@@ -1,19 +1,26 @@
-//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves. The
-//! plan moves nothing itself: the collectors claim and release shards (`roles/collect/contender`).
+//! Assignment of shards to collectors: a pure function from loads and the present assignment to a
+//! list of moves. The plan moves nothing itself: the collectors claim and release shards
+//! (`roles/collect/contender`).
 //!
 //! # Contract
-//! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of balance.
-//! - After the plan, each collector's load is within [`Balance::tolerance`] of its share, as far as single shards allow: a
-//!   shard that outweighs a share stays where it is.
-//! - A pinned shard goes to its collector, whatever the loads are, and stays there.
-//! - A shard goes to a collector in its preferred zone while one has room. A move for balance does not take it out of that
-//!   zone, unless a collector is overloaded.
-//! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides, so independent
-//!   shards spread, and a collector that returns gets its former shards.
+//! A collector's *share* of the load is in proportion to its capacity. A collector has *room* for a
+//! shard if its load would then exceed its share by at most half of [`Balance::tolerance`].
+//!
+//! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of
+//!   balance.
+//! - After the plan, each collector's load is within the tolerance of its share, as far as single
+//!   shards allow. A shard that is heavier than a share stays where it is.
+//! - A pinned shard moves to the collector that the operator has chosen, whatever the loads are,
+//!   and stays there.
+//! - A shard that needs another collector goes to its preferred zone if a collector there has room.
+//!   Moves for balance take it out of this zone only to relieve an overloaded collector.
+//! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing
+//!   decides. So shards spread evenly, and a collector that returns gets its former shards.
 //! - A plan that is computed again after some of its moves does not undo them.
 //!
-//! Cost: proportional to the shards without a collector times the collectors; for balance, to the moves times the
-//! shards per collector.
+//! # Cost
+//! Placing takes time in proportion to the shards that need another collector times the collectors.
+//! Balancing takes time in proportion to the moves times the shards per collector.
 
 mod loads;
 mod rendezvous;
@@ -77,9 +84,9 @@ impl Default for Balance {
 pub enum MoveReason {
     /// No live collector has the shard: make all moves with this reason together.
     Orphaned,
-    /// Its collector is draining.
+    /// The shard's present collector is draining.
     Drain,
-    /// The operator has chosen another collector.
+    /// The operator has pinned the shard to another collector.
     Pin,
     /// The loads are out of balance.
     Balance,
@@ -109,11 +116,11 @@ pub struct Move {
     pub reason: MoveReason,
 }
 
-/// Returns the moves to a balanced assignment, by urgency. Make the moves of orphans together, and the other moves one
-/// at a time.
+/// Returns the moves that lead to a balanced assignment, sorted by [`MoveReason`], the most urgent
+/// first. Make moves of orphaned shards together, and the other moves one at a time.
 ///
-/// `current` names the collector of each shard. A collector that is not among `collectors` is gone. If all collectors
-/// drain, shards stay.
+/// `current` has the name of each shard's collector. A collector that is not among `collectors` is
+/// gone. If all collectors are draining, returns no moves.
 #[must_use]
 pub fn plan<S: BuildHasher>(
     shards: &[ShardLoad],
