@@ -32,9 +32,9 @@ pub enum Identity {
     CommonName(SmolStr),
     /// Organization of a client certificate.
     Organization(SmolStr),
-    /// Group in a JWT of the OIDC issuer.
+    /// Group that a JWT of the OIDC issuer assigns to its user.
     OidcGroup(SmolStr),
-    /// User name in a JWT of the OIDC issuer.
+    /// Name of the user in a JWT of the OIDC issuer.
     OidcUser(SmolStr),
     /// Service account of a cluster.
     ServiceAccount {

@@ -1,17 +1,19 @@
 //! Readers of the hub and what they may see.
 //!
-//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] are its rights: static [`Rule`]s, access reviews
-//! by the clusters ([`Reviews`]), or both. An object is visible if one of them allows it.
+//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] are its rights: static
+//! [`Rule`]s, access reviews by the clusters ([`Reviews`]), or both. An object is visible if a rule
+//! or a review allows it.
 //!
-//! Decisions are made per cluster, resource and namespace, never per object name. [`Visibility`] has the decisions for
-//! one resource, and [`Visible`] those for one cluster of it.
+//! Decisions are made per cluster, resource and namespace, never per object name. [`Visibility`]
+//! has the decisions for one resource, and [`Visible`] those for one resource in one cluster.
 //!
 //! # Layout
 //!
-//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review` is the interface to
-//! the clusters, `cache` keeps their answers, `meter` counts them. `directory` finds the reader of a credential: a
-//! static token (`token`), a client certificate, a JWT of an issuer (`oidc`, over `jwt` and `jwks`), or a service
-//! account's token (`token_review`).
+//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review`
+//! is the interface to the clusters, `cache` keeps their answers, and `meter` counts the reviews.
+//!
+//! `directory` finds the reader of a credential. Static tokens are in `token`, JWTs of an issuer in
+//! `oidc`, `jwt` and `jwks`, and tokens of service accounts in `token_review`.
 
 mod cache;
 mod certificate;

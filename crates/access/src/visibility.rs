@@ -131,7 +131,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules alone show all objects of a cluster. If so, no access review is needed.
+    /// Returns whether rules alone show all objects of a cluster, so that no access review is
+    /// needed.
     #[must_use]
     pub fn sees_all_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
