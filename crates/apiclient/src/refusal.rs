@@ -10,7 +10,8 @@ pub struct Refusal {
     pub code: u16,
     /// Text for the user.
     pub message: String,
-    /// For an error in a query, the message, the affected line, and a mark below the position; otherwise `None`.
+    /// For an error in a query: its message, the affected line of the query, and a mark below the
+    /// position. `None` for other errors.
     pub excerpt: Option<String>,
     /// Seconds after which the request may be repeated; `None` if the hub sends none.
     pub retry_after: Option<u64>,

@@ -7,14 +7,14 @@ use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject};
 /// One event of a WATCH.
 #[derive(Debug)]
 pub enum WatchItem {
-    /// ADDED.
+    /// Event `ADDED`, with the added object.
     Added(Arc<StoredObject>),
-    /// MODIFIED.
+    /// Event `MODIFIED`, with the changed object.
     Modified(Arc<StoredObject>),
-    /// DELETED, with the last state of the object. If the state cannot be decoded, the object has only key, UID and
-    /// `resourceVersion`.
+    /// Event `DELETED`, with the last state of the object. If the state cannot be decoded, the
+    /// object has only key, UID and `resourceVersion`.
     Deleted(Arc<StoredObject>),
-    /// BOOKMARK.
+    /// Event `BOOKMARK`, which reports the progress of the watch without an object.
     Bookmark {
         /// The `resourceVersion` that the watch has reached.
         version: ResourceVersion,

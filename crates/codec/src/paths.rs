@@ -1,5 +1,7 @@
-//! The paths that a decoder needs. They are shared by the decoders of a resource, of which there is one per watched
-//! cluster and scope (all namespaces, or one).
+//! The paths that a decoder needs: those of the projection and of the indexes.
+//!
+//! There is one decoder for each watched cluster, resource and scope (all namespaces, or one). The
+//! decoders of a resource share their paths.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};

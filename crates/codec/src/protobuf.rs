@@ -1,8 +1,10 @@
 //! Decoder of objects and watch events in Kubernetes protobuf.
 //!
-//! An object of a built-in type stays protobuf: it is checked, and the same pass finds the identity, labels and index
-//! values. Otherwise the object is converted to JSON at arrival: if a transform is set, if the projection or an index
-//! needs JSON, or if the object is large or has a rare form.
+//! An object of a built-in type usually stays protobuf: one pass checks it and finds the identity,
+//! labels and index values.
+//!
+//! It is converted to JSON at arrival in these cases: a transform is set; the projection or an index
+//! needs JSON; the object is large or has a rare form.
 
 use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};

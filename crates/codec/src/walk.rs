@@ -35,7 +35,7 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) index_values: Vec<IndexEntry>,
     /// Spans of `input` that the projection drops: ascending, disjoint.
     pub(super) cuts: &'w mut Vec<Range<usize>>,
-    /// JSON that the projection has kept so far; empty unless it is `Projection::Keep`.
+    /// JSON that the walk has kept so far, for a `Projection::Keep`; otherwise empty.
     pub(super) kept: &'w mut Vec<u8>,
     /// Whether the walk records spans to cut or keep. It is false inside a value that is cut or
     /// kept as a whole.
