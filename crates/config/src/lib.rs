@@ -154,9 +154,10 @@ impl Config {
         })
     }
 
-    /// Like [`Self::from_file`], and also checks values with `probes`. Their findings are reported with the other mistakes.
+    /// Like [`Self::from_file`], and also checks values with `probes`. Problems that the probes
+    /// find are reported with the other mistakes.
     ///
-    /// Costs as much as the probes, which read the named files.
+    /// The probes read the files that the configuration names.
     ///
     /// # Errors
     /// All mistakes.

@@ -1,7 +1,8 @@
-//! Checks of filters, secrets, certificates and kubeconfigs that the caller passes in.
+//! Checks of filters, secrets, certificates and kubeconfigs. The caller passes them in as
+//! functions.
 //!
-//! This crate knows where a value is and collects all mistakes. The composition root knows the code that uses the value,
-//! and passes in that code's checks.
+//! This crate knows where a value is in the file, and collects all mistakes. The code that uses the
+//! value is in other crates, so its checks are passed in by the composition root.
 
 use std::path::Path;
 

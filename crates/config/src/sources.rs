@@ -138,7 +138,8 @@ pub struct Management {
     pub access: ClusterAccess,
     /// Selected namespaces; empty is all.
     pub namespaces: Vec<String>,
-    /// Label selector of the objects, in addition to the one of their format.
+    /// Label selector of the objects. It applies in addition to the label selector that their
+    /// format requires.
     pub label_selector: Option<LabelSelector>,
 }
 

@@ -83,8 +83,10 @@ impl RotatedFile {
         rename(&self.params.path, &rotated(1))
     }
 
-    /// Appends lines, each with its line break: all or none. A failed call removes the part that it wrote. If that
-    /// fails too, the next call terminates the incomplete line. Devices and pipes are neither synced nor truncated.
+    /// Appends all lines or none. Each of `lines` ends with its line break.
+    ///
+    /// If an append fails, the part that it wrote is removed. If the removal fails too, the next
+    /// call terminates the incomplete line. Devices and pipes are neither synced nor truncated.
     ///
     /// # Errors
     /// I/O errors of the disk, or a pipe that has no reader. The next call opens the file again.

@@ -70,7 +70,7 @@ impl ClusterDocument {
     /// Returns the binary form. If it would exceed 512 KiB, the catalogue is left out.
     ///
     /// # Errors
-    /// The form without the catalogue is too large too.
+    /// The binary form exceeds 512 KiB even without the catalogue.
     pub fn encode(&self) -> Result<Bytes, DecodeError> {
         let encoded = self.encode_with(self.catalogue.as_deref());
         if encoded.len() <= MAX_DOCUMENT {

@@ -27,7 +27,8 @@ pub(super) struct Loads<'a> {
     high: u64,
     target_low: u64,
     target_high: u64,
-    /// Percent by which the receiver's load after a move must stay below the giver's load before it.
+    /// Minimum gain of a move in percent: the receiver's load after the move must be this much
+    /// below the giver's load before the move.
     gain: u64,
 }
 
