@@ -3,8 +3,8 @@
 //! An object of a built-in type usually stays protobuf: one pass checks it and finds the identity,
 //! labels and index values.
 //!
-//! It is converted to JSON at arrival in these cases: a transform is set; the projection or an index
-//! needs JSON; the object is large or has a rare form.
+//! An object is converted to JSON at arrival in these cases: a transform is set; the projection or
+//! an index needs JSON; the object is large or has a rare form.
 
 use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};
