@@ -84,7 +84,7 @@ type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
     /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its
-    /// values.
+    /// values. If several indexes have the same path, an object's index values keep their order.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);

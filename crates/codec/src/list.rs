@@ -135,8 +135,8 @@ impl ListSplitter {
         }
     }
 
-    /// Like [`Self::next`], for the time after the last bytes were fed. Call it until it returns
-    /// [`ListStep::End`].
+    /// Returns the next item or the end of the list, after all bytes of the list were fed. Call it
+    /// until it returns [`ListStep::End`].
     ///
     /// # Errors
     /// [`ErrorClass::Transient`] if the list is not complete. Also the errors of [`Self::next`].
