@@ -1,8 +1,9 @@
-//! Older checkpoints of a partition that are kept, for a process that continues where it stopped.
+//! Older checkpoints of a partition, kept for processes that continue where they stopped.
 //!
-//! A process that was down for longer than the interval between checkpoints needs a checkpoint older than the newest
-//! one. So the store keeps [`MAX_KEPT`] older ones while the log has the entries after them. They reach back for about
-//! half of the log's time.
+//! A process that was down for longer than the interval between checkpoints needs a checkpoint
+//! older than the newest one. The store therefore keeps up to [`MAX_KEPT`] older checkpoints. Each
+//! is kept only while the log still has all entries after it. The oldest one is at least about half
+//! as old as the log's first entry.
 
 use std::time::Duration;
 
@@ -11,26 +12,26 @@ use crate::entry::Sequence;
 /// Maximum number of checkpoints kept in addition to the newest one.
 pub const MAX_KEPT: usize = 2;
 
-/// Checkpoint in a store.
+/// Place and age of a stored checkpoint, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<T> {
     /// Sequence of the last entry whose changes the checkpoint contains.
     pub sequence: Sequence,
-    /// Unix time in seconds at which it was saved.
+    /// Unix time in seconds at which the checkpoint was saved.
     pub saved: i64,
     /// Location of the checkpoint in the store.
     pub at: T,
 }
 
-/// Entries and time that a log retains.
+/// Range of the entries that a log retains at present, and the limits of its retention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retained {
     /// Sequence of the first entry. In an empty log, `last` is less than `first`.
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
-    /// Unix time in seconds of the middle of the period for which the log retains entries, or will retain them once it
-    /// is full.
+    /// Unix time in seconds of the last entry, minus half of the log's retention time. The
+    /// retention time is the time in which the log fills up at its present rate, at most `max_age`.
     pub middle: i64,
     /// Whether the log exceeds half of its maximum size, so that it may remove entries by size before their age.
     pub is_half_full: bool,
@@ -39,8 +40,9 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Computes the values from the state of a log. `first` and `last` are the sequences of these entries and their
-    /// Unix times in seconds. `size` is the present and the maximum size in bytes.
+    /// Computes the values from the state of a log. `first` and `last` have the sequence and the
+    /// Unix time in seconds of the first and the last entry. `size` has the present and the maximum
+    /// size in bytes.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
@@ -51,20 +53,21 @@ impl Retained {
         Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half), is_half_full, max_age }
     }
 
-    /// Returns whether the log may soon remove the entries after `sequence`: it is half full, and they are in its older
-    /// half.
+    /// Returns whether the log may soon remove entries after `sequence`: the log is more than half
+    /// full, and `sequence` is in the older half of its sequences.
     #[must_use]
     pub fn may_soon_pass(&self, sequence: Sequence) -> bool {
         self.is_half_full && sequence < self.first + self.last.saturating_sub(self.first) / 2
     }
 }
 
-/// Adds `replaced`, which is no longer the newest checkpoint, to `older`. Removes those that need not be kept, and
-/// returns them for deletion.
+/// Adds `replaced`, which is no longer the newest checkpoint, to the list `older`. Removes the
+/// checkpoints that need not be kept from the list, and returns them for deletion.
 ///
-/// A partition has at most two older checkpoints. While the first is in the newer half of the log's time, each replaced
-/// checkpoint replaces the second. Later the second stays, so that it is near the middle of the log's time when the log
-/// has removed the entries after the first.
+/// At most two older checkpoints are kept: A, and B after it. While A is in the newer half of the
+/// log's retention time, `replaced` takes the place of B. Once A is in the older half, B stays, and
+/// `replaced` is removed. So B is near the middle of the retention time when the log has removed
+/// entries that A needs.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();

@@ -13,13 +13,14 @@
 //! # Layout
 //! - [`Partition`], [`Subjects`]: a part of the log with its own order, and its NATS subject.
 //! - [`Record`], [`Entry`], [`Header`]: contents of the log in a binary form. [`EntryPage`]: some entries of a partition.
-//! - [`writer`]: queue, claim, compare-and-set, repetition, fencing.
-//! - [`reader`]: order, gaps, epochs, resume points.
-//! - [`checkpoint`]: the objects of a partition at a sequence. [`kept`]: which older ones are kept.
-//! - [`ClusterChange`]: item of a watch of the owners and documents of all clusters.
+//! - [`writer`]: claims partitions and appends records, until another collector claims them.
+//! - [`reader`]: returns the records of each partition in order, and detects gaps and old epochs.
+//! - [`checkpoint`]: the saved objects of a partition at a sequence of the log.
+//! - [`kept`]: choice of the older checkpoints that a store keeps.
+//! - [`ClusterChange`]: change of a cluster's owner or document, as a watch of the buckets delivers it.
 //! - [`ClusterDocument`]: facts about a cluster that a collector has found, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
-//! - [`roster`]: live collectors, and what the operator has set.
+//! - [`roster`]: live collectors and deliverers, and the operator's drains and pins.
 //! - [`Log`]: interface to the log. `SimulatedLog` (feature `testing`) and `jetstream::JetStreamLog` implement it.
 
 pub mod assign;

@@ -12,7 +12,7 @@ pub struct EntryPage {
 }
 
 impl EntryPage {
-    /// Creates an empty page of a partition with this last entry.
+    /// Creates a page without entries. `last` is the sequence of the partition's last entry.
     #[must_use]
     pub fn new(last: Sequence) -> Self {
         Self { entries: Vec::new(), last }

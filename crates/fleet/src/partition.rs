@@ -74,8 +74,8 @@ impl Subjects {
         format!("{}.log.>", self.fleet)
     }
 
-    /// Returns the subject of a shard, by which buckets key their entries about it. No message of the log has this
-    /// subject.
+    /// Returns a subject for a shard, from which buckets derive the keys of their entries about the
+    /// shard. No message of the log has this subject.
     #[must_use]
     pub fn of_shard(&self, shard: &Shard) -> String {
         let mut subject = format!("{}.log.", self.fleet);
@@ -115,7 +115,8 @@ impl Subjects {
     }
 }
 
-/// Appends `text` with every character escaped that has a meaning in a subject.
+/// Appends `text` to `out`. Writes each byte except ASCII letters, digits, `-` and `_` as `%` and
+/// two hexadecimal digits.
 pub(crate) fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {

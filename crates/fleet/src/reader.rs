@@ -1,19 +1,24 @@
 //! Reader of the log, for a serving replica, and for a collector before it takes a partition over.
 //!
-//! Pure: no I/O. The owner of the reader passes entries, and applies the returned records to its own objects.
+//! The reader does no I/O. Its owner passes entries of the log to it, and applies the returned
+//! records to objects of its own.
 //!
 //! # Contract
-//! - Records of a partition are returned in order, each once, even if entries are passed twice.
-//! - A partition is *complete* from a checkpoint ([`Reader::restore`]) or a full list ([`ResetReason::Restart`]) on. Only
-//!   records of a complete partition are returned. A first entry without predecessor is not enough: retention may have
-//!   removed the earlier ones.
-//! - A missing entry is found at the partition's next entry, because each entry names its predecessor, and each epoch
-//!   begins with entry 0. The partition is then incomplete again.
-//! - Entries of an epoch older than the partition's are ignored. The log should hold none; see
-//!   [`Writer`](crate::Writer).
-//! - A watch can resume from [`PartitionState::resume`]. Changes of single objects do not advance this resume point,
-//!   since their records may be in another order than in the watch. The new owner ignores the events for which
-//!   [`PartitionState::repeats`] returns true. Without a resume point, it begins with [`ResetReason::Restart`].
+//! - The records of a partition are returned in order, each once, even if entries are passed twice.
+//! - A partition becomes *complete* by a checkpoint ([`Reader::restore`]), a full list
+//!   ([`ResetReason::Restart`]), or the end of its resource ([`ResetReason::Gone`]). Only records
+//!   of a complete partition are returned. A first entry without a predecessor is not enough: the
+//!   log may have removed earlier entries.
+//! - Each entry names its predecessor, and each epoch begins with entry 0. So a missing entry is
+//!   noticed at the partition's next entry. The partition is then incomplete again.
+//! - Entries of an older epoch than the partition's newest one are ignored. The
+//!   [`Writer`](crate::Writer) prevents such entries.
+//! - A watch can resume from [`PartitionState::resume`], a resourceVersion. Changes of single
+//!   objects do not advance it, since the log may have them in another order than the watch. A
+//!   resumed watch therefore repeats some events. The new owner ignores those for which
+//!   [`PartitionState::repeats`] returns true.
+//! - Without a resume point, the new owner lists all objects and begins with
+//!   [`ResetReason::Restart`].
 
 use std::collections::HashMap;
 
@@ -34,14 +39,15 @@ pub struct PartitionState {
     pub owner: String,
     /// Sequence of the last entry read.
     pub last: Sequence,
-    /// Sequence of the last entry whose records were returned; a checkpoint contains the partition up to it.
+    /// Sequence of the last entry whose records were returned. A checkpoint of this state contains
+    /// the changes up to this entry.
     pub applied: Sequence,
     /// resourceVersion from which a watch can resume; `None` if the collector must list.
     pub resume: Option<ResourceVersion>,
     /// Whether all entries since a full list or a checkpoint were read, so that the caller has all objects.
     pub complete: bool,
-    /// resourceVersions of the objects that were changed or deleted after the last [`Record::Progress`]. A watch that
-    /// resumes there repeats these changes.
+    /// Objects that were changed or deleted after the last [`Record::Progress`], with their
+    /// resourceVersions. A watch that resumes from `resume` repeats these changes.
     pub unconfirmed: HashMap<ObjectKey, ResourceVersion>,
 }
 
@@ -61,7 +67,8 @@ pub enum ReadOutcome {
     Records(Vec<Record>),
     /// The entry was read before, or its batch continues in the next entry.
     Nothing,
-    /// The entry is of an older epoch (owner's term) than the partition and was ignored. The log should hold none.
+    /// The entry has an older epoch (owner's term) than the partition, and was ignored. A
+    /// [`Writer`](crate::Writer) prevents such entries by compare-and-set.
     Stale {
         /// Epoch of the entry.
         epoch: u64,
@@ -89,8 +96,8 @@ impl Reader {
         Self::default()
     }
 
-    /// Sets the state of a partition to that of a checkpoint. Pass the entries of the partition after
-    /// [`PartitionState::applied`] next, again if they were read before.
+    /// Sets the state of a partition to that of a checkpoint. Next, pass the partition's entries
+    /// after [`PartitionState::applied`], including those that were read before this call.
     pub fn restore(&mut self, partition: Partition, checkpoint: PartitionState) {
         self.partial.remove(&partition);
         self.position = self.position.max(checkpoint.applied);
@@ -196,8 +203,11 @@ impl Reader {
 }
 
 impl PartitionState {
-    /// Returns whether a checkpoint can be taken here: the partition is complete and has no change after its resume
-    /// point. Otherwise a collector that restores the checkpoint could not recognise repeated deletions.
+    /// Returns whether a checkpoint of this state may be taken: the partition is complete, and no
+    /// object has changed after its resume point.
+    ///
+    /// From another checkpoint, a collector could not recognise the deletions that its resumed
+    /// watch repeats.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.complete && self.resume.is_some() && self.unconfirmed.is_empty()

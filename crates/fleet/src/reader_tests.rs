@@ -1,4 +1,4 @@
-//! Cases of the reader one by one. `simulation_tests` has their combinations.
+//! Tests of single cases of the reader. `simulation_tests` tests combinations of such cases.
 
 use informer_hub_types::{ClusterName, Gvr, ObjectKey, ResourceVersion, Uid};
 

@@ -23,7 +23,7 @@ pub enum Record {
         key: ObjectKey,
         /// UID of the object. Another UID under the same key is another object.
         uid: Uid,
-        /// Version of the object.
+        /// resourceVersion of the object.
         version: ResourceVersion,
         /// The object as JSON.
         body: Bytes,
@@ -34,16 +34,17 @@ pub enum Record {
         key: ObjectKey,
         /// UID of the deleted object.
         uid: Uid,
-        /// Version of the deletion; if `tombstone`, the last known version of the object.
+        /// resourceVersion of the deletion. For a tombstone, the last known resourceVersion of the
+        /// object.
         version: ResourceVersion,
         /// Last known state of the object as JSON.
         last_state: Bytes,
         /// Whether a list found the deletion instead of the watch.
         tombstone: bool,
     },
-    /// All changes up to this version are in the log: a watch can resume from it.
+    /// All changes up to a resourceVersion are in the log, so a watch can resume from it.
     Progress {
-        /// Version of the list, bookmark or last event.
+        /// resourceVersion of a list, of a bookmark, or of the last event.
         version: ResourceVersion,
     },
     /// A list begins, or the resource is gone. Until the next [`Record::Progress`], no watch can resume.
@@ -65,8 +66,9 @@ pub enum Record {
 pub enum ResetReason {
     /// The collector lists again. Present objects stay; only differences follow.
     Relist,
-    /// The collector does not know the present objects, so all objects follow. Objects missing until the next
-    /// [`Record::Progress`] are deleted. A reader with a gap is complete again.
+    /// The collector does not know the present objects, so records of all objects follow. Objects
+    /// without one before the next [`Record::Progress`] are deleted. A reader that lacked entries
+    /// is complete again after this record.
     Restart,
     /// The cluster no longer serves the resource: all objects are gone.
     Gone,
@@ -199,7 +201,8 @@ fn take_identity(from: &mut Bytes) -> Result<(ObjectKey, Uid, ResourceVersion), 
     Ok((key, uid, take_version(from)?))
 }
 
-/// Encodes a resourceVersion. An integer, as on almost all servers, is stored plus one; any other text follows a 0.
+/// Appends a resourceVersion. An integer `n`, the form of almost all servers, is written as `n +
+/// 1`. Any other text is written as 0 and the text.
 fn put_version(out: &mut Vec<u8>, version: &ResourceVersion) {
     if let Some(number) = version.as_number().and_then(|number| number.checked_add(1)) {
         put_integer(out, number);

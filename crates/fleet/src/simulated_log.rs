@@ -122,7 +122,7 @@ impl SimulatedLog {
         SimulatedClient { log: self.clone(), client: state.inboxes.len() - 1 }
     }
 
-    /// Advances the time and delivers the messages until then.
+    /// Advances the clock to `now`, and delivers the messages that are due by then.
     pub fn advance(&self, now: Duration) {
         let mut state = self.state();
         while let Some(first) = state.messages.first_entry()
@@ -217,8 +217,10 @@ impl SimulatedClient {
         };
     }
 
-    /// Returns up to `most` retained entries after a sequence, in order, of all partitions or `only` one. A fault may
-    /// repeat entries up to `after`. `None` if the log is unreachable.
+    /// Returns up to `most` retained entries behind sequence `after`, in order. `only` restricts
+    /// them to one partition. `None` if the log is down or the client is cut off.
+    ///
+    /// A fault may put a few entries up to `after` in front, which the client has read before.
     #[must_use]
     pub fn read(&self, after: Sequence, only: Option<&Partition>, most: usize) -> Option<Vec<Entry>> {
         let mut state = self.log.state();

@@ -1,4 +1,4 @@
-//! Watch of a bucket: its entries, and then each change.
+//! Watch of a NATS key-value bucket: delivers its present entries, then each later change.
 
 use async_nats::jetstream::kv::{Entry, Store, Watch};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -8,15 +8,16 @@ use super::{NatsError, subject_of};
 use crate::cluster_change::ClusterChange;
 use crate::partition::Subjects;
 
-/// Watch of all entries of a bucket. After a lost connection it continues; entries may repeat then.
+/// Watch of all entries of a key-value bucket. It survives a lost connection, after which it may
+/// deliver some entries a second time.
 pub(super) struct BucketWatch {
     changes: Watch,
-    /// Name of the bucket's contents, for error messages.
+    /// Noun phrase for the bucket's entries, such as `cluster owners`, for error messages.
     contents: &'static str,
     /// Last revision of the bucket when the watch began.
     begin: u64,
-    /// First: whether all entries that existed when the watch began were delivered. Second: whether
-    /// [`BucketChange::Complete`] was delivered.
+    /// Two flags: whether all entries that existed when the watch began were delivered, and whether
+    /// [`BucketChange::Complete`] was delivered afterwards.
     complete: (bool, bool),
 }
 
@@ -51,10 +52,13 @@ impl BucketWatch {
     }
 }
 
-/// Changes of a bucket whose entries concern clusters.
+/// Stream of changes in the bucket of owners or the bucket of documents. Each change names a shard.
 pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
-/// Follows the entries of all clusters. An entry whose key names no shard only advances the revision.
+/// Returns a stream of a bucket's present entries, one for each shard, and then of each change.
+///
+/// Entries whose keys name no shard are skipped. Among the later changes, `complete` reports the
+/// revision of such an entry.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,
@@ -80,7 +84,8 @@ pub(super) async fn follow_clusters(
     Ok(changes.boxed())
 }
 
-/// Returns the last revision of a bucket, and when it was created, in microseconds since 1970.
+/// Returns the revision of the bucket's last write, and the time of the bucket's creation in
+/// microseconds since 1970.
 pub(super) async fn last_revision(store: &Store, contents: &'static str) -> Result<(u64, u64), NatsError> {
     let info = store.stream.get_info().await;
     let info = info.map_err(NatsError::request(format!("read the last revision of the {contents} of the fleet")))?;

@@ -12,14 +12,17 @@ use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 1;
 
-/// Buckets and object store that all processes of a fleet need: owners, documents, checkpoints.
+/// Key-value buckets of owners, cluster documents and checkpoints, and the object store of
+/// checkpoints. All processes of a fleet need them.
+///
 /// [`RosterBucket`](super::RosterBucket) and [`Leases`](super::Leases) create their own buckets.
 #[derive(Debug)]
 pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
-    /// Names of the buckets of the roster and the leases. This type changes only their number of copies.
+    /// Names of the two buckets that this type does not create: roster and leases.
+    /// [`Self::fix_replicas`] sets their number of copies too.
     others: [String; 2],
     replicas: usize,
 }

@@ -1,8 +1,11 @@
-//! Object store of checkpoints. For each partition, an entry of a bucket names the newest checkpoint, and another entry
-//! the [older ones](crate::kept).
+//! Store of checkpoints: each has the objects of a partition at a sequence of the log.
 //!
-//! An object is stored under a new name, then the bucket's entry is changed by compare-and-set: a late writer cannot replace
-//! a newer checkpoint, and a reader never sees half of one.
+//! The object store has one object per checkpoint. A key-value bucket has two entries per
+//! partition. One names the newest checkpoint, the other the [older ones](crate::kept).
+//!
+//! A checkpoint is first stored as an object of its own. Then compare-and-set writes the object's
+//! name to the bucket. So a late writer cannot replace a newer checkpoint, and a reader never sees
+//! an incomplete one.
 
 use std::time::Duration;
 
@@ -22,7 +25,8 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Maximum initial allocation in bytes, however large an object claims to be.
+/// Maximum number of bytes allocated before an object is read, whatever size the object store
+/// reports.
 const FIRST_ALLOCATION: usize = 1 << 20;
 
 /// Saves and loads checkpoints in an object store of JetStream.
@@ -56,8 +60,11 @@ impl Checkpoints {
         Ok(Self { context, objects, bucket, subjects, timeout })
     }
 
-    /// Returns when the bucket or the object store was created, whichever is later, in microseconds since 1970. If it
-    /// differs from before, checkpoints are lost.
+    /// Returns when the bucket or the object store was created, the later of the two, in
+    /// microseconds since 1970.
+    ///
+    /// If two calls return different times, checkpoints were lost in between: the bucket or the
+    /// object store was deleted and created again.
     pub async fn created(&self) -> Result<u64, NatsError> {
         let action = || "read the age of the checkpoints";
         let entries = self.bucket.stream.get_info().await.map_err(NatsError::request(action()))?.created;
@@ -67,9 +74,11 @@ impl Checkpoints {
         Ok(u64::try_from(created).unwrap_or(0))
     }
 
-    /// Stores a checkpoint that contains all entries up to `sequence`, and deletes older ones that are not
-    /// [kept](crate::kept). `writer` makes the stored object's name unique. Returns this name; `None` if another
-    /// checkpoint is as new or newer.
+    /// Stores a checkpoint that contains all entries up to `sequence`. Returns the name of the
+    /// stored object; `None` if another checkpoint is as new or newer.
+    ///
+    /// The object's name contains `sequence` and `writer`, so that writers do not overwrite each
+    /// other's objects. Older checkpoints that are not [kept](crate::kept) are deleted.
     pub async fn save(
         &self,
         partition: &Partition,
@@ -103,8 +112,11 @@ impl Checkpoints {
         Ok(Some(object))
     }
 
-    /// Returns the newest checkpoint of a partition; if `before` is set, the newest one before that sequence. Fails if
-    /// it exceeds `limit` bytes. A checkpoint that the object store has lost is skipped.
+    /// Returns the bytes of a partition's newest checkpoint; `None` if there is none. If `before`
+    /// is set, only checkpoints of earlier sequences than `before` count.
+    ///
+    /// Skips checkpoints that are missing in the object store. Fails if the checkpoint found
+    /// exceeds `limit` bytes.
     pub async fn load(
         &self,
         partition: &Partition,
@@ -158,8 +170,9 @@ impl Checkpoints {
         }
     }
 
-    /// Finds the newest checkpoint in the bucket; if `before` is set, the newest one before that sequence. `None`
-    /// if there is none.
+    /// Returns sequence and object name of a partition's newest checkpoint, as the bucket lists it;
+    /// `None` if it lists none. If `before` is set, only checkpoints of earlier sequences than
+    /// `before` count.
     async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
         let (_, newest) = self.newest(partition).await?;
         match before {

@@ -1,4 +1,5 @@
-//! Bucket of the documents about clusters.
+//! Key-value bucket with one [`ClusterDocument`] per shard: facts about a cluster that its
+//! collector has found.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::cluster_document::ClusterDocument;
 use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 256;
-/// Name of the bucket's contents, for error messages.
+/// Noun phrase for the bucket's entries, for error messages.
 const CONTENTS: &str = "collectors' documents";
 
 /// Reads and writes [`ClusterDocument`]s in a key-value bucket of JetStream.
@@ -49,13 +50,17 @@ impl Documents {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }
 
-    /// Returns the last revision of the bucket, and when it was created, in microseconds since 1970.
+    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in
+    /// microseconds since 1970.
     pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }
 
-    /// Stores the document about a shard's cluster if its revision is still `seen`; `None` expects no document. Returns
-    /// the new revision, or `None` if the document has changed.
+    /// Stores the document about a shard's cluster by compare-and-set. Returns the new revision, or
+    /// `None` if the comparison fails.
+    ///
+    /// `seen` is the revision of the document that the caller has read. `None` means that there
+    /// must be no document yet.
     pub async fn put(
         &self,
         shard: &Shard,

@@ -1,8 +1,11 @@
-//! Log on a JetStream stream.
+//! The fleet's log, stored in a stream of NATS JetStream.
 //!
-//! An append carries the expected last sequence of its subject, which the server compares when it stores the message.
-//! Message ids are not used: the comparison refuses a repeated append for as long as the stream exists. The server
-//! forgets ids after the duplicate window, and each takes memory until then.
+//! An append names the sequence of its subject's last message. The server stores the append only if
+//! that message is still the last one. So the server refuses a repeated append for as long as the
+//! stream exists.
+//!
+//! Message ids, JetStream's own protection against repetition, are not used. The server forgets an
+//! id after the stream's duplicate window. Until then, each id takes memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,18 +27,20 @@ use crate::log::{Answer, Log, Request, RequestId};
 use crate::page::EntryPage;
 use crate::partition::{Partition, Subjects};
 
-/// A stream with a lower first sequence was not created by this program. As microseconds since 1970, it is in the year
-/// 2001.
+/// Lowest first sequence of a stream that this program has created: a time in the year 2001, in
+/// microseconds since 1970. A stream with a lower first sequence is foreign.
 ///
-/// A new stream begins at the current time in microseconds. Its sequences exceed those of a deleted stream with the same
-/// name, if that one stored at most a million messages per second on average.
+/// A new stream begins at the current time in microseconds. So its sequences exceed those of a
+/// deleted stream with the same name, unless that stream stored more than a million messages per
+/// second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Time for which the server remembers message ids. This program does not use them, so it is the shortest time that
 /// servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends without an answer. A writer's own limit is smaller.
 const IN_FLIGHT: usize = 4096;
-/// Maximum number of entries that are requested ahead while a page is read, and the bytes of a page per such entry.
+/// Read-ahead of a page. First: maximum number of entries that are requested ahead. Second: one
+/// entry is requested ahead for this many bytes of the page's size.
 const PREFETCH: (usize, usize) = (128, 8 << 10);
 
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
@@ -66,7 +71,7 @@ pub struct LogParams {
     pub timeout: Duration,
 }
 
-/// Fleet log on a stream of JetStream.
+/// The fleet's log in a stream of JetStream, with one subject per partition.
 #[derive(Debug)]
 pub struct JetStreamLog {
     params: LogParams,
@@ -136,8 +141,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Follows all partitions after a sequence; `None` begins after the log's last entry. Also returns the sequence
-    /// after which the tail begins.
+    /// Returns sequence `after`, and a tail of the entries of all partitions behind it. If `after`
+    /// is `None`, the sequence of the log's last entry takes its place.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
@@ -167,9 +172,11 @@ impl JetStreamLog {
         Tail::open(&self.context, &stream_name(subjects), subjects, after, (filter, prefetch)).await
     }
 
-    /// Returns the first retained entries of a partition after a sequence. The page ends with the partition's last entry
-    /// at the time of the call, or with the entry that brings it to `page_bytes`. `None` if the log retains no entry of
-    /// the partition.
+    /// Returns a page of the log: a partition's retained entries behind sequence `after`, in order.
+    /// `None` if the log retains no entry of the partition.
+    ///
+    /// The last entry of the page is the one with which the page reaches `page_bytes`, or the
+    /// partition's last entry at the time of the call.
     pub async fn entries(
         &self,
         partition: &Partition,
@@ -286,7 +293,8 @@ pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result
     }
 }
 
-/// Checks by its first sequence that this program created a stream.
+/// Fails with [`NatsError::ForeignStream`] if this program did not create the stream. Such a stream
+/// has too low a first sequence, or none.
 pub(super) fn check_origin(found: &Config) -> Result<(), NatsError> {
     let is_own = found.first_sequence.is_some_and(|first| first >= LEAST_FIRST_SEQUENCE);
     if is_own { Ok(()) } else { Err(NatsError::ForeignStream(found.name.clone())) }

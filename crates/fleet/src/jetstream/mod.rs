@@ -5,11 +5,12 @@
 //! - [`Owners`]: bucket with the owner and epoch of each cluster.
 //! - [`Leases`]: bucket with the records of leader elections.
 //! - [`Documents`]: bucket with the document about each cluster.
-//! - [`RosterBucket`]: bucket with the live collectors, and what the operator has set.
+//! - [`RosterBucket`]: bucket with the live collectors and deliverers, and the operator's settings.
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
 //! - [`Buckets`]: creates deleted buckets and object stores again.
 //!
-//! All take a connected client: the caller connects, authenticates, and sets the request timeout.
+//! The constructors take a connected client: the caller connects and authenticates it, and sets the
+//! timeout of requests.
 
 mod bucket_watch;
 mod buckets;
@@ -66,7 +67,8 @@ pub enum NatsError {
         #[source]
         source: async_nats::Error,
     },
-    /// The stream was not created by this program: its sequences may repeat, so fencing would not be safe.
+    /// The stream with this name was not created by this program. Its sequences may repeat those of
+    /// a deleted stream, so an append that expects an outdated sequence might succeed.
     #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
     ForeignStream(String),
     /// A stored value cannot be decoded: another program, or a newer version of this one, wrote it.
@@ -111,8 +113,11 @@ fn shard_key(subjects: &Subjects, shard: &Shard) -> String {
     key_of(&subjects.of_shard(shard))
 }
 
-/// Writes an entry of a bucket if its revision is `seen`; `None` expects no entry. Returns the new revision; `None` if
-/// the entry has changed.
+/// Writes an entry of a bucket by compare-and-set. Returns the new revision, or `None` if the
+/// comparison fails.
+///
+/// `seen` is the revision of the entry that the caller has read. `None` means that there must be no
+/// entry yet.
 async fn write_entry(
     store: &kv::Store,
     key: String,

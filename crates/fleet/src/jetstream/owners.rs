@@ -1,7 +1,9 @@
-//! Bucket of owners: which collector holds which shard, under which epoch.
+//! Key-value bucket of owners: one entry per shard, with the collector that owns the shard and the
+//! epoch of its ownership.
 //!
-//! Every change compares the revision of the entry that the caller has seen. The epoch is a part of the value instead of the
-//! bucket's revision: the owner of a cluster keeps its epoch if the bucket is deleted and created again.
+//! Each write is a compare-and-set with the revision of the entry that the caller has read. The
+//! epoch is a part of the entry's value and does not depend on revisions. So an owner keeps its
+//! epoch if the bucket is deleted and created again.
 
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Name of the bucket's contents, for error messages.
+/// Noun phrase for the bucket's entries, for error messages.
 const CONTENTS: &str = "cluster owners";
 /// Maximum number of entries that are read at the same time.
 const READS: usize = 32;
@@ -63,8 +65,11 @@ impl Owners {
         decoded.map(Some)
     }
 
-    /// Makes `collector` the owner of a shard, if the entry is still `seen`. `newest` is the newest epoch that the
-    /// caller knows from the log. Returns `None` if the entry has changed.
+    /// Makes `collector` the owner of a shard, under a new epoch. Returns the new entry, or `None`
+    /// if another process has changed the entry since the caller read it.
+    ///
+    /// `seen` is the entry that the caller has read, `newest` the newest epoch that it knows from
+    /// the log. The new epoch is higher than both.
     pub async fn claim(
         &self,
         shard: &Shard,
@@ -83,8 +88,8 @@ impl Owners {
         self.write(own.clone(), Some(own.revision)).await
     }
 
-    /// Writes an ownership again after its entry was deleted: same epoch and weight. Returns `None` if there is an
-    /// entry.
+    /// Creates the entry of the caller's ownership again, after it was deleted. Epoch and weight
+    /// stay the same. Returns the new entry, or `None` if another process has already created one.
     pub async fn restore(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), None).await
     }
@@ -114,7 +119,8 @@ impl Owners {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
 
-    /// Returns the last revision of the bucket, and when it was created, in microseconds since 1970.
+    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in
+    /// microseconds since 1970.
     pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }

@@ -1,8 +1,9 @@
-//! Bucket of the roster: the live processes and operator settings of a fleet. A watch keeps a copy of the bucket, which
-//! reads use instead of a request.
+//! Key-value bucket of the roster: the live processes of a fleet, and the operator's settings. A
+//! watch keeps a copy of the bucket in memory, so reads need no request.
 //!
-//! A bucket that was deleted is created again by the next [`RosterBucket::put`]. Every process that puts an item
-//! notices that by the revision, and follows the new bucket.
+//! If the bucket was deleted, the next [`RosterBucket::put`] creates it again. Each other process
+//! notices this at its own next put, because the bucket's revision has jumped. It then follows the
+//! new bucket.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,9 +24,11 @@ use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
-/// Largest increase of the revision between two puts of a process. A larger one, or a decrease, means that the bucket
-/// was created again: revisions then begin at the current time in microseconds, or at 1 if an earlier program version
-/// created it.
+/// Largest increase of the bucket's revision between two puts of one process. A larger increase, or
+/// a decrease, shows that the bucket was created again.
+///
+/// Revisions of a new bucket begin at the current time in microseconds, or at 1 if an earlier
+/// program version created it.
 const LARGEST_STEP: u64 = 10_000;
 /// Pause before the bucket is followed again after an error.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -41,7 +44,8 @@ pub struct RosterBucket {
     known: watch::Receiver<Known>,
     following: JoinHandle<()>,
     timeout: Duration,
-    /// Number of copies if this process creates the bucket again; `None` if it must not create it.
+    /// Number of copies of the bucket if a put has to create it again; `None` if puts must not
+    /// create it.
     replicas: Option<usize>,
     /// Revision of the bucket after this process's last put.
     last: AtomicU64,
@@ -95,7 +99,8 @@ impl RosterBucket {
         Ok(known.iter().flat_map(|known| known.values()).cloned().collect())
     }
 
-    /// Writes an item, and overwrites its entry. If the bucket was deleted, creates it again. Returns the new revision.
+    /// Writes an item, and replaces the item's present entry. Returns the revision of the write. If
+    /// the bucket was deleted, a handle from [`Self::open`] creates it again.
     pub async fn put(&self, item: &RosterItem) -> Result<u64, NatsError> {
         let put = async || self.store.put(item.key(), item.encode().into()).await;
         let written = match (put().await, self.replicas) {
@@ -110,8 +115,8 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again. Returns `false` if it exists: then it does not answer because its servers elect a
-    /// leader.
+    /// Creates the bucket again if it was deleted. Returns `false` if the bucket exists: then the
+    /// put failed because the NATS servers are electing the bucket's leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
@@ -126,8 +131,11 @@ impl RosterBucket {
         Ok(true)
     }
 
-    /// Writes an item if its entry has the revision `expected`; `None` expects no entry. Returns the new revision;
-    /// `None` if the entry has changed.
+    /// Writes an item by compare-and-set. Returns the new revision, or `None` if the comparison
+    /// fails.
+    ///
+    /// `expected` is the revision of the item's present entry. `None` means that there must be no
+    /// entry yet.
     pub async fn replace(&self, item: &RosterItem, expected: Option<u64>) -> Result<Option<u64>, NatsError> {
         let action = format!("write {} of the roster", item.key());
         write_entry(&self.store, item.key(), item.encode().into(), expected, action).await

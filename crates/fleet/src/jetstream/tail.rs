@@ -8,8 +8,11 @@ use super::NatsError;
 use crate::entry::{Entry, Sequence};
 use crate::partition::Subjects;
 
-/// Reads entries in order, and waits for new ones. After a lost connection it continues at the last entry. Then entries
-/// may repeat, and entries that retention has removed are missing. The [`Reader`](crate::Reader) finds both.
+/// Reads entries of the log in order, and waits for new ones.
+///
+/// After a lost connection, the tail continues at the last entry that it has read. Entries may then
+/// be repeated, and entries that the log has removed meanwhile are missing. The
+/// [`Reader`](crate::Reader) detects repetitions and gaps.
 pub struct Tail {
     messages: pull::Ordered,
     subjects: Subjects,

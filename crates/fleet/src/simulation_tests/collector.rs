@@ -20,7 +20,7 @@ struct Watch {
     objects: Objects,
     /// Version up to which events were read. `Err` if the collector must list, with the reason.
     version: Result<u64, ResetReason>,
-    /// State of the log at the takeover.
+    /// State of the partition in the log when this collector took the partition over.
     restored: PartitionState,
     /// Records that the writer has not accepted yet.
     waiting: VecDeque<Record>,
@@ -139,8 +139,11 @@ impl SimulatedCollector {
     }
 }
 
-/// Reads the objects and the state of a partition; `None` if the log is unreachable. If the log ends before `until`,
-/// the collector must list.
+/// Reads the objects and the state of a partition from checkpoint and log. `None` if the log is
+/// unreachable.
+///
+/// `until` is the sequence of the collector's claim. If the last entry read precedes it, the
+/// collector must list.
 fn restored(client: &SimulatedClient, checkpoints: &Checkpoints, partition: &Partition, until: u64) -> Option<Watch> {
     let mut reader = Reader::new();
     let (mut replica, after) = restore(checkpoints, partition, &mut reader).unwrap_or((Replica::default(), 0));
@@ -196,8 +199,9 @@ impl Watch {
         self.version = Ok(read);
     }
 
-    /// Writes a checkpoint if no record waits, the last [`Record::Progress`] confirms all events read, and no restored
-    /// change is newer than it.
+    /// Writes a checkpoint if the writer has accepted all records, and the last
+    /// [`Record::Progress`] covers all events read. No change that was restored from the log may be
+    /// newer than this `Progress`.
     fn checkpoint(&self, partition: &Partition, checkpoints: &Checkpoints) {
         let confirmed = ResourceVersion::new(&self.confirmed.to_string());
         let ahead = self.restored.unconfirmed.values().any(|seen| seen.newer_than(&confirmed));
@@ -208,7 +212,8 @@ impl Watch {
         }
     }
 
-    /// Lists, and queues the differences.
+    /// Lists the cluster. Queues the differences from the objects known so far, then a
+    /// [`Record::Progress`].
     fn list(&mut self, reason: ResetReason, cluster: &SimulatedCluster) {
         self.waiting.push_back(Record::Reset { reason });
         let gone: Vec<_> = self.objects.keys().filter(|key| !cluster.objects().contains_key(*key)).cloned().collect();

@@ -6,7 +6,7 @@
 //! - Records of a partition are stored once each, in the order of [`Writer::offer`].
 //! - [`Writer::open`] claims a partition: the first entry of an epoch is [`Record::Owner`]. From then on, no entry of
 //!   an earlier epoch can be stored: every append names the last entry that its writer knows, and the log compares it.
-//!   No clock takes part in this.
+//!   This does not depend on clocks.
 //! - A writer that is no longer the owner stores nothing, drops its queue and reports [`WriterEvent::Fenced`]. The new
 //!   owner resumes from the last [`Record::Progress`], so its watch of the cluster repeats the dropped changes.
 //! - An append whose answer was lost is repeated. If the first attempt was stored, the log refuses the second one, since
@@ -17,9 +17,11 @@
 //! flight, further records form the next batch: a lone record is sent immediately, and a backlog in large batches.
 //!
 //! # Bounds
-//! Queued bytes over all partitions ([`WriterParams::queue_bytes`]); at the bound, [`Writer::offer`] refuses records and the
-//! caller must wait, as when NATS is down. Requests in flight ([`WriterParams::window`]). The number of events is
-//! bounded by that of the answers between two calls of [`Writer::take_events`].
+//! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound, [`Writer::offer`]
+//!   refuses records and the caller must wait, for example while NATS is down.
+//! - Requests in flight: [`WriterParams::window`].
+//! - Events: their number is bounded by that of the answers between two calls of
+//!   [`Writer::take_events`].
 
 mod partition_writer;
 #[cfg(test)]
@@ -81,11 +83,12 @@ impl Default for WriterParams {
 /// Event of a [`Writer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriterEvent {
-    /// The partition is claimed. Before the first offer, check that the bucket of owners still names this epoch, and
-    /// read the partition up to this entry.
+    /// The partition is claimed. Before the first [`Writer::offer`], check that the bucket of
+    /// owners still names this writer's epoch, and read the partition up to `sequence`.
     ///
-    /// The check matters if retention or deletion has removed all entries of the partition: then a late claim succeeds
-    /// despite a newer one.
+    /// The check matters if the log has lost all entries of the partition, by retention or
+    /// deletion. Then the log accepts this claim even if another collector has claimed the
+    /// partition since, under a newer epoch.
     Claimed {
         /// Claimed partition.
         partition: Partition,
@@ -146,7 +149,8 @@ pub struct Writer {
     requests: HashMap<RequestId, Partition>,
     /// Partitions that can send a request (`Pending::Ready`), first in, first out.
     ready: VecDeque<Partition>,
-    /// When each partition's backoff or the deadline of its request ends.
+    /// Time at which each waiting partition continues: its backoff ends, or its request counts as
+    /// unanswered.
     timers: BTreeSet<(Duration, Partition)>,
     queued_bytes: usize,
     last_id: RequestId,

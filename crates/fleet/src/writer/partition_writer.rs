@@ -17,12 +17,13 @@ use super::{OfferError, WriterParams};
 /// Reason why a writer may no longer append to a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceReason {
-    /// Another claim has taken the partition, under this epoch, which is equal to or newer than this writer's.
+    /// Another collector has claimed the partition: its last entry has this epoch, which is not
+    /// older than this writer's.
     #[error("another collector watches the resource now")]
     Epoch(u64),
-    /// This writer's last entry is no longer the partition's last one, though no other collector has claimed the
-    /// partition: the stream was deleted or restored, or its retention removed the entry. The owner may claim the
-    /// partition again.
+    /// The partition's last entry is not the one that this writer has appended, and no newer claim
+    /// explains this. The stream was deleted or restored from a backup, or retention removed the
+    /// entry. If this collector is still the owner, it may claim the partition again.
     #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
@@ -63,7 +64,8 @@ pub(super) enum Outcome {
 enum Step {
     /// Read the last entry, in order to claim the partition after it.
     Claim,
-    /// Append the outgoing entry, which is formed from the queue if there is none.
+    /// Append the outgoing entry. If there is none, the next batch of the queue becomes the
+    /// outgoing entry.
     Append,
     /// Read the last entry, to learn why an append was refused.
     Verify,
@@ -76,7 +78,7 @@ struct Batch {
     records: usize,
 }
 
-/// Entry that is appended next or in flight, and the rest of its batch.
+/// Entry that is being appended or comes next, with the remaining parts of its batch.
 struct Outgoing {
     payload: Bytes,
     /// Parts of a divided batch that follow the outgoing entry.
@@ -95,7 +97,8 @@ pub(super) struct PartitionWriter {
     pub(super) problem: Option<String>,
     epoch: u64,
     claimed: bool,
-    /// Number of the outgoing entry since this writer's claim; without an outgoing entry, that of the next one.
+    /// Number of the outgoing entry, counted from 0 at this writer's claim. If no entry is
+    /// outgoing, number of the next entry.
     number: u64,
     step: Step,
     outgoing: Option<Outgoing>,
@@ -190,7 +193,9 @@ impl PartitionWriter {
         outcome
     }
 
-    /// Prepares the entry that claims the partition, after its `last` entry.
+    /// Prepares an append of the entry that claims the partition, behind `last`. Returns
+    /// [`Outcome::Fenced`] if the epoch of `last` is this writer's or newer, or `last` cannot be
+    /// read.
     fn claim(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let position = match last.map(|last| (last.sequence, Header::decode(&last.payload))) {
             None => 0,

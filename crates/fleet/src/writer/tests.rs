@@ -1,4 +1,4 @@
-//! Cases of the writer one by one. `simulation_tests` has their combinations.
+//! Tests of single cases of the writer. `simulation_tests` tests combinations of such cases.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn params() -> WriterParams {
     WriterParams { collector: "a".into(), compress: false, ..WriterParams::default() }
 }
 
-/// Returns the only request.
+/// Polls the writer, and returns the only request that it has to send.
 fn only(writer: &mut Writer, now: Duration) -> (RequestId, Request) {
     let mut requests = writer.poll(now);
     assert_eq!(requests.len(), 1, "{requests:?}");
@@ -52,7 +52,8 @@ fn last(epoch: u64, number: u64, sequence: u64) -> Answer {
     Answer::Last(Some(Entry { partition: partition("c"), sequence, payload }))
 }
 
-/// Returns a writer that has claimed a partition under epoch 5, with its entry at sequence 10.
+/// Returns a writer that has claimed a partition under epoch 5. The entry of the claim has sequence
+/// 10.
 fn claimed(params: WriterParams) -> (Writer, Partition) {
     let mut writer = Writer::new(params);
     assert!(writer.open(partition("c"), 5));
