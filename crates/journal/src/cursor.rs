@@ -1,8 +1,11 @@
-//! Acknowledgements on disk: a file of frames, each with acknowledged ranges.
+//! File of acknowledgements, `cursor`: frames, each with ranges of acknowledged sequence numbers.
 //!
-//! The acknowledged set is the union of all frames before the first damage. The first frame after a rewrite contains
-//! the whole set, later frames the additions. Frames behind damage are ignored: an acknowledgement must not outlive an
-//! earlier one, or an object's older state would be delivered after its newer one.
+//! The acknowledged set is the union of all frames before the first damaged one. The first frame
+//! after a rewrite contains the whole set, each later frame the additions.
+//!
+//! Frames behind the damage are ignored. Otherwise a newer record of an object could count as
+//! acknowledged while an older one does not. The older state would then be delivered again, after
+//! the newer one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +16,8 @@ use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
 pub(super) const NAME: &str = "cursor";
-/// Minimum size in bytes of the file of acknowledgements for a rewrite; a sixteenth of the journal's limit, if that is
-/// less.
+/// Size in bytes that the file of acknowledgements must exceed to be rewritten. For a small
+/// journal, the bound is a sixteenth of the journal's size limit instead.
 const REWRITE_FROM: u64 = 64 << 10;
 /// Number of written acknowledgements after which their file is synced.
 const UNSYNCED: u64 = 1000;
@@ -26,7 +29,8 @@ pub(super) struct CursorState {
     /// Whether the file has a readable frame.
     pub(super) any: bool,
     pub(super) acked: Ranges,
-    /// Sequence number below which all records had been accepted, that is, synced to disk.
+    /// Sequence number below which all records are accepted, that is, synced to disk, according to
+    /// the file.
     pub(super) accepted: Seq,
     /// Byte ranges of the file that are not valid frames.
     pub(super) damaged: Vec<(u64, u64)>,
@@ -122,7 +126,8 @@ impl Cursor {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Returns whether the next write must be a rewrite with all acknowledged ranges.
+    /// Returns whether the next write must replace the file by one with all acknowledged ranges:
+    /// there is no open file, or it has grown too much since the last rewrite.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }

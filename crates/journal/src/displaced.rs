@@ -10,11 +10,14 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Checks whether the journal's files were removed or replaced; if so, writes the readable records to new files.
-    /// [`Journal::sync`] includes this; call it when there is nothing to sync. Costs one system call.
+    /// Checks whether the journal's files were removed or replaced. If so, writes the readable
+    /// records to new files. Costs one system call.
+    ///
+    /// [`Journal::sync`] includes this check. Call this method at times when there is nothing to
+    /// sync.
     ///
     /// # Errors
-    /// I/O errors; the next call retries. Until one succeeds, the records are not durable.
+    /// I/O errors. The next call retries. Until a call succeeds, the records are not durable.
     pub fn check_files(&mut self) -> io::Result<()> {
         if self.is_in_place() {
             self.is_displaced = false;
@@ -103,7 +106,8 @@ impl<R> Journal<R> {
         self.accepted_written = 0;
     }
 
-    /// Counts the pending records in the remaining segments, and counts the missing ones as lost.
+    /// Counts the pending records of the remaining segments. Adds the number of those that are
+    /// missing to the count of lost records.
     fn count_lost(&mut self) {
         let there = self.segments.iter().map(|segment| segment.pending as u64).sum();
         self.lost += self.pending.saturating_sub(there);

@@ -11,11 +11,11 @@ use informer_hub_disk::frame::{Item, Reader};
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JournalReport {
-    /// Files, in record order.
+    /// Segment files, sorted by their first sequence number.
     pub files: Vec<FileReport>,
     /// Number of intact records in all files.
     pub records: u64,
-    /// Records that are not acknowledged.
+    /// Number of intact records that are not acknowledged.
     pub pending: u64,
     /// Number of accepted, unacknowledged records that can no longer be read.
     pub lost: u64,
@@ -39,9 +39,9 @@ pub struct FileReport {
     pub file: String,
     /// Length in bytes.
     pub bytes: u64,
-    /// Intact records.
+    /// Number of intact records in the file.
     pub records: u64,
-    /// Records that are not acknowledged.
+    /// Number of intact records in the file that are not acknowledged.
     pub pending: u64,
     /// Bytes that are not valid records.
     pub damaged_bytes: u64,

@@ -23,34 +23,43 @@
 //! | `cursor` | acknowledgements |
 //! | `told` (sinks) | last event of each object, from segments deleted before the caches had caught up |
 //!
-//! Each file is a sequence of checksummed frames. Generations count segments in the order in which they were created. A
-//! segment's salt is the CRC-32 of its name, that of `told` `0x746f6c64`.
+//! Each file is a sequence of frames with checksums. A checksum starts from a salt. The salt of a
+//! segment is the CRC-32 of its name, that of `cursor` is `0x63757273`, and that of `told` is
+//! `0x746f6c64`. The generation of a segment is its number in the order of creation.
 //!
-//! The first frame of a segment has the format (one byte, `1`). In a `.mrg` it also has, in eight bytes each, the
-//! number after the last one that it covers, its record count, and the generations that it replaces. In a `.log`, the
-//! numbers are zero. Other frames have a number (eight bytes) and a record; those of `told` a format, a number and an
-//! event. A frame of `cursor` has the format, the number below which everything is accepted, the number of ranges, and
-//! for each range the gap before it and its length (LEB128). The union of its frames, up to a damaged one, is
-//! acknowledged. The file is rewritten once it is longer than 64 KiB (or a sixteenth of the limit, if that is less) and
-//! than four times its length after the last rewrite.
+//! - *Segment*: the first frame is a header. It has the format (one byte, `1`), the number after
+//!   the last one that the segment covers, its record count, and the generations that it replaces,
+//!   in eight bytes each. In a `.log`, the two numbers are zero and no generations follow. Each
+//!   other frame has a number (eight bytes) and a record.
+//! - *`told`*: each frame has a format, a number and an event.
+//! - *`cursor`*: each frame has the format, the number below which all records are accepted, and
+//!   the number of ranges. For each range follow the gap before it and its length. The numbers are
+//!   LEB128. The union of all frames before the first damaged one is acknowledged. The file is
+//!   rewritten once it is longer than 64 KiB (or a sixteenth of the limit, if that is less) and
+//!   than four times its length after the last rewrite.
 //!
-//! A `.log` invalidates records of older generations from its first number on; a `.mrg` invalidates the segments whose
-//! generations are in its header.
+//! From its first number on, a `.log` invalidates records of older generations. A `.mrg`
+//! invalidates the segments whose generations are in its header.
 //!
 //! # Bounds
-//! The files take at most the limit, plus the output of one merge. Memory: 8⅛ bytes per record of the last segment and
-//! of each segment with a pending record, none for other segments; the appended bytes not yet synced; one chunk for
-//! reading.
+//! The files take at most the limit, plus the output of one merge. In memory, a record takes 8⅛
+//! bytes if its segment is the last one or has a pending record; other records take none. Memory
+//! also holds the appended bytes that are not synced, and one chunk for reading.
 //!
 //! # At the limit
-//! Acknowledged segments are removed first, even if [`Journal::release`] has not released them. If the disk is full,
-//! [`Journal::drop_acked`] removes them too. After [`Journal::retain_acked`], segments that are not released are kept,
-//! and [`Journal::append`] fails with [`AppendError::Retained`]. It does so until its owner has saved the records of
-//! [`Journal::visit_retained`] elsewhere and called [`Journal::mark_saved`]. If nothing is acknowledged,
-//! [`Journal::append`] fails with [`AppendError::Full`]; the owner can call [`Journal::merge_pending`] and retry.
+//! An append at the limit first removes segments whose records are all acknowledged, even if
+//! [`Journal::release`] has not released them. On a full disk, [`Journal::drop_acked`] does the
+//! same.
 //!
-//! If the disk is full when a journal is opened, records below [`Journal::accepted`] are durable, and acknowledging
-//! them makes space to write the others again.
+//! After [`Journal::retain_acked`], segments that are not released stay, and [`Journal::append`]
+//! fails with [`AppendError::Retained`]. To continue, the owner saves the records of
+//! [`Journal::visit_retained`] elsewhere and calls [`Journal::mark_saved`].
+//!
+//! If no segment is fully acknowledged, [`Journal::append`] fails with [`AppendError::Full`]. The
+//! owner can call [`Journal::merge_pending`] and retry.
+//!
+//! If the disk is full when a journal is opened, the records below [`Journal::accepted`] are
+//! durable. Acknowledging them frees space, in which the other records are written again.
 
 use std::fmt::Display;
 use std::io;
@@ -98,8 +107,10 @@ pub trait Record: Sized {
     /// must keep both records.
     fn object(&self) -> u64;
 
-    /// Returns what to keep of two records of one object if space is short: none, one, or both *unchanged*, the older
-    /// first. A record that replaces both gets the newer sequence number.
+    /// Merges two records of one object, to save space. Returns both *unchanged*, the older first,
+    /// or one record that replaces both, or none if neither is needed.
+    ///
+    /// A single record gets the sequence number of the newer one.
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]>;
 }
 
@@ -147,10 +158,11 @@ pub enum AppendError {
         bytes: u64,
         /// Maximum bytes of the files.
         limit: u64,
-        /// Records that are not acknowledged.
+        /// Number of records that are not acknowledged.
         pending: u64,
     },
-    /// The size limit is reached, and all removable records are retained for a restart; see [`Journal::retain_acked`].
+    /// The size limit is reached. All acknowledged records that could be removed must stay for a
+    /// restart; see [`Journal::retain_acked`].
     #[error("the journal is full of acknowledged records that are retained for a restart")]
     Retained,
     /// One record, or all records of this append together, exceed the maximum size.
@@ -170,15 +182,15 @@ pub enum AppendError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recovery {
-    /// Records that are not acknowledged.
+    /// Number of records that are not acknowledged.
     pub pending: u64,
-    /// Accepted, unacknowledged records that can no longer be read.
+    /// Number of accepted, unacknowledged records that can no longer be read.
     pub lost: u64,
     /// Damaged byte ranges, per file.
     pub damaged: Vec<DamagedRange>,
     /// Bytes of an interrupted write at the end, which were truncated.
     pub torn_bytes: u64,
-    /// Intact records that cannot be decoded; also counted in `lost`.
+    /// Number of intact records that cannot be decoded. `lost` counts them too.
     pub undecodable: u64,
     /// Decoding error of the first undecodable record; `None` if there is none.
     pub first_undecodable: Option<String>,

@@ -15,7 +15,7 @@ use informer_hub_disk::{self as disk, Disk, Open};
 /// Content of a journal directory, except the records.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Segments, in record order.
+    /// Segments, sorted by their first sequence number.
     pub(super) files: Vec<Scanned>,
     /// Names of unfinished files, and of segments that a merge replaced but did not remove.
     pub(super) leftovers: Vec<String>,
@@ -28,8 +28,8 @@ pub(super) struct Scan {
 pub(super) struct Scanned {
     pub(super) name: Name,
     pub(super) header: Option<Header>,
-    /// Records from this sequence number on are invalid: a newer segment starts there, so they were not accepted
-    /// (synced to disk).
+    /// Sequence number from which on records of this segment are invalid. A newer segment starts at
+    /// this number, so they were never accepted (synced to disk). `Seq::MAX` if all are valid.
     pub(super) void_from: Seq,
 }
 
@@ -45,9 +45,11 @@ pub(super) struct WalkResult {
 pub(super) struct LossCounter<'s> {
     cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Sequence number after the highest one found so far. Lower numbers in later segments were counted before.
+    /// Sequence number after the highest one found so far. A record with a lower number is a
+    /// duplicate.
     floor: Seq,
-    /// Highest first sequence number of the segments read so far.
+    /// Highest start of the segments read so far: the first sequence number that a segment's name
+    /// states.
     begun: Seq,
     /// Ranges missing in the current merged segment.
     gaps: Vec<Range<Seq>>,
@@ -92,8 +94,8 @@ impl Scan {
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
     }
 
-    /// Ends each segment where the next one starts, even if its header has a later end, since records are looked up by
-    /// these ends.
+    /// Lowers the end that a segment's header states to the start of the next segment. Lookups of
+    /// records search by these ends, which must therefore be in order.
     fn end_in_order(&mut self) {
         let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
         for (file, behind) in self.files.iter_mut().zip(behind) {
@@ -121,7 +123,8 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 }
 
 impl Scanned {
-    /// Returns whether invalid bytes at the segment's end were accepted records. If not, a failed append left them.
+    /// Returns whether invalid bytes at the segment's end belong to accepted records. If not, a
+    /// failed append left these bytes. `count` must have read the segment's records.
     pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
         self.name.merged || count.floor < self.void_from
     }
@@ -163,8 +166,8 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts unacknowledged sequence numbers between the expected one and `seq` as lost. The next expected one is
-    /// `next`.
+    /// Counts unacknowledged sequence numbers from the expected number up to `seq` as lost.
+    /// Afterwards, `next` is the expected number.
     fn advance(&mut self, seq: Seq, next: Seq) {
         // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
@@ -185,7 +188,8 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Counts a record; `None` if its number was counted before.
+    /// Notes that a record was found. Returns `None` if the record is a duplicate: its number was
+    /// found before, or an earlier segment covers it.
     pub(super) fn record(&mut self, seq: Seq, name: Name) -> Option<()> {
         let due = self.floor.max(name.first);
         if seq < due {

@@ -7,10 +7,11 @@ use super::segment::Segment;
 use super::write::{Journal, head};
 use super::{AppendError, Seq};
 
-/// Number of accepted records since the last write of the cursor file after which it is written even without new
-/// acknowledgements.
+/// The cursor file is written even without new acknowledgements if this many records were accepted
+/// since its last write.
 const UNKNOWN: u64 = 1000;
-/// Maximum number of calls of [`Journal::write_cursor`] from one attempt to the next, after failures to write.
+/// After failures to write the cursor file, at least one of this many calls of
+/// [`Journal::write_cursor`] tries again.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
@@ -34,18 +35,20 @@ impl<R> Journal<R> {
         before - self.pending
     }
 
-    /// Notes that no restart needs records below `before`. Their segments are removed once acknowledged, now or at a
-    /// sync. Never reverts an earlier call.
+    /// States that a restart does not need records below `before`. Segments that have only such
+    /// records are removed once all their records are acknowledged, now or at a later sync. A call
+    /// with a lower number than before has no effect.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();
     }
 
-    /// Removes the oldest segments, up to the first one with records that are pending or not released. Failed removals
-    /// are retried next time.
+    /// Removes the oldest segments, up to the first one with records that are pending or not
+    /// released. The next call retries failed removals.
     ///
-    /// Segments behind one with pending records are kept. Otherwise, if the cursor file were damaged, an object's older
-    /// state would be read again without the newer one.
+    /// An acknowledged segment stays while an older segment has pending records. Otherwise damage
+    /// to the cursor file could make acknowledged older states of an object pending again, while
+    /// its newer states are gone.
     pub(super) fn remove_acked(&mut self) {
         self.remove_replaced_files();
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
@@ -131,10 +134,14 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Frees space on a full disk by removing acknowledged segments, the oldest first. Those behind a segment with
-    /// pending records are removed only if the acknowledgements can be written. Segments that a restart would use are
-    /// removed too, unless [`Journal::retain_acked`] was called. The last segment is removed too if all its records are
-    /// acknowledged and a new segment can be started.
+    /// Frees space on a full disk: removes segments whose records are all acknowledged, the oldest
+    /// first.
+    ///
+    /// - Segments behind one with pending records are removed only if the acknowledgements can be
+    ///   written.
+    /// - Segments that a restart would use are removed too, unless [`Journal::retain_acked`] was
+    ///   called.
+    /// - The last segment is removed too if a new segment can be started.
     pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
         if is_spent && self.sync_records().is_ok() {
@@ -145,7 +152,8 @@ impl<R> Journal<R> {
         self.remove_behind_pending();
     }
 
-    /// Removes acknowledged segments behind one with pending records, unless the acknowledgements cannot be written.
+    /// Writes the acknowledgements. If that succeeds, removes all removable segments, including
+    /// those behind a segment with pending records.
     fn remove_behind_pending(&mut self) {
         let removable = |journal: &Self| {
             let sealed = &journal.segments[..journal.segments.len().saturating_sub(1)];
@@ -177,8 +185,9 @@ impl<R> Journal<R> {
         segment.pending == 0 && (!self.retains_acked || segment.is_saved_elsewhere || segment.end <= self.keep_from)
     }
 
-    /// Writes the acknowledgements without a sync, so that they survive the end of the process but not of the machine,
-    /// then removes segments that are no longer needed. [`Journal::sync`] does both too.
+    /// Writes the acknowledgements, usually without an fsync: they survive the end of the process,
+    /// but perhaps not a power loss. Then removes segments that are no longer needed.
+    /// [`Journal::sync`] includes both steps.
     pub fn write_acks(&mut self) {
         self.write_cursor(false);
         self.remove_acked();

@@ -13,10 +13,11 @@ const FORMAT: u8 = 1;
 const APPENDED: &str = "log";
 const MERGED: &str = "mrg";
 
-/// Name of a segment's file, which suffices to read the segment even if its header is damaged.
+/// Name of a segment's file. The name suffices to read the segment even if its header is damaged.
 ///
-/// Each new segment has a higher generation. An appended segment invalidates the records of older generations from its
-/// first sequence number on: they were not accepted.
+/// Each new segment has a higher generation. A segment that appends wrote starts at the first
+/// record that was not accepted (synced to disk). From this sequence number on, it invalidates the
+/// records of older generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) first: Seq,
@@ -60,8 +61,8 @@ pub(super) struct Segment {
     pub(super) synced: u64,
     /// First sequence number after the segment's records.
     pub(super) end: Seq,
-    /// Entries in order of sequence number and offset; empty once all are acknowledged and the segment is not appended
-    /// to any more.
+    /// Records of the segment, in order of sequence number and offset. Emptied to save memory once
+    /// all records are acknowledged and no more are appended.
     pub(super) entries: Vec<Entry>,
     /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,
@@ -192,8 +193,8 @@ impl Segment {
         self.name.first + u64::from(self.entries[at].delta)
     }
 
-    /// Returns the file offset of entry `at`, and that of the next entry, or the file's length if there is none. The
-    /// bytes in between may be invalid.
+    /// Returns the file offsets of the start and the end of record `at`. The end is the start of
+    /// the next record, or else the end of the file. Invalid bytes may lie in between.
     pub(super) fn place(&self, at: usize) -> (u64, u64) {
         let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
         (u64::from(self.entries[at].offset), end)

@@ -31,7 +31,8 @@ pub struct Journal<R> {
     pub(super) unsynced: Vec<u8>,
     pub(super) next: Seq,
     pub(super) next_generation: u64,
-    /// Whether the last segment accepts no more records, because it is long enough or unreliable.
+    /// Whether the last segment takes no more records, because it has reached its size or a write
+    /// to it has failed.
     pub(super) sealed: bool,
     /// Whether names of new files are not yet durable, so that the directory must be synced.
     pub(super) dir_dirty: bool,
@@ -41,8 +42,9 @@ pub struct Journal<R> {
     /// Sequence numbers that are acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
-    /// Consecutive failures to write acknowledgements. `cursor_pause` is the number of calls of
-    /// [`Journal::write_cursor`] that are skipped before the next attempt.
+    /// Number of consecutive failures to write the acknowledgements. The next field,
+    /// `cursor_pause`, is the number of calls of [`Journal::write_cursor`] to skip before the next
+    /// attempt.
     pub(super) cursor_failures: u32,
     pub(super) cursor_pause: u32,
     /// Sequence number below which all records are durable.
@@ -57,11 +59,13 @@ pub struct Journal<R> {
     pub(super) replaced: u64,
     /// Whether the files are known to be removed or replaced, so that this is logged once.
     pub(super) is_displaced: bool,
-    /// Whether the directory was missing when a segment was created.
+    /// Whether the directory was missing when a segment was to be created. If so,
+    /// [`Journal::check_files`] creates it again.
     pub(super) is_missing: bool,
     /// Files replaced by a merge and not yet removed, with their sizes in bytes.
     pub(super) replaced_files: Vec<(PathBuf, u64)>,
-    /// Generations (numbers of segment files) of failed merges whose files may be on disk.
+    /// Generations of merged segments that could not be written. Their files may be on disk, so the
+    /// next merged segment lists them among those that it replaces.
     pub(super) abandoned: Vec<u64>,
     /// Generation and open file of the segment that was read last.
     pub(super) reading: Option<(u64, Box<dyn DiskFile>)>,

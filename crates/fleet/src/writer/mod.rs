@@ -17,8 +17,8 @@
 //! flight, further records form the next batch: a lone record is sent immediately, and a backlog in large batches.
 //!
 //! # Bounds
-//! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound, [`Writer::offer`]
-//!   refuses records and the caller must wait, for example while NATS is down.
+//! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound,
+//!   [`Writer::offer`] refuses records and the caller must wait, for example while NATS is down.
 //! - Requests in flight: [`WriterParams::window`].
 //! - Events: their number is bounded by that of the answers between two calls of
 //!   [`Writer::take_events`].
