@@ -50,8 +50,11 @@ pub struct Options {
     pub watch: bool,
     /// `allowWatchBookmarks`: whether a watch may send bookmarks.
     pub bookmarks: bool,
-    /// `sendInitialEvents`: whether a watch starts with the present objects. As in kube-apiserver, the default for a
-    /// watch from no version or `0` is `true`, except for `watch/` paths and if `resourceVersionMatch` is set.
+    /// `sendInitialEvents`: whether a watch starts with the present objects; `None` if unset.
+    ///
+    /// If the parameter is unset, it becomes `true` for a watch whose `resourceVersion` is unset or
+    /// `0` and whose `resourceVersionMatch` is unset. As in kube-apiserver, this requires the
+    /// parameter `watch`; a `watch/` path does not suffice.
     pub initial_events: Option<bool>,
     /// `pretty`: whether JSON is indented; `None` if unset.
     pub pretty: Option<bool>,
@@ -62,12 +65,15 @@ pub struct Options {
 impl Options {
     /// Parses the query of a request for a resource or one of its objects.
     ///
-    /// Differs from [`Options::parse`] if the path names an object. A get reads only `resourceVersion`, `pretty` and
-    /// `includeObject`. A watch (`/api/v1/watch/...`) selects the object by a condition on `metadata.name`. A `watch/`
-    /// path is always a watch, whatever the query says.
+    /// - Without an object's name in the path, the query is parsed by [`Options::parse`].
+    /// - A get of one object reads only `resourceVersion`, `pretty` and `includeObject`.
+    /// - A watch of one object (`/api/v1/watch/...`) gets the condition that `metadata.name` is the
+    ///   name in the path.
+    /// - A `watch/` path is always a watch, whatever the query says.
     ///
     /// # Errors
-    /// As [`Options::parse`], and code 400 for a watch whose field selector does not require the path's name.
+    /// As [`Options::parse`]. Also code 400 for a watch of one object whose field selector does not
+    /// require the object's name.
     pub fn of(path: &ResourcePath, query: &str) -> Result<Self, Status> {
         let parameters = Parameters::parse(query);
         if path.name.is_some() && !path.is_watch {
