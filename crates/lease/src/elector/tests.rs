@@ -1,4 +1,5 @@
-//! Contenders against a store that loses, delays and repeats requests and answers, on one true time axis.
+//! Tests of contenders, each with its own clock, and a store. Requests and answers are lost,
+//! delayed and repeated.
 
 use proptest::prelude::*;
 use rand::{Rng as _, SeedableRng as _};
@@ -8,7 +9,7 @@ use crate::memory::MemoryStore;
 use informer_hub_testing::properties;
 
 const TICK: Duration = Duration::from_millis(50);
-/// Time after which a driver reports a request as failed.
+/// Time after which a request without an answer counts as failed.
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Guaranteed maximum time from the death of a leader until another contender leads.
 const TAKEOVER: Duration = Duration::from_secs(15);
@@ -22,10 +23,10 @@ struct Contender {
     rate: f64,
     /// Number of the current request, and its deadline.
     asked: (u64, Duration),
-    /// It does not run before this time.
+    /// Time before which the contender does not run.
     paused_until: Duration,
     is_dead: bool,
-    /// It only observes before this time.
+    /// Time before which the contender only reads the lease; `None` once it contends.
     contends_at: Option<Duration>,
 }
 

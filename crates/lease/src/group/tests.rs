@@ -1,4 +1,5 @@
-//! Contenders that share leases, against stores that lose answers: at most one leads each lease, and they hold as many.
+//! Tests of contenders that share leases, while requests and answers are lost. At most one
+//! contender leads each lease, and all contenders get equally many leases.
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -77,10 +78,10 @@ struct Process {
     name: String,
     roster: Roster,
     shares: BTreeMap<&'static str, Elector>,
-    /// Leases that it has resigned for another process.
+    /// Leases that this process has resigned so that another process takes them.
     moved: BTreeSet<&'static str>,
     balance: Balance,
-    /// When it writes its entry, and when it balances.
+    /// Times at which the process next writes its entry, and next decides about handovers.
     next: (Duration, Duration),
     offset: Duration,
     paused_until: Duration,
@@ -182,7 +183,8 @@ fn ask(store: &mut MemoryStore, elector: &mut Elector, now: Duration, rng: &mut 
 }
 
 impl Process {
-    /// Writes its entry and reads those of others. Requests and answers may be lost.
+    /// Writes this process's entry and reads the entries of the others, if both are due. Each
+    /// request may be lost.
     fn exchange_entries(&mut self, entries: &mut Members, now: Duration, rng: &mut StdRng, loss: f64) {
         if now < self.next.0 {
             return;
@@ -197,7 +199,8 @@ impl Process {
         }
     }
 
-    /// Decides which free leases it leaves to others, and hands one over. Returns the number of handovers.
+    /// Sets the delay before this process takes a free lease, and hands over a lease if it holds
+    /// too many. Returns the number of handovers.
     fn balance(&mut self, now: Duration) -> usize {
         let (running, holders) = (self.roster.running(now), self.holders(now));
         let delay = claim_delay(&self.name, &holders, &running, seconds(1), seconds(2));
@@ -264,8 +267,8 @@ fn processes_share_leases_evenly_and_take_those_of_a_dead_one_over() {
     }
 }
 
-/// Regression: when all contenders wrote one common record, which each needed to keep its leases, write conflicts
-/// disturbed leases of survivors.
+/// Regression: all contenders once wrote a common record, and each needed these writes to keep its
+/// leases. Write conflicts then disturbed the leases of survivors.
 #[test]
 fn lost_answers_disturb_no_lease_of_a_survivor() {
     for seed in 0..1000 {
