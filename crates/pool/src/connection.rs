@@ -256,7 +256,8 @@ async fn exchange(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result
     response.await
 }
 
-/// Task that drives a connection. It is aborted if the handshake is.
+/// Guard of the task that drives a connection. Dropping the guard during the handshake aborts the
+/// task; [`Driver::release`] keeps the task running afterwards.
 struct Driver(Option<JoinHandle<()>>);
 
 impl Driver {
@@ -309,8 +310,8 @@ async fn drive(
     let _ = state.end.set(end);
 }
 
-/// Sends a PING at the start, and whenever no data has arrived for [`PING_AFTER`]. Returns if a later PING gets no
-/// answer.
+/// Sends a PING at the start, and whenever no data has arrived for [`PING_AFTER`]. Notifies
+/// `settle` of the answer to the first PING. Returns only if a later PING gets no answer.
 async fn probe(mut pings: PingPong, activity: &Activity, settle: oneshot::Sender<()>) -> StreamError {
     if pings.ping(Ping::opaque()).await.is_err() {
         // The connection has failed, and its own future returns the reason.

@@ -16,7 +16,7 @@ pub enum SendError {
     /// The HTTP/1.1 connection failed.
     #[error(transparent)]
     Http1(#[from] Http1Error),
-    /// The HTTP/2 stream failed, or the byte stream below HTTP/1.1 did before the request was sent.
+    /// The HTTP/2 stream failed. For HTTP/1.1: the byte stream failed before the request was sent.
     #[error(transparent)]
     Stream(#[from] StreamError),
 }

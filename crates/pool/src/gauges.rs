@@ -76,7 +76,8 @@ impl CountedConnection {
         Self { gauges: Arc::clone(gauges), end: None }
     }
 
-    /// Counts the connection as one of HTTP/1.1 in the numbers of opened and, when it ends, of closed connections.
+    /// Counts the connection as an opened one of HTTP/1.1 now, and as a closed one of HTTP/1.1 when
+    /// it ends.
     pub(crate) fn is_http1(&mut self) {
         self.gauges.opened(OpenReason::Http1);
         self.end = Some(CloseReason::Http1);

@@ -54,7 +54,7 @@ pub(crate) struct Http1 {
     newest: Newest,
 }
 
-/// State of the connection that was opened last.
+/// State of the connection that was opened last; it has the I/O error that ended the connection.
 type Newest = Arc<Mutex<Option<Arc<Activity>>>>;
 
 impl Http1 {
@@ -75,8 +75,10 @@ impl Http1 {
         })
     }
 
-    /// Returns the error of the connection that was opened last; `None` if it has none. For a request that was not sent,
-    /// it says more than hyper does, e.g. that the server refused the client certificate.
+    /// Returns the I/O error of the connection that was opened last; `None` if it has none.
+    ///
+    /// If a request was not sent, this error names the cause, such as a client certificate that the
+    /// server refused. hyper's error does not.
     fn failure(&self) -> Option<Arc<io::Error>> {
         self.newest.lock().as_ref()?.failure()
     }
