@@ -56,7 +56,8 @@ impl<'b> Check<'_, '_, 'b> {
         Ok(())
     }
 
-    /// Reports wanted values that Go writes although their fields are absent.
+    /// Reports the wanted values of absent fields, if Go writes JSON members for these fields
+    /// nevertheless.
     pub(super) fn absent(&mut self, level: &Level<'_, '_, 'b>, selection: &Selection) -> Done {
         for wanted in selection.fields().iter().filter(|wanted| !wanted.is_omitted && !level.seen.has(wanted.place)) {
             let field = &level.message.fields[usize::from(wanted.place)];

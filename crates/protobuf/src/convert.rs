@@ -382,8 +382,9 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     }
 }
 
-/// Returns an error for an unknown field, but ignores an empty one: by the API's rules, new fields have `omitempty`, so
-/// JSON omits it.
+/// Returns the result for a field that the schema lacks: `Ok` if the field is empty, otherwise an
+/// error. By the rules of the Kubernetes API, new fields have `omitempty`, so an empty one has no
+/// JSON member.
 #[cold]
 pub(super) fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
     if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message: message.name, number }) }
@@ -434,7 +435,8 @@ impl Slot {
         (self.count, self.end) = (self.count + 1, end);
     }
 
-    /// Records the only allowed occurrence of a field.
+    /// Records the first occurrence of a field that may occur only once. Returns an error at the
+    /// second one.
     #[inline]
     fn begin(&mut self) -> Done {
         if self.count > 0 {

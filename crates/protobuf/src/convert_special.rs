@@ -1,4 +1,5 @@
-//! Values in a custom resource definition that are a schema or something simpler.
+//! Conversion of values in a custom resource definition that are either a schema, or a boolean, an
+//! array of schemas, or an array of texts.
 
 use super::{Done, Run, WRONG_TYPE};
 use crate::error::ConvertError;

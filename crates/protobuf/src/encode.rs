@@ -20,7 +20,8 @@ mod value;
 /// Deepest nesting of messages that is encoded, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Maximum number of field numbers that lead to a member: those of the inline messages around it, and its own.
+/// Maximum length of a member's path of field numbers: those of the inline messages around the
+/// member, and the member's own.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;

@@ -8,9 +8,9 @@ use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
 /// A step of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'p> {
-    /// To the member of this name, or the value of this key.
+    /// Leads to the member with this name, or to the value of this key in a map.
     Member(&'p str),
-    /// To each element of a list.
+    /// Leads to each element of a list.
     Each,
 }
 
@@ -47,8 +47,8 @@ impl Places {
     }
 }
 
-/// A field that is wanted or omitted. If it is a list, all elements are wanted; if it is a map, all entries or those in
-/// `keys`.
+/// A field that is wanted or omitted. Of a list, all elements are wanted. Of a map, `paths` wants
+/// all entries, and `keys` the entries with these keys.
 #[derive(Debug)]
 pub(super) struct SelectedField {
     /// Index of the field in its message.
