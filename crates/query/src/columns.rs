@@ -1,4 +1,5 @@
-//! Column values of an object, read from its head if possible, else from its bytes.
+//! Column values of an object. They are read from its head (the fields that are readable without
+//! the JSON) if possible, else from the JSON.
 
 use smallvec::smallvec;
 
@@ -43,8 +44,10 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether a column is not in the head (the fields that are readable without the JSON), so that it is read
-    /// from the JSON of every object. Even if `false`, an object with an empty value in its head needs its JSON.
+    /// Returns whether at least one column is not in the head (the fields that are readable without
+    /// the JSON), so that the JSON of every object must be read.
+    ///
+    /// If `false`, the JSON is needed only for objects with an empty value in the head.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
