@@ -90,8 +90,8 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Saves a checkpoint every 10 s into a log of `age` seconds, and returns the shortest time that the kept
-    /// checkpoints reach back, in per cent of the time that the log reaches back.
+    /// Simulates a log of `age` seconds with a checkpoint every 10 s. Returns the age of the oldest
+    /// kept checkpoint in per cent of the log's age, at its lowest.
     fn coverage(age: u64, by_size: bool) -> u64 {
         let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.

@@ -17,7 +17,7 @@
 //! - [`reader`]: returns the records of each partition in order, and detects gaps and old epochs.
 //! - [`checkpoint`]: the saved objects of a partition at a sequence of the log.
 //! - [`kept`]: choice of the older checkpoints that a store keeps.
-//! - [`ClusterChange`]: change of a cluster's owner or document, delivered by a watch of the buckets.
+//! - [`ClusterChange`]: change of a cluster's owner or document, from a watch of their buckets.
 //! - [`ClusterDocument`]: facts about a cluster that a collector has found, for replicas that cannot ask the apiserver.
 //! - [`assign`](mod@assign): which collector owns which cluster.
 //! - [`roster`]: live collectors and deliverers, and the operator's drains and pins.

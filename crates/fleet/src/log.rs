@@ -21,7 +21,7 @@ pub enum Request {
         partition: Partition,
         /// Sequence that the partition's last entry must have; zero if the partition must have no entry.
         expected: Sequence,
-        /// The entry.
+        /// The encoded entry.
         payload: Bytes,
     },
     /// Reads a partition's last entry.

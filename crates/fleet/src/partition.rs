@@ -23,9 +23,10 @@ impl fmt::Display for Partition {
     }
 }
 
-/// Subjects of one fleet: `<fleet>.log.<cluster>.<resource>-<selection>`.
+/// NATS subjects of one fleet's log: `<fleet>.log.<cluster>.<resource>-<selection>`.
 ///
-/// The last two tokens are escaped, so that a subject can be decoded, and two partitions never share one.
+/// Cluster and resource are escaped, so that a subject can be decoded, and two partitions never
+/// share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
     fleet: String,

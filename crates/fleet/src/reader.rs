@@ -30,7 +30,8 @@ use super::partition::Partition;
 use super::record::{Record, ResetReason};
 use super::wire::DecodeError;
 
-/// Position of a reader in one partition.
+/// State of a reader for one partition: the entries read, and the point from which a watch can
+/// resume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionState {
     /// Newest epoch: the number of an owner's term.
@@ -65,7 +66,8 @@ pub struct Gap {
 pub enum ReadOutcome {
     /// Records to apply, in order.
     Records(Vec<Record>),
-    /// The entry was read before, or its batch continues in the next entry.
+    /// There is nothing to apply: the entry was read before, or its batch continues in the next
+    /// entry.
     Nothing,
     /// The entry has an older epoch (owner's term) than the partition, and was ignored. A
     /// [`Writer`](crate::Writer) prevents such entries by compare-and-set.
@@ -73,7 +75,7 @@ pub enum ReadOutcome {
         /// Epoch of the entry.
         epoch: u64,
     },
-    /// Entries before this one are missing. The partition is incomplete from here on.
+    /// Earlier entries of the partition were missed. The partition is incomplete from here on.
     Gap(Gap),
     /// The reader lacks objects of the partition (it is incomplete), so the entry was ignored.
     Incomplete,
@@ -83,7 +85,7 @@ pub enum ReadOutcome {
 #[derive(Debug, Default)]
 pub struct Reader {
     partitions: HashMap<Partition, PartitionState>,
-    /// First parts of the encoded batches (bodies) that continue in later entries.
+    /// Batches whose encoded bytes continue in later entries: the bytes read so far, by partition.
     partial: HashMap<Partition, BytesMut>,
     position: Sequence,
     stale: u64,
@@ -183,8 +185,8 @@ impl Reader {
         })
     }
 
-    /// Adds an entry's part of an encoded batch (body) to the earlier parts. Returns the complete body; `None` if the
-    /// next entry continues it.
+    /// Joins the parts of an encoded batch that several entries contain. Returns the whole batch;
+    /// `None` if the next entry continues it.
     fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
         if !header.continues && !self.partial.contains_key(partition) {
             return Ok(Some(body));
@@ -213,7 +215,8 @@ impl PartitionState {
         self.complete && self.resume.is_some() && self.unconfirmed.is_empty()
     }
 
-    /// Returns whether an event of a resumed watch is in the log already, so that the new owner must ignore it.
+    /// Returns whether the log already contains this event of a resumed watch, so that the new
+    /// owner must ignore it.
     #[must_use]
     pub fn repeats(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         self.unconfirmed.get(key).is_some_and(|seen| seen == version || seen.newer_than(version))

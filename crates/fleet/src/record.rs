@@ -49,7 +49,7 @@ pub enum Record {
     },
     /// A list begins, or the resource is gone. Until the next [`Record::Progress`], no watch can resume.
     Reset {
-        /// Reason, which decides whether the present objects are kept.
+        /// Reason of the reset. It decides whether readers keep their objects.
         reason: ResetReason,
     },
     /// A checkpoint of the partition is in the object store.
@@ -64,7 +64,8 @@ pub enum Record {
 /// Reason of a [`Record::Reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetReason {
-    /// The collector lists again. Present objects stay; only differences follow.
+    /// The collector lists the resource again. Readers keep their objects, since records follow
+    /// only for objects that differ.
     Relist,
     /// The collector does not know the present objects, so records of all objects follow. Objects
     /// without one before the next [`Record::Progress`] are deleted. A reader that lacked entries

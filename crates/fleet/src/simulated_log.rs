@@ -27,7 +27,7 @@ pub struct Faults {
     pub doubled: f64,
     /// A request fails.
     pub failed: f64,
-    /// A read of the last entry returns the one before it.
+    /// A read of a partition's last entry returns the entry before it.
     pub outdated: f64,
     /// Longest delay of a request or an answer.
     pub delay: Duration,
@@ -54,7 +54,7 @@ struct State {
     rng: StdRng,
     faults: Faults,
     now: Duration,
-    /// Messages by arrival time; the second number of the key makes it unique.
+    /// Messages by arrival time. The second number only makes the keys unique.
     messages: BTreeMap<(Duration, u64), Message>,
     sent: u64,
     inboxes: Vec<VecDeque<(RequestId, Answer)>>,

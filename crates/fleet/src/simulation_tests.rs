@@ -98,7 +98,8 @@ impl World {
         }
     }
 
-    /// Makes a collector the owner of a partition. Its predecessor is not notified.
+    /// Makes the collector with index `to` the owner of a partition. The former owner is not
+    /// notified.
     fn grant(&mut self, partition: &Partition, to: usize) {
         let epoch = self.epochs.borrow().get(partition).copied().unwrap_or(0) + 1;
         self.epochs.borrow_mut().insert(partition.clone(), epoch);

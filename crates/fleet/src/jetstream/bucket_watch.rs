@@ -24,7 +24,8 @@ pub(super) struct BucketWatch {
 pub(super) enum BucketChange {
     /// An entry was written or removed.
     Entry(Entry),
-    /// All entries that existed when the watch began are delivered, up to this revision.
+    /// All entries that existed when the watch began were delivered. Holds the revision of the
+    /// bucket at that time.
     Complete(u64),
 }
 
@@ -36,7 +37,8 @@ impl BucketWatch {
         Ok(Self { changes, contents, begin: state.last_sequence, complete: (state.messages == 0, false) })
     }
 
-    /// Returns the next change. `None` means that the watch has ended: open a new one.
+    /// Returns the next change; `None` if the watch has ended. Then the caller must open a new
+    /// watch.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.

@@ -1,4 +1,5 @@
-//! Buckets that all processes of a fleet need, and their creation after an operator has deleted them.
+//! Creation of the NATS buckets that all processes of a fleet need, also after an operator has
+//! deleted one.
 
 use std::time::Duration;
 

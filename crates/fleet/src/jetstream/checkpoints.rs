@@ -136,7 +136,8 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Reads an object; `None` if the object store does not have it, or has lost its contents.
+    /// Returns the content of a stored object; `None` if the object store has lost the object or
+    /// its content.
     async fn read_object(&self, object: &str, limit: usize) -> Result<Option<Vec<u8>>, NatsError> {
         let action = || format!("read the checkpoint {object}");
         let mut stored = match self.objects.get(object).await {
@@ -183,7 +184,8 @@ impl Checkpoints {
         }
     }
 
-    /// Adds a replaced checkpoint to the list of older ones, and deletes those that need not be kept.
+    /// Adds `replaced`, until now the newest checkpoint, to the bucket's list of older ones.
+    /// Deletes the checkpoints that need not be kept.
     async fn retire(&self, partition: &Partition, replaced: Kept<String>, log: Retained) -> Result<(), NatsError> {
         let object = replaced.at.clone();
         let (revision, mut older) = self.older(partition).await?;
@@ -205,7 +207,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Returns whether the bucket names this checkpoint, but the object store does not have it.
+    /// Returns whether the object store has lost this checkpoint, which the bucket names.
     async fn is_lost(&self, checkpoint: &Kept<String>) -> Result<bool, NatsError> {
         match self.objects.info(&checkpoint.at).await {
             Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(true),

@@ -45,7 +45,8 @@ impl Documents {
         Ok(Some((entry.revision, document)))
     }
 
-    /// Follows the documents about all clusters. If the stream ends or fails, open a new one.
+    /// Returns a stream of the present documents about all clusters, and then of each change. If
+    /// the stream ends or fails, call this method again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }

@@ -37,7 +37,7 @@ const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Time for which the server remembers message ids. This program does not use them, so it is the shortest time that
 /// servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
-/// Maximum number of appends without an answer. A writer's own limit is smaller.
+/// Maximum number of appends that wait for the server's answer. A writer's own limit is lower.
 const IN_FLIGHT: usize = 4096;
 /// Read-ahead of a page. First: maximum number of entries that are requested ahead. Second: one
 /// entry is requested ahead for this many bytes of the page's size.
@@ -123,7 +123,8 @@ impl JetStreamLog {
         self.params.replicas
     }
 
-    /// Creates the stream again if an operator has deleted it. Returns whether this process created it.
+    /// Creates the stream again if an operator has deleted it. Returns `false` if it exists, or
+    /// another process has created it at the same time.
     pub async fn restore(&self) -> Result<bool, NatsError> {
         let wanted = config(&self.params, &stream_name(&self.params.subjects));
         find_or_create(&self.context, &wanted).await.map(|(is_new, _)| is_new)
@@ -162,7 +163,8 @@ impl JetStreamLog {
         Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
 
-    /// Follows the entries after a sequence whose subjects match `filter`, which [`Subjects`] creates.
+    /// Returns a tail of the entries behind sequence `after` whose subjects match `filter`.
+    /// [`Subjects`] creates such filters.
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
         self.open_tail(after, filter, None).await
     }
@@ -268,14 +270,14 @@ async fn last(stream: &Stream<()>, subjects: &Subjects, partition: Partition) ->
     }
 }
 
-/// Returns the number of entries that are requested ahead while a page of this size is read.
+/// Returns how many entries are requested ahead while a page of `page_bytes` is read.
 fn prefetch(page_bytes: usize) -> i64 {
     let (most, each) = PREFETCH;
     i64::try_from((page_bytes / each).clamp(1, most)).unwrap_or(1)
 }
 
-/// Returns the configuration of the stream named in `wanted`, and whether this call created the stream. Creates it if
-/// it is missing.
+/// Opens the stream named in `wanted`, or creates it. Returns whether this call created the stream,
+/// and the stream's configuration.
 pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result<(bool, Config), NatsError> {
     let name = &wanted.name;
     let action = || format!("open stream {name}");

@@ -54,7 +54,7 @@ pub enum NatsError {
     /// A request failed.
     #[error("NATS: cannot {action}")]
     Request {
-        /// Failed action.
+        /// Action that failed, such as `read the log`.
         action: String,
         /// Cause.
         #[source]
@@ -74,7 +74,7 @@ pub enum NatsError {
     /// A stored value cannot be decoded: another program, or a newer version of this one, wrote it.
     #[error("NATS: cannot decode {what}")]
     Decode {
-        /// Description of the value.
+        /// Description of the value that cannot be decoded, such as `owner of prod-eu`.
         what: String,
         /// Cause.
         #[source]

@@ -83,7 +83,8 @@ impl Owners {
         self.write(Ownership { shard, collector, next, epoch, revision: 0, weight }, revision).await
     }
 
-    /// Renews an ownership: same epoch, new revision. Returns `None` if another process has changed the entry.
+    /// Renews an ownership: the entry gets a new revision and keeps its epoch. Returns the new
+    /// entry, or `None` if another process has changed the entry.
     pub async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), Some(own.revision)).await
     }
@@ -94,8 +95,10 @@ impl Owners {
         self.write(own.clone(), None).await
     }
 
-    /// Releases a shard: then only the collector `own.next` may claim it, or any collector if `own.next` is empty. The
-    /// entry keeps its epoch. Returns `false` if another process has changed the entry.
+    /// Ends the caller's ownership of a shard. Afterwards only the collector `own.next` may claim
+    /// the shard, or any collector if `own.next` is empty.
+    ///
+    /// The entry keeps its epoch. Returns `false` if another process has changed the entry.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
         let released = Ownership { collector: String::new(), ..own.clone() };
         self.write(released, Some(own.revision)).await.map(|released| released.is_some())
@@ -114,7 +117,8 @@ impl Owners {
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Follows the entries of all shards. If the stream ends or fails, open a new one.
+    /// Returns a stream of the present entries of all shards, and then of each change. If the
+    /// stream ends or fails, call this method again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
@@ -154,8 +158,8 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes an entry. Entries of earlier program versions end after the collector's name; these versions ignore later
-/// fields.
+/// Decodes the entry of a shard. An entry that an earlier program version wrote ends after the
+/// collector's name. Such a version ignores the fields after the name.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

@@ -30,7 +30,7 @@ const IN_FLIGHT: usize = 256;
 /// Revisions of a new bucket begin at the current time in microseconds, or at 1 if an earlier
 /// program version created it.
 const LARGEST_STEP: u64 = 10_000;
-/// Pause before the bucket is followed again after an error.
+/// Pause after an error of the watch, before the bucket is watched again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries of the roster by key; `None` until the watch has delivered all.
@@ -49,7 +49,8 @@ pub struct RosterBucket {
     replicas: Option<usize>,
     /// Revision of the bucket after this process's last put.
     last: AtomicU64,
-    /// Notified if the bucket was created again, so that the watch is opened again.
+    /// Notified after this process has noticed that the bucket was created again. The watch is then
+    /// opened again.
     recreated: Arc<Notify>,
 }
 
@@ -158,7 +159,7 @@ pub(super) fn bucket(subjects: &Subjects) -> String {
     format!("{}-collectors", subjects.fleet())
 }
 
-/// Keeps the copy of the bucket up to date until the task is aborted.
+/// Watches the bucket and keeps the copy in `sender` up to date, until the task is aborted.
 async fn follow(store: Store, sender: watch::Sender<Known>, recreated: Arc<Notify>) {
     loop {
         tokio::select! {
@@ -193,7 +194,8 @@ fn has_no_stream(error: &PutError) -> bool {
     publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)
 }
 
-/// Decodes an entry; `None` if it was removed, or is of a kind that only later program versions know.
+/// Decodes an entry. Returns `None` if the entry was removed, or if only later program versions
+/// know its kind.
 fn decode(change: &Entry) -> Option<RosterEntry> {
     if change.operation != Operation::Put {
         return None;

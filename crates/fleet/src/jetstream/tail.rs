@@ -1,4 +1,4 @@
-//! Reading of the log's stream in order.
+//! Reader of the log's stream: returns the entries in order, then waits for new ones.
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};

@@ -18,13 +18,14 @@ use crate::{Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterE
 /// Watch of a partition.
 struct Watch {
     objects: Objects,
-    /// Version up to which events were read. `Err` if the collector must list, with the reason.
+    /// resourceVersion up to which events were read. `Err` if the collector must list, with the
+    /// reason.
     version: Result<u64, ResetReason>,
     /// State of the partition in the log when this collector took the partition over.
     restored: PartitionState,
     /// Records that the writer has not accepted yet.
     waiting: VecDeque<Record>,
-    /// Version of the last [`Record::Progress`].
+    /// resourceVersion of the last [`Record::Progress`].
     confirmed: u64,
     /// Sequence number of the last log entry that this collector has stored; zero if there is none.
     stored: u64,

@@ -16,7 +16,7 @@ use crate::{Partition, PartitionState, ReadOutcome, Reader, Record, ResetReason,
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replica {
     pub(super) objects: Objects,
-    /// During a full list: objects from before the list that it has not repeated yet.
+    /// Set during a full list: the earlier objects that the list has not contained yet.
     unlisted: Option<BTreeSet<ObjectKey>>,
     pub(super) deletions: usize,
 }
@@ -109,7 +109,7 @@ impl Follower {
         self.reader.state(partition)
     }
 
-    /// Returns the last version of a partition that was read.
+    /// Returns the highest resourceVersion that was read from a partition.
     pub(super) fn reached(&self, partition: &Partition) -> Option<u64> {
         let state = self.state(partition)?;
         state.unconfirmed.values().chain(&state.resume).filter_map(ResourceVersion::as_number).max()

@@ -101,10 +101,11 @@ pub enum WriterEvent {
         partition: Partition,
         /// Number of records stored.
         records: usize,
-        /// Sequence of the entry that completes these records.
+        /// Sequence of the entry that contains the last of these records.
         sequence: Sequence,
     },
-    /// This writer may no longer append to the partition, and has closed it. Queued records are dropped.
+    /// This writer has lost the right to append to the partition. It has closed the partition and
+    /// dropped the queued records.
     Fenced {
         /// Partition that this writer has closed.
         partition: Partition,

@@ -34,7 +34,7 @@ pub enum FenceReason {
 /// State of a partition in the writer's schedule: idle, ready, or waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
-    /// Nothing to do.
+    /// There is no request to send.
     Nothing,
     /// In the queue of ready partitions.
     Ready,
@@ -215,7 +215,8 @@ impl PartitionWriter {
         Outcome::Continue
     }
 
-    /// Decides from the partition's last entry why the outgoing one was refused.
+    /// Reads from the partition's last entry why the outgoing entry was refused. Returns what
+    /// follows: this writer stored it before, must try again, or is fenced.
     fn verify(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let Some(last) = last else {
             return if self.claimed {
