@@ -19,7 +19,7 @@ pub(super) const NAME: &str = "cursor";
 /// Size in bytes that the file of acknowledgements must exceed to be rewritten. For a small
 /// journal, the bound is a sixteenth of the journal's size limit instead.
 const REWRITE_FROM: u64 = 64 << 10;
-/// Number of written acknowledgements after which their file is synced.
+/// The file of acknowledgements is synced once more than this many written ones are not synced.
 const UNSYNCED: u64 = 1000;
 const SALT: u32 = 0x63_75_72_73;
 const FORMAT: u8 = 1;

@@ -23,9 +23,10 @@ pub struct JournalReport {
     pub bytes: u64,
     /// Sequence number of the next record.
     pub next_seq: Seq,
-    /// Damaged byte ranges.
+    /// Damaged byte ranges of all files.
     pub damaged: Vec<DamagedRange>,
-    /// Bytes of an interrupted write at the end, which the next start truncates.
+    /// Number of bytes of an interrupted write at the end of the last file. The next start
+    /// truncates them.
     pub torn_bytes: u64,
     /// Temporary files and replaced segments, which the next start removes.
     pub leftovers: Vec<String>,
@@ -43,7 +44,7 @@ pub struct FileReport {
     pub records: u64,
     /// Number of intact records in the file that are not acknowledged.
     pub pending: u64,
-    /// Bytes that are not valid records.
+    /// Number of bytes in the file that are not valid records.
     pub damaged_bytes: u64,
 }
 

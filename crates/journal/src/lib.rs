@@ -188,7 +188,7 @@ pub struct Recovery {
     pub lost: u64,
     /// Damaged byte ranges, per file.
     pub damaged: Vec<DamagedRange>,
-    /// Bytes of an interrupted write at the end, which were truncated.
+    /// Number of bytes of an interrupted write at the end of the last file, which were truncated.
     pub torn_bytes: u64,
     /// Number of intact records that cannot be decoded. `lost` counts them too.
     pub undecodable: u64,

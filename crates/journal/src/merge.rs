@@ -40,7 +40,7 @@ pub struct Merged {
 /// Position of a record: index of its segment in the chunk, and index of its entry in the segment.
 type RecordPosition = (u32, u32);
 
-/// Records that are merged into one, oldest first.
+/// Records of one object that are merged into one record, oldest first.
 type Run = SmallVec<[RecordPosition; 1]>;
 
 /// Neighbouring segments to be merged, with their open files.

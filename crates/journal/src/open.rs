@@ -51,7 +51,7 @@ pub(super) struct LossCounter<'s> {
     /// Highest start of the segments read so far: the first sequence number that a segment's name
     /// states.
     begun: Seq,
-    /// Ranges missing in the current merged segment.
+    /// Ranges of sequence numbers that are missing in the merged segment that is being read.
     gaps: Vec<Range<Seq>>,
     pub(super) lost: u64,
 }
@@ -205,7 +205,7 @@ impl<'s> LossCounter<'s> {
         Some(())
     }
 
-    /// Ends counting the lost records of a segment in which `records` records were found.
+    /// Counts the losses at the end of a segment, in which `records` records were found.
     pub(super) fn end(&mut self, file: &Scanned, records: u64) {
         if file.name.merged {
             let header = file.header.as_ref();
@@ -219,8 +219,8 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Ends the count of lost records and returns the sequence number for the next record, higher than any that was
-    /// used.
+    /// Counts the losses at the end of the journal. Returns the sequence number for the next
+    /// record, higher than any that was used.
     pub(super) fn finish(&mut self) -> Seq {
         let accepted = self.cursor.accepted;
         if self.expected.is_some_and(|expected| expected < accepted) {

@@ -26,7 +26,7 @@ pub(super) struct Name {
     pub(super) merged: bool,
 }
 
-/// First frame of a segment. The fields are zero or empty unless a merge wrote the segment.
+/// First frame of a segment. If appends wrote the segment, the fields are zero or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Header {
     /// Sequence number after the last one that the segment covers.
@@ -61,8 +61,8 @@ pub(super) struct Segment {
     pub(super) synced: u64,
     /// First sequence number after the segment's records.
     pub(super) end: Seq,
-    /// Records of the segment, in order of sequence number and offset. Emptied to save memory once
-    /// all records are acknowledged and no more are appended.
+    /// Sequence number and offset of each record, in order. Emptied to save memory once all records
+    /// are acknowledged and no more are appended.
     pub(super) entries: Vec<Entry>,
     /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,
@@ -102,7 +102,8 @@ impl Name {
         crc32fast::hash(self.to_string().as_bytes())
     }
 
-    /// Returns whether a record's number and offset fit into an [`Entry`].
+    /// Returns whether the segment can store this sequence number and file offset in an [`Entry`],
+    /// which has 32 bits for each.
     pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
         let delta = seq.checked_sub(self.first);
         delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()

@@ -27,7 +27,8 @@ pub struct Journal<R> {
     pub(super) segment_bytes: u64,
     /// Segments in record order. Records are appended to the last one.
     pub(super) segments: Vec<Segment>,
-    /// Copy of the last segment's unsynced frames, in case a sync fails.
+    /// Copy of the last segment's frames that are not synced. If a sync fails, they are written
+    /// again.
     pub(super) unsynced: Vec<u8>,
     pub(super) next: Seq,
     pub(super) next_generation: u64,
@@ -363,7 +364,8 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the frames in `unsynced`, from byte `mark` to the end, to the last segment or to a new one.
+    /// Writes the frames in `unsynced`, from byte `mark` on, to the last segment or to a new one.
+    /// Returns the sequence numbers of their records.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;
