@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Lease duration in the record of a holder that has resigned.
 const RESIGNED: Duration = Duration::from_secs(1);
 
-/// Timing of an election.
+/// Durations of a leader election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionParams {
     /// How long a record must be unchanged before another contender takes over. Default 10 s.
@@ -56,7 +56,7 @@ pub enum Request {
     Update {
         /// New content.
         record: Record,
-        /// Version to replace.
+        /// Version of the record that is replaced.
         version: Arc<str>,
     },
 }
@@ -75,9 +75,9 @@ pub enum Answer {
     Missing,
     /// The record was written and has this version.
     Written(Arc<str>),
-    /// The record has another version, exists already, or is gone.
+    /// The write was refused: the record has another version, exists already, or was deleted.
     Conflict,
-    /// No answer, or another error. The store may have applied the request.
+    /// There was no answer, or another error. The store may have applied the request.
     Failed,
 }
 
