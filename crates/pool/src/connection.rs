@@ -69,8 +69,11 @@ impl fmt::Debug for Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 and waits for the answer to a first PING, so that the server's limits are known. The connection's
-    /// window is enough for `limit` streams with their largest windows.
+    /// Starts HTTP/2 on `link`. Waits for the answer to a first PING, because the server has
+    /// announced its limits by then.
+    ///
+    /// `limit` is this client's limit of open streams. The connection's window is enough for so
+    /// many streams with their largest windows.
     pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
@@ -188,7 +191,7 @@ impl Vacancy {
 struct Occupied(Arc<State>);
 
 impl Occupied {
-    /// Returns why the stream ended.
+    /// Returns why the stream ended. After a refused stream, lowers the limit of open streams.
     fn explain(&self, error: &h2::Error) -> StreamError {
         let error = self.0.end.get().cloned().unwrap_or_else(|| StreamError::from(error));
         if matches!(error, StreamError::Reset(h2::Reason::REFUSED_STREAM)) {
@@ -274,9 +277,11 @@ impl Drop for Driver {
     }
 }
 
-/// Moves frames until the connection ends or a PING gets no answer. Streams then fail with the reason in `state`.
-/// Doubles the streams' windows, up to `largest` bytes, when a reader reports that a larger window may speed its answer
-/// up.
+/// Reads and writes frames until the connection ends or a PING gets no answer. Stores the reason in
+/// `state`, with which all streams then fail.
+///
+/// If a reader reports that a larger flow-control window may speed its answer up, doubles the
+/// windows of the streams, up to `largest` bytes.
 async fn drive(
     mut connection: Connection<Link, Bytes>,
     largest: u32,

@@ -23,8 +23,8 @@ use super::error::{SendError, StreamError, Unusable};
 use super::gauges::Gauges;
 use super::link::{Activity, Link};
 
-/// How long an idle connection is kept for the next page of a list, or for the watch after it. Each connection takes at
-/// least 30 KB, in the apiserver too.
+/// How long an idle connection is kept. In this time the next page of a list, or the watch after
+/// the list, can use it. A connection takes at least 30 KB, in the apiserver too.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Read buffer limit of a connection, in bytes. With hyper's default of 400 KiB, a buffer that a long list has enlarged

@@ -1,5 +1,4 @@
-//! A lane: opens and keeps the HTTP/2 connections for requests of one kind (watches or lists), as many as the limits
-//! require.
+//! Lanes: each opens and keeps the HTTP/2 connections for one kind of requests, watches or lists.
 
 use std::error::Error;
 use std::fmt;
@@ -36,7 +35,8 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Maximum number of streams of a connection. Decides a stream's largest flow-control window: 512 KiB or 2 MiB.
+    /// Returns the maximum number of streams of a connection. It also decides the largest
+    /// flow-control window of a stream: 512 KiB for watches, 2 MiB for lists.
     fn streams(self) -> u32 {
         match self {
             Self::Watch => 256,
@@ -62,7 +62,8 @@ pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) spare: Spare,
-    /// Until when the server is known to speak HTTP/1.1.
+    /// Time until which the server counts as one that speaks only HTTP/1.1, since it chose it
+    /// before.
     http1_until: Mutex<Option<Instant>>,
 }
 

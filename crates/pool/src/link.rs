@@ -52,7 +52,8 @@ impl Activity {
         self.failure.get().cloned()
     }
 
-    /// Keeps the error of a failed read, and returns one of the same kind and text.
+    /// Keeps the error of a failed read for [`Self::failure`]. Returns an error of the same kind
+    /// and text for the reader.
     fn keep(&self, error: io::Error) -> io::Error {
         let (kind, error) = (error.kind(), Arc::new(error));
         // Ignore the error: the first failure is kept.
