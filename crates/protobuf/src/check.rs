@@ -152,7 +152,7 @@ impl<'b> Check<'_, '_, 'b> {
     }
 }
 
-/// State of the check of one message.
+/// State of the check of one message, at one level of nesting.
 struct Level<'s, 'n, 'b> {
     message: &'s Message,
     /// Places (indexes in the message) of the fields that occurred.

@@ -11,7 +11,8 @@ use crate::selection::{Found, SelectedField, Selection};
 use crate::wire::Value;
 
 impl<'b> Check<'_, '_, 'b> {
-    /// Reports the wanted values in a field's value, list element or map entry, after its check.
+    /// Reports the wanted values of a field that was checked. `value` is the field's value, or one
+    /// list element or map entry.
     pub(super) fn found(&mut self, level: &mut Level<'_, '_, 'b>, wanted: &SelectedField, value: Value<'b>) -> Done {
         let field = &level.message.fields[usize::from(wanted.place)];
         match (field.label, value) {

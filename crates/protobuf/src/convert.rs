@@ -47,8 +47,8 @@ pub struct Extent {
     pub end: usize,
 }
 
-/// Position of a field's value or values in a message. All fields of a message are located before any is written, since
-/// JSON has another order.
+/// Position of a field's value, or values, in a message. The converter locates all fields of a
+/// message before it writes any, since they have another order in JSON.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     count: u32,
@@ -114,8 +114,8 @@ impl Converter {
         Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit }
     }
 
-    /// Returns the positions of the last converted object's members and of their members, in order, without `kind` and
-    /// `apiVersion`.
+    /// Returns the positions in the JSON of the last converted object: of its members, and of their
+    /// members. They are in order, without `kind` and `apiVersion`.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
@@ -362,7 +362,8 @@ impl Run<'_> {
     }
 }
 
-/// Finds the fields of a message and stores their positions in `slots`, by the index of the field.
+/// Finds the fields of a message in `bytes`. Stores the position of each in `slots`, at the index
+/// of the field in the message.
 fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     let mut reader = Reader::new(bytes);
     loop {

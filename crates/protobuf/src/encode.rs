@@ -139,7 +139,8 @@ impl Run<'_, '_> {
         if self.out.len() > self.limit { Err(EncodeError::TooLarge) } else { Ok(()) }
     }
 
-    /// Writes the encoded fields of a message and the zero values of its absent fields, in the order of their numbers.
+    /// Writes the fields of a message in the order of their numbers: the encoded members, and the
+    /// zero values of absent fields.
     fn sorted(&mut self, id: MessageId, level: usize, mut from: usize, to: usize) -> Done {
         let message = self.schema.message(id);
         for field in message.by_number() {

@@ -1,4 +1,4 @@
-//! The members of each message's JSON, to find their fields by name.
+//! Table of the members that each message can have in JSON, to find the field of a member by name.
 
 use std::sync::OnceLock;
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 const TEXT: &str = include_str!("kubernetes.schema");
 
-/// Marks a number in [`Message::by_number`] that is no field of the message.
+/// Value of `place` for numbers in [`Message::by_number`] that belong to no field.
 const NONE: u8 = u8::MAX;
 
 /// All messages, and the kinds that they belong to.
@@ -71,7 +71,7 @@ pub(super) enum Label {
     Map,
 }
 
-/// When a member is omitted from the JSON.
+/// Condition under which a member is omitted from the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     Always,

@@ -1,11 +1,12 @@
-//! The fields of an object that are wanted when it arrives, and those that are not stored, as a tree.
+//! Tree of the fields of an object that are wanted when it arrives, and of the fields that are not
+//! stored.
 
 use std::borrow::Cow;
 
 use super::omit::Omit;
 use super::schema::{FieldInfo, Label, Message, MessageId, Rule, Schema, Shape};
 
-/// A step of a path.
+/// A step of a path to wanted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step<'p> {
     /// Leads to the member with this name, or to the value of this key in a map.
