@@ -17,7 +17,7 @@ const ALL: &[(&str, &[&str])] = &[
     ("autoscaling", &["horizontalpodautoscalers"]),
     ("batch", &["cronjobs", "jobs"]),
 ];
-/// Groups all of whose built-in resources are in the category `api-extensions`.
+/// API groups whose built-in resources are all in the category `api-extensions`.
 const API_EXTENSIONS: [&str; 3] = ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io"];
 
 /// A resource that the read API serves.

@@ -38,7 +38,7 @@ async fn open(pool: &Pool, request: Request<Bytes>) -> Response<Answer> {
     timeout(Duration::from_secs(60), pool.send(request)).await.expect("no answer for a minute").unwrap()
 }
 
-/// Waits until all tasks wait for something.
+/// Waits until no other task can run without an event or the passing of time.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -9,9 +9,9 @@ pub const MAGIC: &[u8; 4] = b"k8s\0";
 /// `runtime.Unknown`: an object's message with its `kind` and `apiVersion`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Envelope<'i> {
-    /// `apiVersion`; empty if it has none.
+    /// `apiVersion` of the object; empty if the envelope has none.
     pub api_version: &'i str,
-    /// `kind`; empty if it has none.
+    /// `kind` of the object; empty if the envelope has none.
     pub kind: &'i str,
     /// The object's message, still encoded.
     pub raw: &'i [u8],
@@ -61,7 +61,7 @@ impl<'i> Envelope<'i> {
 pub struct WatchEvent<'i> {
     /// Type of the event, such as `ADDED`; empty if it is missing.
     pub kind: &'i str,
-    /// The object in its [`Envelope`]; empty if it has none.
+    /// The object in its [`Envelope`]; empty if the event has no object.
     pub object: &'i [u8],
 }
 
