@@ -13,11 +13,11 @@ use informer_hub_types::{nearest_name, position_of, printable_char};
 #[error("{problem} (at position {})", position_of(text, *at))]
 #[non_exhaustive]
 pub struct InvalidQuestion {
-    /// The query text; only its start if it is too long.
+    /// The query text. If it is too long, only its start.
     pub text: String,
-    /// Byte offset of the error.
+    /// Byte offset in `text` at which the problem was found.
     pub at: usize,
-    /// Problem at this offset.
+    /// Kind of the problem.
     pub problem: ParseProblem,
 }
 
@@ -32,7 +32,7 @@ pub enum ParseProblem {
         expected: &'static str,
         /// The token found.
         found: SmolStr,
-        /// Keyword that is spelled nearly like the token found.
+        /// Keyword for "did you mean": spelled nearly like `found`. `None` if no keyword is.
         suggestion: Option<&'static str>,
     },
     /// The text is too long.
@@ -44,7 +44,7 @@ pub enum ParseProblem {
     /// Parentheses and `not` are nested too deep.
     #[error("parentheses and `not` are nested more than {max} levels deep")]
     TooDeep {
-        /// Largest depth.
+        /// Maximum nesting depth.
         max: usize,
     },
     /// The text has too many conditions.
@@ -93,7 +93,7 @@ pub enum ParseProblem {
         "null is not a value: write \"not exists\" to match a missing field, or put it in quotes for the text null"
     )]
     Null,
-    /// An invalid limit.
+    /// The number after `limit` is not a whole number of at least 1.
     #[error("a limit is a whole number, 1 or more")]
     Limit,
 }
@@ -102,11 +102,12 @@ fn did_you_mean(word: Option<&str>) -> String {
     word.map_or_else(String::new, |word| format!("; did you mean {word:?}?"))
 }
 
-/// Characters of the text shown on either side of the mark.
+/// Maximum number of characters that an excerpt shows on each side of the error's position.
 const AROUND: usize = 60;
 
 impl InvalidQuestion {
-    /// Returns the position of the error that messages show: the number, from 1, of a character of the text.
+    /// Returns the error's position as messages show it: the number of the character, counted from
+    /// 1.
     #[must_use]
     pub fn position(&self) -> usize {
         position_of(&self.text, self.at)
@@ -166,12 +167,13 @@ pub enum InvalidExpr {
     },
 }
 
-/// Returns the last character boundary at or before `at`.
+/// Returns the last byte offset at or before `at` that is a character boundary of `text`.
 pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Returns the known word that is spelled nearly like `text`.
+/// Returns the word of `known` that is spelled most like `text`; `None` if more than two edits
+/// differ.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
     nearest_name(text, known.iter().copied(), 2)
 }

@@ -6,8 +6,9 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
 /// A condition on objects.
 ///
-/// [`Self::Field`], and [`Self::OwnedBy`] if the head lacks the owners, may need the object's JSON. All other variants
-/// are evaluated on the head (cluster, names, labels, UID), without decompressing the object.
+/// Most conditions are evaluated on an object's head: cluster, names, labels, UID and index values,
+/// which are readable without decompressing the object. [`Self::Field`] may need the object's JSON.
+/// So does [`Self::OwnedBy`] if the head does not contain the owners.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Expr {
     /// Every object.
@@ -39,7 +40,7 @@ pub enum Expr {
     Index {
         /// The index's name.
         index: SmolStr,
-        /// Values of which the object has at least one in the index.
+        /// Values to look for. The object must have at least one of them.
         values: Vec<SmolStr>,
     },
     /// `metadata.uid` equals this UID.
@@ -59,8 +60,9 @@ pub enum TextTest {
 
 /// A test of the values at a path.
 ///
-/// A path with `[*]` may yield several values. A positive test holds if it holds for any of them. A negative test
-/// ([`Self::IsNot`], [`Self::NotIn`]) holds if it holds for all, also if there are none.
+/// A path with `[*]` may yield several values, and a missing field yields none. A positive test
+/// holds if at least one value passes. A negative test ([`Self::IsNot`], [`Self::NotIn`]) holds if
+/// every value passes, and also if there is no value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Test {
     /// Equal to this value.

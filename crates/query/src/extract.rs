@@ -29,8 +29,9 @@ impl Extractor {
 
     /// Returns the values of each path, in the order of the paths.
     ///
-    /// Makes one pass, skips values that no path selects, and stops when no path can yield more. Bytes after that point
-    /// are not checked. If a field occurs twice, its first value or both values are returned.
+    /// Reads the JSON once, skips values that no path selects, and stops as soon as every path has
+    /// all its values. The bytes after that point are not checked. If the JSON has a field twice,
+    /// the result contains its first value or both.
     ///
     /// # Errors
     /// [`Unreadable`] if the bytes are not JSON.
@@ -55,13 +56,14 @@ impl Extractor {
 
 struct Extraction {
     values: Vec<Values>,
-    /// Whether each path may still yield values.
+    /// For each path, whether the unread part of the JSON may contain values of it.
     open: Vec<bool>,
     is_complete: bool,
 }
 
 impl Extraction {
-    /// Adds the values that the paths at `node` and below select in a parsed value.
+    /// Collects the values that paths select in `value`, an object's parsed JSON at `node` of the
+    /// path tree. Covers all paths that end at `node` or below it.
     fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());

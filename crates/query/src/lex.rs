@@ -15,15 +15,15 @@ use informer_hub_types::FieldPath;
 /// Parser input: the text, the position, and the counters.
 pub(super) type Input<'t> = Stateful<LocatingSlice<&'t str>, Count>;
 
-/// Counters of nesting depth and conditions.
+/// Current nesting depth and number of conditions, which have limits.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Count {
     pub(super) depth: usize,
     pub(super) terms: usize,
 }
 
-/// A parse error and its position. Without a `problem`, only this parser did not match, and the next alternative is
-/// tried.
+/// A failed parse and its position. If `problem` is `None`, the text only does not match this
+/// parser, and the next alternative is tried. Otherwise the query is invalid.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -44,7 +44,7 @@ impl ParserError<Input<'_>> for Fault {
 
 pub(super) type Parsed<T> = ModalResult<T, Fault>;
 
-/// Returns a final error, after which no other parser is tried.
+/// Returns an error that ends the parsing of the query: no alternative parser is tried after it.
 pub(super) fn fault(at: usize, problem: ParseProblem) -> ErrMode<Fault> {
     ErrMode::Cut(Fault { at, problem: Some(problem) })
 }
@@ -66,7 +66,8 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
     fault(at, ParseProblem::Unexpected { expected, found, suggestion })
 }
 
-/// Returns whether a character can be in a word. Only ASCII characters can, so a word can be cut at any byte.
+/// Returns whether a character can be in a word. Words are ASCII, so they may be cut at any byte
+/// offset.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
@@ -90,7 +91,7 @@ pub(super) fn mark<'t>(expected: &'static str) -> impl Parser<Input<'t>, &'t str
     preceded(blanks, expected)
 }
 
-/// Returns whether a parser would succeed here, without consuming input.
+/// Returns whether `parser` would succeed at the current position, without consuming input.
 pub(super) fn ahead<'t, O>(input: &mut Input<'t>, parser: impl Parser<Input<'t>, O, ErrMode<Fault>>) -> bool {
     let state = input.state;
     let found = opt(peek(parser)).parse_next(input).is_ok_and(|found| found.is_some());
@@ -189,7 +190,8 @@ pub(super) fn bare_literal(bare: &str) -> Result<Literal, ParseProblem> {
     }
 }
 
-/// Parses the parenthesis that closes the one at `start`.
+/// Parses a closing parenthesis. `start` is the position of the opening one, which the error names
+/// if the text ends.
 pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
@@ -197,8 +199,8 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// Returns the error for unexpected input after the parenthesis opened at `start`. At the end of the text, the error is
-/// that the parenthesis is not closed; elsewhere, that `expected` is missing.
+/// Returns the error for a missing `expected`, inside the parenthesis that was opened at `start`.
+/// If the text ends here, the error is that the parenthesis is not closed.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);

@@ -16,7 +16,7 @@ use super::decimal::{Decimal, Num};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SortKey(Rank);
 
-/// The variants are in sort order.
+/// Kind and value of a sort key. Variants that come first here are sorted first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Rank {
     Missing,

@@ -1,4 +1,4 @@
-//! Parser of the text form: the grammar, and the bounds that limit the cost of any text.
+//! Parser of query texts: the grammar, and the limits on length, nesting and number of conditions.
 //!
 //! ```text
 //! question  = [condition] { "order" "by" column ["asc"|"desc"] {"," …} | "limit" number | "continue" text | output }
@@ -93,7 +93,8 @@ fn question(input: &mut Input<'_>) -> Parsed<Question> {
     Ok(question)
 }
 
-/// Returns whether the next word begins a clause. A word followed by an operator is a field name instead.
+/// Returns whether the next word is a keyword that begins a clause, such as `order`. If an operator
+/// follows the word, it is a field name instead.
 fn starts_clause(input: &mut Input<'_>) -> bool {
     let is_clause = peek_path(input).is_ok_and(|text| CLAUSES.iter().any(|clause| text.eq_ignore_ascii_case(clause)));
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))
@@ -222,7 +223,7 @@ fn ordered(input: &mut Input<'_>) -> Parsed<(Column, Direction)> {
     Ok((column, direction.parse_next(input)?.unwrap_or_default()))
 }
 
-/// Parses a condition: `or`, then `and`, then single conditions.
+/// Parses a condition. `and` binds tighter than `or`.
 pub(super) fn condition(input: &mut Input<'_>) -> Parsed<Expr> {
     let or = |input: &mut Input<'_>| opt(alt((word("or").void(), mark("||").void()))).parse_next(input);
     let and = |input: &mut Input<'_>| opt(alt((word("and").void(), mark("&&").void()))).parse_next(input);

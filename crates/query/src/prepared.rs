@@ -1,4 +1,5 @@
-//! Tests in the form in which they are evaluated on many values.
+//! Tests of values, prepared once and then evaluated on many values: texts are sorted, quantities
+//! parsed.
 
 use std::cmp::Ordering;
 
@@ -9,7 +10,8 @@ use super::error::InvalidExpr;
 use super::walk::SeenValue;
 use super::{Literal, Test, TextTest};
 
-/// A prepared [`Test`] without its negation. It holds if any value passes.
+/// A prepared [`Test`], which holds if any value passes. For a negative test, this is the positive
+/// one: the caller negates its result.
 #[derive(Debug)]
 pub(super) enum PreparedTest {
     OneOf { texts: Vec<SmolStr>, others: Vec<PreparedLiteral> },
@@ -107,7 +109,7 @@ impl PreparedLiteral {
     }
 }
 
-/// A prepared [`TextTest`], which finds a text by binary search.
+/// A prepared [`TextTest`]. Its texts are sorted, for binary search.
 #[derive(Debug)]
 pub(super) enum PreparedTextTest {
     In(Vec<SmolStr>),

@@ -9,8 +9,9 @@ use informer_hub_types::FieldPath;
 
 /// A query over the objects of one resource in all clusters.
 ///
-/// Built in Rust, or parsed from text. Its `Display` form is such a text. The default selects every object, ordered by
-/// cluster, namespace and name. That order also breaks ties of a requested order.
+/// It is built in Rust or parsed from a text; its `Display` form can be parsed again. The default
+/// selects every object, ordered by cluster, namespace and name. Objects that are equal in a
+/// requested order are sorted in this way too.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Question {
     /// Condition that selects the objects.
@@ -31,8 +32,8 @@ pub struct Question {
 pub enum Column {
     /// The name of the object's cluster.
     Cluster,
-    /// The values at a path. Sorting uses the first value; a missing value is less than any other. Grouping uses each
-    /// value.
+    /// The values at a path. Sorting uses the first value, and treats a missing value as the
+    /// smallest. Grouping uses each value.
     Path(FieldPath),
 }
 
@@ -84,7 +85,8 @@ impl Question {
         self
     }
 
-    /// Continues an earlier answer to the same query, which returned this token.
+    /// Sets the continue token that an earlier answer to the same query returned. The new answer
+    /// continues after the earlier one.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());

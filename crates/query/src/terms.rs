@@ -129,7 +129,7 @@ fn names<'t, T>(
     }
 }
 
-/// Parses the forms of [`names`], `prefix x` or `not prefix x`.
+/// Parses `= x`, `!= x`, `in (x, y)`, `not in (x, y)`, `prefix x` or `not prefix x`.
 fn texts(input: &mut Input<'_>, make: fn(TextTest) -> Expr) -> Parsed<Expr> {
     let before = *input;
     match opt(operator).parse_next(input)? {
@@ -231,7 +231,8 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     Ok(if is_negated { negated(field) } else { field })
 }
 
-/// Returns the error for a missing operator. Suggests an operator, or a keyword instead of the path.
+/// Returns the error for a path without an operator after it. If the path `first` is spelled nearly
+/// like a keyword, suggests that keyword; otherwise suggests an operator.
 fn missing_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
     match nearest(first, TERMS) {
         Some(_) => unexpected(start, "a condition", TERMS),

@@ -10,8 +10,8 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Numbers of the paths that end here. Used only while the tree is built; `own` and `below`, ranges of `order`,
-    /// replace it.
+    /// Numbers of the paths that end at this node, while the tree is built. Afterwards they are in
+    /// `Trie::order`, at the range `own`; those of the whole subtree are at `below`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
@@ -23,11 +23,11 @@ impl PathNode for Node {
     }
 }
 
-/// The prefix tree. Node 0 is the object itself.
+/// Prefix tree of field paths. Node 0 stands for the whole object.
 #[derive(Debug)]
 pub(super) struct Trie {
     nodes: Vec<Node>,
-    /// Path numbers, ordered so that those of a subtree are adjacent.
+    /// Numbers of all paths. The paths that end at a node or below it are adjacent.
     order: Vec<usize>,
 }
 
@@ -45,7 +45,8 @@ impl Trie {
         trie
     }
 
-    /// Lays out a subtree in `order`. Recurses as deep as the longest path, which is bounded.
+    /// Moves the path numbers of a subtree into `order` and sets the ranges of its nodes. Recurses
+    /// as deep as the longest path, which is bounded.
     fn lay_out(&mut self, at: usize) {
         let start = self.order.len();
         let node = &mut self.nodes[at];

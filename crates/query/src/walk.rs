@@ -18,7 +18,8 @@ pub(super) enum SeenValue<'v> {
     Bool(bool),
     Number(Num),
     Text(&'v str),
-    /// A text that is an element of the array at the path.
+    /// A text that is an element of an array, for paths that select the array as a whole. Only
+    /// `contains` tests it.
     Element(&'v str),
     Compound,
 }
@@ -32,7 +33,8 @@ pub(super) trait ValueVisitor {
     fn paths_done(&mut self, paths: &[usize]) -> bool;
 }
 
-/// Passes the selected values of `json` to the visitor, until it stops the pass. Later bytes are not checked.
+/// Passes the selected values of `json` to `visitor`. Stops as soon as [`ValueVisitor::paths_done`]
+/// returns true; the bytes after that point are not checked.
 pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) -> Result<(), Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let mut stopped = false;
@@ -49,9 +51,10 @@ pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) ->
 struct Position<'t> {
     trie: &'t Trie,
     node: Option<usize>,
-    /// Paths that end at the array around this element.
+    /// If the current value is an element of an array: the paths that select that whole array.
     element_of: &'t [usize],
-    /// Whether no array encloses this value. If so, the paths that select it have no other value.
+    /// Whether no array encloses the current value. If so, a path that selects this value has no
+    /// other value.
     single: bool,
 }
 
@@ -150,7 +153,8 @@ impl<'de, W: ValueVisitor> Visitor<'de> for Step<'_, '_, W> {
     }
 }
 
-/// Looks up a key in the tree without copying it.
+/// Deserializer seed for an object key: returns the child of `node` with that name, without copying
+/// the key.
 pub(super) struct Key<'t> {
     pub(super) trie: &'t Trie,
     pub(super) node: Option<usize>,
