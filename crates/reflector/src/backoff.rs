@@ -26,7 +26,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Creates a policy with this first base delay and this cap.
+    /// Creates a backoff whose base delay is `first` at first, and doubles up to `cap`.
     #[must_use]
     pub fn new(first: Duration, cap: Duration) -> Self {
         Self { first, cap, reset_after: Duration::from_secs(120), failures: 0, last: None }
@@ -57,26 +57,29 @@ impl Backoff {
     }
 }
 
-/// Permits at most one early retry between two attempts that waited out their backoff.
+/// Permission to cut a wait short. After a shortened wait, the next one must run to its end.
 ///
-/// All clients of a server end their waits when it answers one of them. Without this bound, a server that answers now
-/// and then but fails otherwise would get requests from all clients each time.
+/// When a server answers one of its clients, the waits of the others are cut short. Without this
+/// limit, a server that answers only now and then would get requests from all clients after each
+/// answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyRetry {
     /// The next wait may be ended early.
     #[default]
     Ready,
-    /// The current wait is ended early.
+    /// The current wait was cut short.
     Taken,
-    /// The early attempt is running or has failed. The next wait is not cut short.
+    /// The last wait was cut short, so the next one is not.
     Spent,
 }
 
 impl EarlyRetry {
-    /// Upper bound of the random wait that remains when a wait is cut short.
+    /// Maximum remaining time of a wait that is cut short. The remaining time is random, so that
+    /// clients do not retry together.
     pub const SPREAD: Duration = Duration::from_millis(250);
 
-    /// Returns whether the current wait may be cut short, and marks it as such.
+    /// Tries to cut the current wait short. Returns whether this is permitted: at most once per
+    /// wait.
     pub fn take(&mut self) -> bool {
         let is_ready = *self == Self::Ready;
         if is_ready {
@@ -85,7 +88,7 @@ impl EarlyRetry {
         is_ready
     }
 
-    /// Records the end of a wait.
+    /// Records that a wait has ended. If it was cut short, the next one may not be.
     pub fn waited(&mut self) {
         *self = if *self == Self::Taken { Self::Spent } else { Self::Ready };
     }

@@ -19,7 +19,7 @@ pub enum VersionMatch {
     MostRecent,
     /// `resourceVersion="0"`: any state, from the apiserver's cache.
     Any,
-    /// A state that is not older than this.
+    /// A state that is not older than this version.
     NotOlderThan(ResourceVersion),
 }
 
@@ -83,7 +83,8 @@ pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 pub struct WatchBatch {
     /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// The time at which the first event was read, and the trace of one of the changes, if any.
+    /// When the first event was read from the socket, and the trace of one of the events if one is
+    /// traced.
     pub followed: SampledChange,
 }
 
@@ -130,16 +131,17 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
     /// Opens a watch. The future resolves when the response headers have arrived.
     fn watch(&self, request: WatchRequest) -> BoxFuture<'static, Result<WatchStream, SourceError>>;
 
-    /// Returns the current version of the resource. `None` if the versions of this implementation can decrease for
-    /// another reason than a restore from a backup.
+    /// Returns the current version of the resource; by default, the result of [`listed_version`].
     ///
-    /// By default, that of [`listed_version`].
+    /// A version below an earlier one means that the server's etcd was restored from a backup. An
+    /// implementation whose versions can decrease for other reasons returns `None`.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         listed_version(self)
     }
 
-    /// Returns the encoding of the last response, or of the next request if its encoding is already known to differ.
-    /// `None` before the first response, and for sources without encodings.
+    /// Returns the encoding of the last response. If it is already known that the next request uses
+    /// another encoding, returns that one. `None` before the first response, and for sources
+    /// without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

@@ -105,8 +105,8 @@ struct Listing {
     version: VersionMatch,
     limit: Option<u32>,
     token: Option<String>,
-    /// Version of the first page, from which the watch will start. If a later page is newer, the watch still misses no
-    /// change.
+    /// Version of the list's first page. The watch starts there, so it repeats all changes that
+    /// were made while later pages were read.
     at: Option<ResourceVersion>,
     fresh: bool,
     failures: u32,
@@ -128,14 +128,15 @@ impl Listing {
 /// A requested or open watch.
 #[derive(Debug, Clone)]
 struct Watching {
-    /// Whether the initial events of a streaming list have not ended yet.
+    /// Whether the initial events of a streaming list are still arriving.
     initial: bool,
-    /// Whether ADDED events advance the version. `false` while a watch without a version sends its first events, which
-    /// are in no order.
+    /// Whether ADDED events advance `last_version`. `false` at the start of a watch without a
+    /// version: its first events list all objects, in no order.
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
-    /// Time by which the server must have ended the watch: the requested timeout, plus `StallPolicy::watch_slack`.
+    /// Latest time at which a working server ends the watch: its requested timeout, plus
+    /// `StallPolicy::watch_slack`.
     due: Instant,
     /// Number of initial events so far.
     items: u64,
@@ -148,7 +149,7 @@ enum State {
     List(Listing),
     /// A streaming list. After its initial events it is a watch.
     Stream(Watching),
-    /// The server's version is read before a watch is reopened.
+    /// The server's version is read before a watch is reopened, to detect a restored backup.
     Check,
     Watch(Watching),
 }
@@ -163,14 +164,17 @@ pub struct Reflector {
     early_retry: EarlyRetry,
     /// client-go's `lastSyncResourceVersion`.
     last_version: Option<ResourceVersion>,
-    /// Newest version seen in an incomplete list. Later lists must not be older, until one is complete.
+    /// Minimum version of lists until one is complete: the newest version that an incomplete list has delivered, or
+    /// that [`Self::resume`] has set.
     floor: Option<ResourceVersion>,
-    /// Whether the next list must request the most recent state: the server cannot serve `last_version`, or its own
-    /// version is older.
+    /// Whether the next list must request the most recent state. True if the server cannot serve
+    /// `last_version`, or if the server's own version is older than `last_version`.
     version_unavailable: bool,
-    /// Whether the server may have been restored to an older version since `last_version` was read.
+    /// Whether the server's version must be checked before a watch: its etcd may have been restored
+    /// from a backup since `last_version` was read.
     unchecked: bool,
-    /// Whether a list at version 0 came in pages, so the apiserver has no watch cache.
+    /// Whether the apiserver answered a list with `resourceVersion=0` in pages. If so, it has no
+    /// watch cache.
     paginated: bool,
     streaming_banned_until: Option<Instant>,
     broken_streams: u32,
@@ -212,7 +216,8 @@ impl Reflector {
         }
     }
 
-    /// Sets the version that an earlier reflector of this informer had read or delivered. No list will be older.
+    /// Sets the newest version that an earlier reflector of this informer had read or delivered.
+    /// Lists must be at least this new.
     pub fn resume(&mut self, version: ResourceVersion) {
         self.floor = Some(version.clone());
         self.last_version = Some(version);
@@ -350,10 +355,11 @@ impl Reflector {
         }
     }
 
-    /// Returns an error if the initial events exceed the watch's timeout plus `StallPolicy::watch_slack`, or the bound
-    /// on items.
+    /// Returns an error if the initial events take longer than the watch's timeout plus
+    /// `StallPolicy::watch_slack`, or exceed the maximum number of items.
     ///
-    /// Call it after each batch: a server that sends without a pause never exceeds the [`Self::deadline`].
+    /// Call it after each batch, since the [`Self::deadline`] never ends a watch whose server sends
+    /// without a pause.
     #[must_use]
     pub fn overrun_error(&self, now: Instant) -> Option<SourceError> {
         match &self.state {
@@ -439,8 +445,8 @@ impl Reflector {
         self.bad_watches = 0;
     }
 
-    /// Records the newest version of the initial events. A server that ignores the request for initial events sends
-    /// changes instead; a later list must not revert them.
+    /// Raises `floor` to the version of an initial event. A server that ignores the request for
+    /// initial events sends changes instead. A later list must not be older than these changes.
     fn raise_floor(&mut self, version: &ResourceVersion) {
         if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
             self.floor = Some(version.clone());
@@ -451,14 +457,13 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns the newest version seen in an incomplete list. Later lists, also those of the next reflector, must not
-    /// be older.
+    /// Returns the minimum version of lists, also of a reflector that replaces this one; `None` once a list is complete.
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()
     }
 
-    /// Returns the version that a list must not be older than.
+    /// Returns the minimum version of the next list: the newer one of `last_version` and `floor`.
     fn newest(&self) -> Option<&ResourceVersion> {
         match (&self.last_version, &self.floor) {
             (Some(last), Some(floor)) if floor.newer_than(last) => Some(floor),

@@ -3,7 +3,8 @@
 use super::*;
 
 impl Rig {
-    /// Expects a check, and answers it.
+    /// Asserts that the next step is a check, and reports `current` as the server's version or
+    /// error.
     fn check(&mut self, current: Result<&str, ErrorClass>) {
         assert_eq!(self.step(), Step::Check);
         let current = current.map(version).map(Some).map_err(error);

@@ -15,11 +15,13 @@ pub(super) const MAX_BAD_WATCHES: u32 = 5;
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// How long streaming lists are not tried after the server has shown that it does not support them.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// How many watches in a row are reopened without a backoff, if each ended immediately but had events.
+/// Maximum number of watches in a row that are reopened without a backoff although each ended
+/// immediately. Each must have sent events.
 const MAX_QUICK_ENDS: u32 = 2;
-/// A shorter watch counts as failed: client-go's "very short watch".
+/// Minimum duration of a watch. A shorter one counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// A watch that lasts this long resets the failure counters. If it had events, [`SHORT_WATCH`] is enough.
+/// A watch that lasts this long resets the counters of failed watches. If it sent events, it resets
+/// them after [`SHORT_WATCH`].
 const LONG_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -59,7 +61,7 @@ impl Reflector {
         self.streaming_banned_until = Some(now + STREAMING_BAN);
     }
 
-    /// Handles the end of a watch past its initial events.
+    /// Handles the end of a plain watch, or of a streaming list after its initial events.
     pub(super) fn on_plain_end(&mut self, class: Option<ErrorClass>, events: u64, lasted: Duration, now: Instant) {
         let resumes = self.last_version.as_ref().is_some_and(|version| !version.is_any());
         // A server that restarts, perhaps from a backup, denies access until it has read roles and service accounts.
@@ -119,8 +121,8 @@ impl Reflector {
         }
     }
 
-    /// Returns whether a watch that ended immediately is reopened without backoff: if it had events, at most
-    /// `MAX_QUICK_ENDS` times in a row.
+    /// Counts a watch that ended immediately. Returns whether it is reopened without a backoff: if
+    /// it sent events, at most `MAX_QUICK_ENDS` times in a row.
     fn may_reopen(&mut self, events: u64) -> bool {
         self.quick_ends += u32::from(events > 0);
         events > 0 && self.quick_ends <= MAX_QUICK_ENDS
@@ -134,8 +136,9 @@ impl Reflector {
         }
     }
 
-    /// Handles a version that the server cannot serve: requests a list of the most recent version. Starts a backoff
-    /// first if the refused request already asked for that.
+    /// Handles the server's answer that it cannot serve the requested version: the next list
+    /// requests the most recent one. If the failed request did so already, a backoff precedes the
+    /// list.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;
@@ -175,7 +178,7 @@ impl Reflector {
         }
     }
 
-    /// Starts the wait that a failure of this class needs.
+    /// Starts the wait after a failure. The class of the failure decides how long it is.
     pub(super) fn fail(&mut self, class: ErrorClass, now: Instant) {
         let delay = match class {
             ErrorClass::Throttled(Some(after)) => {
@@ -206,11 +209,13 @@ impl Reflector {
         self.wait = Some((now + delay, reason));
     }
 
-    /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers again.
+    /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers
+    /// again.
     ///
-    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429, `Retry-After`) and
-    /// waits after other answers (401, 403, 404) are not shortened. Between two shortened waits, one runs to its end or
-    /// a watch lasts for a second.
+    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429,
+    /// `Retry-After`) and waits after other answers (401, 403, 404) are not shortened. After a
+    /// shortened wait, no wait is shortened until one has run to its end or a watch has lasted for
+    /// a second.
     pub fn hurry(&mut self, now: Instant) {
         let Some((until, WaitReason::Failure(class))) = self.wait else { return };
         if until <= now + EarlyRetry::SPREAD || !class.is_unreachable() || !self.early_retry.take() {

@@ -104,7 +104,8 @@ fn endless_initial_events_end_at_timeout_or_item_bound() {
 
 // === waits that are cut short ===
 
-/// Lets this many failures to reach the cluster pass, with their waits.
+/// Opens a watch this many times. Each time, the connection is refused and the wait for the next
+/// attempt passes.
 fn fail_to_reach(rig: &mut Rig, failures: usize) {
     for _ in 0..failures {
         rig.watch();

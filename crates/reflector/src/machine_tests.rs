@@ -72,7 +72,7 @@ impl Rig {
         Self::new(ReflectorOptions::default())
     }
 
-    /// Synced by a list at version 10; the watch is not open yet.
+    /// Returns a reflector whose list is complete at version 10 and whose watch is not open yet.
     fn watching() -> Self {
         let mut rig = Self::listing();
         rig.list();
@@ -84,7 +84,8 @@ impl Rig {
         self.reflector.next(self.now)
     }
 
-    /// Waits if required, and returns how long and why.
+    /// If the next step is a wait, advances the clock to its end. Returns its length and its
+    /// reason.
     fn waits(&mut self) -> Option<(Duration, WaitReason)> {
         let Step::Wait { until, reason } = self.step() else { return None };
         let waited = until - self.now;
@@ -99,14 +100,16 @@ impl Rig {
         }
     }
 
-    /// Reports that the server has not gone back, if the reflector checks that.
+    /// If the next step is a check, reports a server version that is newer than all others in the
+    /// tests.
     fn pass_check(&mut self) {
         if let Step::Check = self.step() {
             self.reflector.on_checked(&Ok(Some(version("1000"))), self.now);
         }
     }
 
-    /// Returns the next watch, after a check.
+    /// Passes a check if there is one, then expects a watch. Returns the requested version and
+    /// whether initial events are requested.
     fn watch(&mut self) -> (VersionMatch, bool) {
         self.pass_check();
         match self.step() {
@@ -115,7 +118,7 @@ impl Rig {
         }
     }
 
-    /// Ends a full page.
+    /// Reports a page of 500 items and its end.
     fn page(&mut self, at: &str, token: Option<&str>) -> PageVerdict {
         self.page_of(500, at, token)
     }

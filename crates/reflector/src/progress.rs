@@ -14,10 +14,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Pause after a page with less than a tenth of the requested items.
 const THIN_PAUSE: Duration = Duration::from_millis(20);
 
-/// Progress of one list.
+/// Progress of one list, to detect a list that never ends.
 ///
-/// Brent's algorithm finds repeated continue tokens: one token is kept, and replaced after 1, 2, 4, 8 … pages. A cycle
-/// of `n` tokens that begins after `m` pages is found within `3·max(m, n) + 2` pages.
+/// Brent's algorithm detects continue tokens that repeat in a cycle: one token is kept for
+/// comparison, and replaced after 1, 2, 4, 8 … pages. A cycle of `n` tokens that begins after `m`
+/// pages is found within `3·max(m, n) + 2` pages.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pages: u64,
@@ -101,7 +102,7 @@ fn unbounded(message: String) -> SourceError {
 mod tests {
     use super::*;
 
-    /// Reads full pages until an error. Returns the page and the message.
+    /// Reads full pages until an error. Returns the number of pages read and the error message.
     fn pages_until_error(tokens: impl Iterator<Item = String>) -> (u64, String) {
         let mut progress = Progress::default();
         let bounds = ListBounds { pages: 10_000, ..ListBounds::default() };
