@@ -14,7 +14,7 @@ const GAP: usize = 3;
 const NARROW_GAP: usize = 2;
 /// Minimum width of a shortened cell, in terminal columns.
 const SHORT: usize = 20;
-/// Minimum width of a shortened name of a cluster or a namespace.
+/// Minimum width of a shortened cluster or namespace name, in terminal columns.
 const SHORT_PLACE: usize = 12;
 /// Cells without information.
 const EMPTY: [&str; 4] = ["", "<none>", "<unset>", "<unknown>"];
@@ -29,7 +29,8 @@ pub struct Column {
     pub priority: i64,
 }
 
-/// Importance of a column. The least important one is left out first.
+/// Importance of a column, in ascending order. If a table is too wide, its least important column
+/// is left out first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Weight {
     /// No row has a value.
@@ -57,12 +58,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None` for no limit.
+    /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None`
+    /// for no limit.
     ///
-    /// If the columns do not fit, those without any value are left out first, then those of `-o wide`, then ordinary
-    /// ones, age, readiness and status, each from the last. Long cells are shortened. Columns of clusters, namespaces
-    /// and names always stay, and are shortened last. Columns that the user selected stay as long as shortened names
-    /// leave room.
+    /// If the columns do not fit, cells are shortened and columns are left out. Columns without any
+    /// value are left out first, then those of `-o wide`, ordinary ones, age, readiness and status.
+    /// Within such a group, the last column goes first.
+    ///
+    /// Columns of clusters, namespaces and names always stay, and are shortened last. Columns that
+    /// the user selected are left out only if the table does not fit otherwise.
     #[must_use]
     pub fn new(columns: &[Column], rows: &[Vec<String>], limit: Option<usize>) -> Self {
         let titles: Vec<String> = columns.iter().map(|column| printable(&column.title)).collect();
@@ -189,7 +193,8 @@ fn weakest(among: &[usize], weights: &[Weight]) -> Option<usize> {
     candidates.min_by_key(|at| (weights[*at], usize::MAX - *at))
 }
 
-/// Shortens the columns of namespace, cluster and name, in this order, until the table fits.
+/// Reduces the minimum widths `least` of the namespace, the cluster and the name, in this order,
+/// until the shown columns fit `width`.
 fn shorten_keys(titles: &[String], shown: &[usize], least: &mut [usize], width: usize) {
     for (title, shortest) in [("NAMESPACE", SHORT_PLACE), ("CLUSTER", SHORT_PLACE), ("NAME", SHORT)] {
         let over = total(&shown.iter().map(|at| least[*at]).collect::<Vec<_>>(), NARROW_GAP).saturating_sub(width);

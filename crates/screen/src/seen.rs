@@ -30,7 +30,7 @@ pub struct SeenKey {
 struct Entry {
     /// Sequence number of the last write, for eviction.
     turn: u64,
-    /// Number of the last list that had the object, or during which it was written.
+    /// Number of the last list that contained the object, or during which the object was written.
     round: u64,
     /// Compressed JSON, and its uncompressed length in bytes; `None` if the version was too large or was dropped.
     body: Option<(Box<[u8]>, usize)>,
@@ -162,7 +162,7 @@ impl SeenObjects {
         Some((bytes.into_boxed_slice(), json.len()))
     }
 
-    /// Drops the version of an object, but keeps its key.
+    /// Drops the stored JSON of an object, but keeps its key.
     fn release(&mut self, key: &SeenKey) {
         let Some(entry) = self.entries.get_mut(key) else { return };
         if let Some((bytes, _)) = entry.body.take() {
