@@ -1,8 +1,9 @@
 //! Task that owns the [`Writer`] of a process: appends records, and answers when they are stored.
 //!
 //! # Bounds
-//! Each partition has one caller, which waits for its answer, so at most one append per partition waits for room in the
-//! writer's queue. The writer bounds the queue and the requests in flight.
+//! Each partition has one caller, which waits for an answer before it appends again. So at most one
+//! append per partition waits outside the writer's queue. The writer bounds its queue and the
+//! number of requests that are in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ pub(crate) enum AppendError {
     /// entry is unreadable.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
-    /// The partition is not open under the epoch (fencing number) that the caller passed.
+    /// This collector has not opened the partition under the epoch (fencing number) that the caller
+    /// passed, or no longer has it open.
     #[error("this collector does not write the log of this resource")]
     NotOpen,
     /// A record is larger than an entry of the log can be.
@@ -136,7 +138,8 @@ struct OpenPartition {
     opening: Option<Reply>,
     /// Records for which the writer's queue has no room yet.
     unaccepted: VecDeque<Record>,
-    /// Unfinished appends, oldest first: the number of records that are not stored yet, and the caller to answer.
+    /// Appends that are not stored completely, oldest first. For each: the number of its records
+    /// that are not stored yet, and the sender of the answer.
     waiting: VecDeque<(usize, Reply)>,
     closing: Option<Reply>,
 }
@@ -156,7 +159,8 @@ struct Task {
     backend: Arc<dyn Backend>,
     in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
     open: BTreeMap<Partition, OpenPartition>,
-    /// Whether the writer's queue may have room for partitions that wait for it.
+    /// Whether room in the writer's queue has become free since partitions last offered their
+    /// waiting records.
     has_freed: bool,
     queued: Arc<AtomicU64>,
     begun: Instant,
@@ -187,8 +191,9 @@ impl Task {
         }
     }
 
-    /// Passes the writer's requests to the log and its events to the callers, until there are no more events and no
-    /// partition can use freed room.
+    /// Sends the writer's requests to the log, and reports its events to the callers. If the
+    /// writer's queue has free room, offers it waiting records. Returns when there are no more
+    /// events.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {

@@ -15,8 +15,8 @@ use informer_hub_types::{ObjectKey, ResourceVersion, Threads, with_causes};
 
 use super::backend::{Backend, BackendError};
 
-/// Bytes of a page of the log. A page holds one entry more if that entry exceeds them. Tests read small pages, so that
-/// short logs have several.
+/// Size of a page of the log in bytes. The entry that brings a page to this size is its last.
+/// Tests read small pages, so that short logs have several.
 pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// Reason why a partition cannot be restored now.
@@ -28,7 +28,8 @@ pub(crate) enum RestoreError {
     /// An entry cannot be decoded.
     #[error("cannot decode an entry of the fleet's log")]
     Decode(#[from] DecodeError),
-    /// The log ends before an entry that it had confirmed: an outdated server answered, or the log was deleted.
+    /// The log ends at the first of these entries, although it had stored the second: an outdated
+    /// server answered, or the log lost entries.
     #[error("the fleet's log ends at entry {0}, before entry {1}, which it had stored")]
     Short(Sequence, Sequence),
     /// The log has removed entries that no checkpoint contains.
@@ -107,7 +108,8 @@ fn next_put(rest: &mut impl Iterator<Item = Option<Record>>) -> Option<Result<Re
     rest.flatten().next().map(Ok)
 }
 
-/// Reads a partition up to the log's last entry. If that precedes `until`, fails with [`RestoreError::Short`].
+/// Reads the state of a partition after the log's last entry. Fails with [`RestoreError::Short`] if
+/// the log ends before the entry `until`.
 pub(crate) async fn restore(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -119,9 +121,9 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(folded.newest()) }
 }
 
-/// Reads the newest state of a partition that is not newer than the resource version `version` and is
-/// [settled](PartitionState::is_settled) (fit for a checkpoint). Returns `None` if no checkpoint or entry reaches back
-/// that far.
+/// Returns the newest state of a partition that is fit for a checkpoint
+/// ([settled](PartitionState::is_settled)) and not newer than the resource version `version`.
+/// `None` if the log and the checkpoints have only newer states.
 pub(crate) async fn restore_at(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -147,9 +149,11 @@ fn is_not_newer(version: u64) -> impl Fn(&PartitionState) -> bool + Clone + Send
     }
 }
 
-/// Stores a checkpoint of a partition at the last entry after which its state is [settled](PartitionState::is_settled):
-/// complete, and without changes after its resume point. Returns the entry's sequence; `None` if there is none yet. If
-/// the log ends before entry `until`, which it had stored, fails with [`RestoreError::Short`].
+/// Stores a checkpoint of a partition: the last state in the log that is
+/// [settled](PartitionState::is_settled), which means complete and without changes after its resume
+/// point. Returns the sequence of the entry that led to this state; `None` if no entry after the
+/// previous checkpoint did. Fails with [`RestoreError::Short`] if the log ends before the entry
+/// `until`, which it had stored.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -175,8 +179,9 @@ pub(crate) async fn checkpoint(
 /// Bytes of a stored checkpoint, and the partition's state from its header.
 type Stored = (Bytes, PartitionState);
 
-/// Reads the newest checkpoint, or with `before` the newest one before that sequence, and the entries after the
-/// checkpoint, page by page. `may_be` selects the states that [`Folded::settled`] may return.
+/// Reads a checkpoint, and page by page the log's entries after it. The checkpoint is the newest
+/// one, or with `before` the newest one before that sequence. [`Folded::settled`] returns only
+/// states that `may_be` accepts.
 async fn read(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -224,27 +229,29 @@ async fn read_checkpoint(
     }))
 }
 
-/// State of a partition while its entries are read: the last state that is settled, and the changes after it.
+/// State of a partition while its entries are read: `base`, a state that is fit for a checkpoint
+/// (settled), and the changes after it.
 struct Folded {
     partition: Partition,
     reader: Reader,
     /// Sequence of the last entry that the checkpoint contains; `None` without a checkpoint.
     checkpoint: Option<Sequence>,
-    /// Last state that is settled and accepted, or the checkpoint.
+    /// Last settled state that the function `may_be` has accepted. Until there is one, the state of
+    /// the checkpoint.
     base: Restored,
-    /// Whether `base` may be returned as settled.
+    /// Whether the function `may_be` has accepted `base`.
     is_accepted: bool,
-    /// Whether an entry has led to a settled and accepted state.
+    /// Whether `base` is the state after an entry that was read, not the state of the checkpoint.
     has_settled: bool,
     newer: Newer,
     /// Number of entries that were read after the checkpoint.
     tail: usize,
 }
 
-/// Changes after the base of a [`Folded`].
+/// Changes of a partition after the state in `Folded::base`.
 #[derive(Default)]
 struct Newer {
-    /// Whether the objects of the base no longer count.
+    /// Whether all objects of `base` are dropped before `changes` apply.
     clears: bool,
     /// Last change of each object; `None` is a deletion.
     changes: BTreeMap<ObjectKey, Option<Record>>,
@@ -287,7 +294,7 @@ impl Folded {
         Ok(())
     }
 
-    /// Moves the newer changes into the base.
+    /// Applies the newer changes to `base`.
     fn merge(&mut self) {
         self.base.state = self.state().clone();
         self.base.tail = self.tail;
@@ -300,7 +307,8 @@ impl Folded {
         self.base
     }
 
-    /// Returns the last state that is settled and accepted; `None` if there is none.
+    /// Returns the last settled state that the function `may_be` has accepted; `None` if there is
+    /// none.
     fn settled(self) -> Option<Restored> {
         self.is_accepted.then_some(self.base)
     }
@@ -344,7 +352,8 @@ mod tests {
         Record::Put { key: ObjectKey::of(key), uid: Uid::new("u"), version, body: Bytes::from_static(b"{}") }
     }
 
-    /// Returns entries that each end with a [`Record::Progress`] of the version given with the record.
+    /// Returns an entry for each record. After its record, each entry states that all changes up to
+    /// the given version are stored ([`Record::Progress`]).
     fn entries(contents: Vec<(u64, Record)>) -> Vec<Entry> {
         let restart = Record::Reset { reason: ResetReason::Restart };
         let entry = |(at, (version, record)): (usize, (u64, Record))| {

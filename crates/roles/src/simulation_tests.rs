@@ -1,8 +1,11 @@
-//! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
+//! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in
+//! virtual time.
 //!
-//! Collectors are killed, cut off, paused by a slow log, released, drained, and their clusters are pinned; serving
-//! replicas are killed and cut off; owners, documents and checkpoints are deleted. A separate test upgrades the
-//! processes of a fleet. At the end the faults stop, and the log and the caches of owners and replicas must hold the
+//! Collectors are killed, cut off, paused by a slow log, released and drained, and clusters are
+//! pinned to them. Serving replicas are killed and cut off. Owners, documents and checkpoints are
+//! deleted. A separate test upgrades the processes of a fleet.
+//!
+//! At the end the faults stop. Then the log, and the caches of owners and replicas, must hold the
 //! clusters' objects.
 
 mod cluster;
@@ -39,7 +42,8 @@ use replica::ServingProcess;
 const COLLECTORS: usize = 3;
 const REPLICAS: usize = 2;
 const STEPS: usize = 150;
-/// Virtual time within which everything must agree once the faults have ended.
+/// Maximum virtual time of a wait, such as until log and caches hold the clusters' objects after
+/// the faults.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Default, Debug)]
@@ -62,7 +66,8 @@ struct World {
     processes: Vec<(Process, Arc<SimulatedBackend>)>,
     replicas: Vec<(ServingProcess, Arc<SimulatedBackend>)>,
     started: usize,
-    /// Whether clusters may forget their history in this run.
+    /// Whether clusters may drop their history in this run, so that watches from earlier versions
+    /// fail.
     forgets: bool,
     /// Program version of the processes that start from now on.
     version: Later,
@@ -333,7 +338,8 @@ impl World {
     }
 }
 
-/// Returns the shard that a partition is in: each has one resource.
+/// Returns the shard of a partition: the shard `secrets` for secrets, otherwise the cluster's
+/// unnamed shard.
 fn shard_of(partition: &Partition) -> Shard {
     let name = (partition.resource.resource == "secrets").then(|| ShardName::new("secrets").unwrap());
     Shard { cluster: partition.cluster.clone(), name }
@@ -357,7 +363,8 @@ pub(crate) fn threads() -> Threads {
     Threads::simulated(Handle::current())
 }
 
-/// Lets faults disturb a world, then ends them.
+/// Returns a fleet that random faults have disturbed, once log and caches hold the clusters'
+/// objects again.
 async fn disturbed() -> World {
     let mut world = World::new();
     for _ in 0..STEPS {

@@ -1,7 +1,8 @@
-//! Document about the cluster of an owned shard: server, resources and failures, for replicas that do not ask the apiserver.
+//! Document about the cluster of an owned shard: its server, resources and failures. Replicas read
+//! this document instead of asking the apiserver.
 //!
-//! It continues the previous owner's document, so that resources stay known after a takeover. It is stored when it has
-//! changed.
+//! A new owner continues the previous owner's document, so that resources stay known after a
+//! takeover. The document is stored when it has changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl Knowledge {
         self.0.lock().catalogue = Some(Arc::clone(catalogue));
     }
 
-    /// Copies the server and resources that the session of another shard of the cluster has found.
+    /// Copies the server and the resources from `other`, which belongs to another owned shard of
+    /// the same cluster.
     pub(super) fn adopt(&self, other: &Self) {
         let (server, resolved, catalogue) = {
             let other = other.0.lock();
@@ -145,8 +147,8 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 }
 
 impl Stored {
-    /// Returns whether no other process has changed the document since this one read or wrote it. `latest` is its last
-    /// known revision.
+    /// Returns whether the backend still has this document, as far as is known. `latest` is the
+    /// last known revision of the stored document.
     fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
         latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
     }

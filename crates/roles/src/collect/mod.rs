@@ -66,8 +66,8 @@ pub struct CollectorParams {
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
-    /// Interval at which the resource version of an unchanged partition is stored again, before the log removes the
-    /// last entry with it.
+    /// Interval at which the resource version of an unchanged partition is stored again. It must be
+    /// stored before the log removes the last entry that contains it.
     pub keep_alive: Duration,
     /// Parameters of the writer of the log. Their `collector` must equal `name`.
     pub writer: WriterParams,
@@ -105,9 +105,10 @@ impl CollectorParams {
 
 /// Hub that watches the clusters of a collector.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to watch a shard. If no other shard of the cluster is watched, the hub wraps the cluster's connector by
-    /// `wrap`; else it starts the informers that the cluster's connection now
-    /// [watches](informer_hub_reflector::Connection::watches) in addition.
+    /// Starts to watch a shard. For the first shard of a cluster, the hub connects through the
+    /// connector that `wrap` returns. For another shard, it keeps the connection, and starts the
+    /// additional informers that the connection now
+    /// [watches](informer_hub_reflector::Connection::watches).
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
     /// Stops watching a shard. Completes when no request for it is running.
@@ -140,7 +141,8 @@ pub(crate) struct Shared {
     /// The owned shards, each with its session: the present term of ownership.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// Planned collector of each shard without an owner. Other collectors wait longer before they claim the shard.
+    /// For each shard without an owner, the collector that should claim it. All others wait longer
+    /// before they claim the shard.
     orphans: Mutex<BTreeMap<Shard, String>>,
 }
 

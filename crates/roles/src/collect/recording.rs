@@ -13,7 +13,7 @@ use informer_hub_types::{ObjectKey, ResourceVersion, StoredObject};
 /// State of a watch whose events are recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchState {
-    /// Whether the initial events of a streaming list have not ended yet.
+    /// Whether the initial events of a streaming list are still arriving.
     pub(super) initial: bool,
     /// Whether ADDED events advance the version up to which the log is complete. False for the first events of a watch
     /// without a version, which come in no order.
@@ -24,18 +24,19 @@ pub(super) struct WatchState {
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     position: Option<Position>,
-    /// State of the log from which the watch has resumed, to recognise repeated events.
+    /// State of the log from which the watch was resumed. An event that this state contains is a
+    /// repeated one.
     restored: PartitionState,
     progressed: Option<Instant>,
     keep_alive: Duration,
 }
 
-/// Version up to which all changes were recorded.
+/// How far events have been recorded: a version, and which of the events at exactly this version.
 #[derive(Debug)]
 struct Position {
     version: ResourceVersion,
-    /// Objects whose events at exactly this version were recorded; `None` if all were. Several events may have one
-    /// version: etcd deletes all Events of a lease in one revision.
+    /// Objects whose events at exactly `version` were recorded; `None` if all of them were. Several
+    /// events may have one version: etcd deletes all Events of a lease in one revision.
     recorded: Option<HashSet<ObjectKey>>,
 }
 
@@ -64,14 +65,14 @@ impl Recording {
         Self { keep_alive, ..Self::default() }
     }
 
-    /// Begins with the state of a log that this process has not written to.
+    /// Starts from the restored state of a log to which this process has not written.
     pub(super) fn begin(&mut self, restored: PartitionState) {
         self.position = restored.resume.clone().map(Position::after);
         self.restored = restored;
     }
 
-    /// Resumes from the state of a log that this process writes to. `position` stays, since it may be newer than the
-    /// state.
+    /// Resumes from the restored state of a log to which this process has written. Keeps
+    /// `position`, which may be newer than this state.
     pub(super) fn repeat(&mut self, restored: PartitionState) {
         self.restored = restored;
     }

@@ -17,10 +17,10 @@ use super::knowledge::Knowledge;
 use super::weight::Load;
 use crate::appender::AppendError;
 
-/// Maximum number of openings of partitions within one epoch (term of ownership) of a shard.
+/// Maximum number of times that partitions are opened within one epoch (term of ownership) of a
+/// shard.
 ///
-/// Each opening needs an epoch of its own, so the epoch of a partition combines the shard's epoch and the number of the
-/// opening.
+/// Each opening needs an epoch of its own, made of the shard's epoch and the number of the opening.
 const OPENINGS: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,14 @@ pub(super) struct OpenPartition {
     pub(super) claimed: Sequence,
     /// Sequence of the partition's last stored entry.
     pub(super) stored: Sequence,
-    /// Whether the log has a complete state of the partition to start from, or a full list has begun under this epoch.
+    /// Whether checkpoints can be written: the log has a complete state of the partition, or a full
+    /// list has begun under this epoch.
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
-    /// Sequence of the last checkpoint, 0 if there is none, and the time of the last attempt or of the opening. The
-    /// time is `None` if an operator has deleted the checkpoint.
+    /// Sequence of the last checkpoint, 0 if there is none. Then the time of the last attempt to
+    /// write one, or of the opening before the first; `None` if an operator has deleted the
+    /// checkpoint.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 

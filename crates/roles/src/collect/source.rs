@@ -92,8 +92,9 @@ impl ListerWatcher for CollectingSource {
     }
 }
 
-/// Returns the state of the log; `None` if it cannot answer the list, or is newer than the cluster, whose etcd was then
-/// restored from a backup.
+/// Returns the log's state, from which the list is answered. `None` if that state cannot answer the
+/// list. `None` also if it is newer than the cluster's version, because etcd was restored from a
+/// backup.
 async fn begin(
     inner: &dyn ListerWatcher,
     log: &SourceLog,

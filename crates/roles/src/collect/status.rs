@@ -16,7 +16,8 @@ pub struct CollectorStatus {
     pub name: String,
     /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Error of the backend for the first shard whose last request failed; `None` if no last request failed.
+    /// Error of the backend for a shard whose last request failed, the first such shard by name.
+    /// `None` if the last request for every shard succeeded.
     pub error: Option<String>,
     /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
@@ -76,8 +77,8 @@ impl Ownerships {
         }
     }
 
-    /// Records a failed request. Logs a warning if no shard's last request failed before it; else logs the first
-    /// failure of a shard at debug level.
+    /// Records a failed request for a shard. Logs a warning if the last request for every shard had
+    /// succeeded until now. Otherwise logs at debug level, once per failing shard.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {

@@ -18,7 +18,8 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// How long a lookup waits until the document about the cluster, which its collector writes, has the answer.
+/// How long a lookup waits until its collector has written the answer to the document about the
+/// cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct ServingConnector {
@@ -73,8 +74,8 @@ impl fmt::Debug for ServingConnection {
 }
 
 impl ServingConnection {
-    /// Waits until `find` returns a value from a document about the cluster. `what` is the name of the value in the
-    /// error.
+    /// Waits until `find` returns a value for one of the documents about the cluster. The error
+    /// after a timeout names the value as `what`.
     fn find<T: Send + 'static>(
         &self,
         what: String,

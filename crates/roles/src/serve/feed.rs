@@ -25,7 +25,7 @@ pub struct ServedShard {
 /// Reason why the objects of a shard may be outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stale {
-    /// When this process last noticed that a collector watches the shard.
+    /// Last time at which this process noticed that a collector watches the shard.
     pub since: Timestamp,
     /// The reason, for operators.
     pub reason: String,
@@ -54,7 +54,8 @@ pub(super) struct Feed {
 /// Facts that decide whether the shard is stale, and why.
 struct Signs {
     alive: Alive,
-    /// Errors of the backend, of the owner's entry and of the document, at [`BACKEND`], [`OWNER`] and [`DOCUMENT`].
+    /// Errors by source: of the backend at index [`BACKEND`], of the owner's entry at [`OWNER`], of
+    /// the document at [`DOCUMENT`].
     errors: [Option<String>; 3],
 }
 
@@ -162,8 +163,8 @@ impl Feed {
         tokio::time::timeout(limit, finding).await.ok().flatten()
     }
 
-    /// Returns an error that says what is missing, and why the shard is stale if it is. After a watch that ends with
-    /// this error, the reflector resumes from the watch's version instead of listing.
+    /// Returns an error with the text `what`, and the reason if the shard is stale. After a watch
+    /// that ends with this error, the reflector opens another watch instead of listing.
     pub(super) fn missing(&self, what: &str) -> SourceError {
         let stale = self.known.get().stale.as_ref().map(|stale| format!("; {}", stale.reason));
         SourceError { class: ErrorClass::Refused, message: format!("{what}{}", stale.unwrap_or_default()) }

@@ -1,14 +1,16 @@
 //! Tail of the log, distributed to the partitions that a process serves.
 //!
-//! A tail that becomes silent is opened again: after [`SILENCE`] without an entry, the end of the log is requested.
+//! After [`SILENCE`] without an entry, the tail is checked: if the log has entries that it has not
+//! delivered, it is opened again.
 //!
-//! If the log has removed entries before the tail read them, all subscriptions end: any partition may miss some. They
-//! also end if the log has lost entries that the tail has read, as after a restore of an older backup.
+//! If the log has removed entries before the tail read them, all subscriptions end, because each
+//! partition may lack some. They also end if the log has lost entries that the tail has read, as
+//! after a restore of an older backup.
 //!
 //! # Bounds
-//! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
-//! beyond that ends the subscription of its partition. The subscriber then reads the log instead and subscribes again.
-//! The tail waits for no subscriber.
+//! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most
+//! [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition. The subscriber
+//! then reads the log instead and subscribes again. The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ use crate::backend::{Backend, BackendError};
 const QUEUE_ENTRIES: usize = 256;
 /// Maximum bytes of the entries queued for all partitions together.
 const QUEUE_BYTES: usize = 64 << 20;
-/// Time without an entry after which the end of the log is compared with the last one read.
+/// Time without an entry after which the log's last entry is compared with the last entry that the
+/// tail has read.
 const SILENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before the tail is opened again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -97,7 +100,7 @@ impl Live {
         self.queues.position.load(SeqCst)
     }
 
-    /// Returns the error that keeps the log from being followed; `None` if it is followed.
+    /// Returns why the tail of the log is not open; `None` if there is no error.
     pub(super) fn error(&self) -> Option<String> {
         self.queues.state.get().error
     }
@@ -144,7 +147,7 @@ impl Drop for Subscription {
 }
 
 impl Queues {
-    /// Waits until the tail was opened once.
+    /// Waits until the tail has been opened for the first time.
     async fn opened(&self) {
         // Cannot fail: `self` owns the cell that holds the state.
         drop(self.state.subscribe().wait_for(|state| state.opened).await);

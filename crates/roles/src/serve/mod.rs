@@ -48,10 +48,10 @@ pub use feed::{ServedShard, Stale};
 
 /// Maximum number of partitions restored at the same time. Each holds the changes since its checkpoint in memory.
 const RESTORES: usize = 16;
-/// Maximum number of partitions whose next page of the log is being read.
+/// Maximum number of partitions that read a page of the log at the same time.
 const READS: usize = 16;
-/// Maximum number of pages of [`PAGE_BYTES`](crate::restore::PAGE_BYTES) in memory, over all partitions. Beyond that,
-/// pages have one entry.
+/// Maximum number of pages of [`PAGE_BYTES`](crate::restore::PAGE_BYTES) in memory, over all
+/// partitions. While all are in use, a partition reads one entry at a time.
 const PAGES: usize = 64;
 /// Default time without a renewal after which a cluster is stale. After a NATS server dies, the others elect a bucket's
 /// leader within 4 to 9 s; then lost requests are repeated.
@@ -96,11 +96,12 @@ pub(crate) struct Shared {
     params: ReplicaParams,
     live: Live,
     restores: Semaphore,
-    /// Bounds the pages that are being read.
+    /// Bounds the number of pages that are read from the log at the same time.
     reads: Semaphore,
-    /// Bounds the pages in memory.
+    /// Bounds the number of pages in memory that are read but not processed.
     pages: Arc<Semaphore>,
-    /// Partitions whose first list is complete. Later lists do not begin at the cursor, the version delivered before.
+    /// Partitions whose first list is complete. Only the first list begins at the cursor, the
+    /// version that an earlier process has delivered.
     begun: Mutex<HashSet<Partition>>,
     io: Threads,
 }
@@ -118,7 +119,7 @@ pub struct ReplicaStatus {
     pub name: String,
     /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Last error of the backend; `None` if the last request succeeded, and owners, documents and log are followed.
+    /// Error of the backend or of an entry in it; `None` if owners, documents and log can be read.
     pub error: Option<String>,
     /// Served shards, with their owners and staleness.
     pub shards: BTreeMap<Shard, ServedShard>,

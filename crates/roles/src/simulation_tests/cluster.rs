@@ -52,7 +52,8 @@ pub(super) struct SimulatedCluster {
     state: Mutex<State>,
 }
 
-/// Returns the rules of a fleet whose cluster `c0` is divided in two.
+/// Returns rules by which the cluster `c0` has two shards: one for secrets, one for all other
+/// resources.
 pub(super) fn divided() -> ShardRules {
     ShardRules::new(vec![ShardRule {
         name: ShardName::new("secrets").unwrap(),

@@ -1,4 +1,5 @@
-//! Collectors that join, leave and fail while clusters move, and what the operator sets.
+//! Tests of moves of clusters: collectors join, leave and fail, and the operator sets drains and
+//! pins.
 
 use informer_hub_fleet::Ownership;
 use tokio::time::sleep;
@@ -46,7 +47,8 @@ impl World {
         loads
     }
 
-    /// Returns whether every load deviates from the mean by at most the fraction `part` of it.
+    /// Returns whether each collector's load differs from the mean load by at most this fraction of
+    /// the mean.
     fn is_balanced(&self, part: f64) -> bool {
         let loads = self.loads();
         #[expect(clippy::cast_precision_loss, reason = "the loads are small")]

@@ -1,4 +1,5 @@
-//! Watch of the owners and documents by which collectors know them: its requests, and what happens if it becomes silent.
+//! Tests of a collector's watch of owners and documents: how many requests it sends, and how it
+//! recovers if it becomes silent.
 
 use informer_hub_fleet::Ownership;
 use tokio::time::sleep;

@@ -1,4 +1,4 @@
-//! Log whose size limit removes changes long before its age limit does.
+//! Tests with a log whose size limit removes changes long before its age limit does.
 
 use super::*;
 use crate::restore::PAGE_BYTES;

@@ -24,8 +24,9 @@ impl Moves {
     }
 }
 
-/// Computes the moves among the collectors that contend for the same shards as this collector, whose fingerprint of
-/// these shards is `own`. `labels` has the labels of each cluster.
+/// Computes which shards of `owners` must move between collectors. Only collectors that contend for
+/// the same shards as this one take part: `own` is the fingerprint of these shards. `labels` has
+/// the labels of each cluster.
 pub(super) fn moves(
     view: &RosterView,
     own: u64,

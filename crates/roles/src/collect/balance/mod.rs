@@ -145,7 +145,8 @@ impl Balancer {
         owners.map(drop)
     }
 
-    /// Reads all owners again, since other moves may have ended since the contenders read them.
+    /// Reads the owner of every shard from the backend. The known owners may be outdated if another
+    /// move has just ended.
     async fn fresh_owners(&self) -> Result<BTreeMap<Shard, ShardOwner>, BackendError> {
         let known = self.shared.ownerships.shards();
         let reading = known.into_iter().map(|(shard, owner)| async move {
@@ -156,9 +157,11 @@ impl Balancer {
         stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
     }
 
-    /// Hands a cluster over, and waits until the receiver owns it, for at most three times the duration of a lease.
-    /// Meanwhile, renews this collector's entry in the roster, and the token that allows one move at a time. If the
-    /// receiver does not take the cluster, records the move as failed.
+    /// Hands a cluster over, and waits until its receiver owns it, for at most three times the
+    /// duration of a lease. If the receiver does not claim the cluster, records the move as failed.
+    ///
+    /// While it waits, it renews this collector's entry in the roster, and the token `held`, which
+    /// allows one move at a time.
     async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());

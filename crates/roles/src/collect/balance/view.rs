@@ -9,7 +9,7 @@ use informer_hub_types::clock::Instant;
 
 use crate::collect::answer_clock::AnswerClock;
 
-/// The entry of a collector is removed after this many times `patience` without a renewal.
+/// After how long without a renewal a collector's entry is removed, as a multiple of `patience`.
 const FORGOTTEN: u32 = 10;
 
 /// Roster as a collector sees it; see the [module documentation](self).
@@ -25,7 +25,7 @@ pub(super) struct RosterView {
     pub(super) pins: BTreeMap<Shard, String>,
     /// Token of moves: another move may begin only if no collector holds it.
     pub(super) token: Token,
-    /// When the set of live or of draining collectors changed last.
+    /// When the live collectors or the drains last changed.
     pub(super) changed: Option<Instant>,
 }
 
