@@ -457,7 +457,7 @@ impl Reflector {
         self.options.streaming_list && self.streaming_banned_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns the minimum version of lists, also of a reflector that replaces this one; `None` once a list is complete.
+    /// Returns the minimum version of lists, also for a later reflector; `None` once a list is complete.
     #[must_use]
     pub fn floor(&self) -> Option<&ResourceVersion> {
         self.floor.as_ref()

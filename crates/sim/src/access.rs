@@ -1,5 +1,6 @@
-//! Review endpoints: the client's permissions and user name (`SelfSubjectAccessReview`, `SelfSubjectReview`), and those
-//! of other users (`SubjectAccessReview`, `TokenReview`), which a test sets.
+//! Review endpoints. `SelfSubjectAccessReview` and `SelfSubjectReview` return the permissions and
+//! the user name of the client. `SubjectAccessReview` and `TokenReview` return those of other
+//! users, which a test sets.
 
 use std::error::Error;
 use std::io;

@@ -68,7 +68,8 @@ pub(super) struct Collection {
     capacity: usize,
     /// Sequence number of the first event in `history`, counted from creation.
     first: u64,
-    /// Highest version whose event is no longer in `history`. Watches cannot start before it.
+    /// Highest version whose event was dropped from `history`. A watch cannot start from an older
+    /// version.
     floor: u64,
     /// resourceVersion of the last event.
     last: u64,

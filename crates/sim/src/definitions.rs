@@ -1,7 +1,9 @@
-//! Record of custom resources: the versions they are served in, and the histories of removed ones.
+//! Definitions of the custom resources: the versions in which they are served, and the objects and
+//! histories of removed resources.
 //!
-//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom objects are stored
-//! in one API version, and can be served in others too. All versions share one history.
+//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom
+//! objects are stored in one API version, and can be served in others too. All versions share one
+//! history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +23,7 @@ pub(super) struct Definitions {
     served: BTreeMap<Gvr, Gvr>,
     /// Number of changes to each definition, by storage version.
     generations: BTreeMap<Gvr, u64>,
-    /// Storage versions that are not served.
+    /// Versions in which objects are stored but not served.
     unserved: BTreeSet<Gvr>,
     /// Objects and histories of removed resources, oldest first.
     removed: Vec<Collection>,
@@ -35,13 +37,15 @@ impl Definitions {
         }
     }
 
-    /// Returns the removed collection that was created at version `created_at`.
+    /// Returns the objects and history of a removed resource that was created at the version
+    /// `created_at`. A resource can be created and removed several times.
     pub(super) fn removed(&self, gvr: &Gvr, created_at: u64) -> Option<&Collection> {
         let stored = self.stored_as(gvr);
         self.removed.iter().find(|removed| removed.created_at() == created_at && removed.def().api.gvr == *stored)
     }
 
-    /// Serves the objects stored as `stored` in one more version.
+    /// Serves a custom resource in one more version. `stored` is the version in which its objects
+    /// are stored.
     pub(super) fn serve(&mut self, version: &str, stored: &Gvr) {
         let also = Gvr::new(&stored.group, version, &stored.resource);
         if also == *stored {
@@ -51,7 +55,8 @@ impl Definitions {
         }
     }
 
-    /// Stops serving the objects stored as `stored` in a version.
+    /// Stops serving a custom resource in a version. `stored` is the version in which its objects
+    /// are stored.
     pub(super) fn unserve(&mut self, version: &str, stored: &Gvr) {
         let no_more = Gvr::new(&stored.group, version, &stored.resource);
         if no_more == *stored {
@@ -74,7 +79,8 @@ impl Definitions {
         self.unserved.remove(gvr);
     }
 
-    /// Returns the version that a resource's objects are stored as; `gvr` itself unless it is an additional version.
+    /// Returns the version in which the objects of a served version are stored: `gvr` itself,
+    /// unless it is an additional version.
     pub(super) fn stored_as<'g>(&'g self, gvr: &'g Gvr) -> &'g Gvr {
         self.served.get(gvr).unwrap_or(gvr)
     }

@@ -10,10 +10,11 @@ use rand::{Rng, SeedableRng};
 use super::answer::RawAnswer;
 use super::bad_protobuf::BadProtobuf;
 
-/// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or an item of a list.
+/// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or
+/// an item of a list.
 ///
-/// After any fault and the end of the script, a correct client converges on the server's state. A script is healed by
-/// [`SimServer::heal`](crate::SimServer::heal).
+/// Once the script has no faults left, a correct client converges on the server's state.
+/// [`SimServer::heal`](crate::SimServer::heal) ends all faults at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Resets the TCP connection (RST) in the middle of the answer.
@@ -22,7 +23,8 @@ pub enum Fault {
     Stall(Duration),
     /// Resets the HTTP/2 stream in the middle of the answer. Over HTTP/1.1 the connection closes.
     ResetStream,
-    /// Sends a GOAWAY and continues the answer. The connection takes no further requests, and closes after its answers.
+    /// Sends a GOAWAY and continues the answer. The connection accepts no further requests, and
+    /// closes when its running answers are complete.
     GoAway,
     /// Neither reads nor sends anything on the connection for this long, or until the test ends all faults.
     Freeze(Duration),
@@ -52,8 +54,8 @@ pub enum Fault {
     EarlyClose,
     /// Sends no bookmarks on this watch except the one that ends a streaming list.
     NoBookmarks,
-    /// Withholds the bookmark that ends a streaming list. Not drawn by seeded scripts: a client without a deadline waits
-    /// until the watch times out.
+    /// Never sends the bookmark that ends the initial events of a streaming list. Not drawn by
+    /// seeded scripts: a client without a deadline waits until the watch times out.
     WithholdMarker,
     /// Answers HTTP 422 to `sendInitialEvents`, like a server without the feature.
     RefuseStreaming,
@@ -71,8 +73,9 @@ pub enum Fault {
     HugeObject(usize),
     /// Sends this answer instead of the regular one. Not drawn by seeded scripts.
     Answer(RawAnswer),
-    /// Inserts these bytes unchanged into a watch, or as an item of a list, in protobuf with a tag and their length. A watch
-    /// sends them without waiting for an event. Not drawn by seeded scripts.
+    /// Inserts these bytes into a watch unchanged, without waiting for an event. In a list, inserts
+    /// them as an item; in protobuf, the tag and length of an item precede them. Not drawn by
+    /// seeded scripts.
     Insert(Bytes),
     /// Corrupts an answer in protobuf.
     BadProtobuf(BadProtobuf),
@@ -122,7 +125,8 @@ impl When {
     }
 }
 
-/// Rule of a script: a fault, the requests it strikes, its position in the answer, and how often it strikes.
+/// Rule of a script: a fault, which requests it strikes and how many, and after how many events
+/// (items) of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     when: When,
@@ -216,8 +220,8 @@ impl FaultScript {
         self
     }
 
-    /// Creates a script of random faults. `intensity` (0 to 1) is the share of requests that are struck. The script
-    /// ends after 40 × `intensity` faults, at least one.
+    /// Creates a script of random faults from a seed. `intensity` (0 to 1) is the probability that
+    /// a request is struck. The script ends after 40 × `intensity` faults, at least one.
     #[must_use]
     pub fn seeded(seed: u64, intensity: f64) -> Self {
         let probability = intensity.clamp(0.0, 1.0);
@@ -250,8 +254,8 @@ impl FaultScript {
         self.rules.iter().all(|rule| rule.times == 0) && self.random.as_ref().is_none_or(|random| random.left == 0)
     }
 
-    /// Returns the fault for a request; `None` if it is answered correctly. With `by_name`, only rules that name the
-    /// resource apply, and no random faults.
+    /// Returns the fault for a request; `None` if it is answered correctly. If `by_name`, only
+    /// rules that name the requested resource apply, and no random faults.
     pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<AssignedFault> {
         for rule in &mut self.rules {
             let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);

@@ -139,7 +139,7 @@ fn watch(
     Ok(respond(shared, link, request, source, fault))
 }
 
-/// Answers with the events or items of a source, and applies `fault`.
+/// Returns an answer that streams the events or items of `source`, with `fault` applied.
 fn respond<S: Source>(
     shared: &Arc<Shared>,
     link: Arc<Link>,
@@ -163,7 +163,8 @@ fn respond<S: Source>(
     typed_response(StatusCode::OK, media.content_type(S::WATCH), pump.into_body())
 }
 
-/// Returns whether the watch starts with a streaming list, by Kubernetes' rules for `sendInitialEvents`.
+/// Returns whether a watch starts with a streaming list. Fails if `sendInitialEvents` and
+/// `resourceVersionMatch` break Kubernetes' rules.
 fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode: Streaming) -> Result<bool, Status> {
     let matching = request.query.get("resourceVersionMatch");
     if mode == Streaming::Ignored {

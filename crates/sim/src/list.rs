@@ -33,7 +33,7 @@ pub(super) struct ListSource {
     items: Vec<Arc<SimObject>>,
     /// Index of the next item to send.
     next: usize,
-    /// Index of an item, and the item's fault.
+    /// Index of the item that has a fault, and that fault.
     fault: Option<(usize, ItemFault)>,
     tail: Option<Bytes>,
 }
@@ -41,25 +41,25 @@ pub(super) struct ListSource {
 /// Fault of an item that changes the length of the list.
 #[derive(Debug)]
 enum ItemFault {
-    /// An extra item precedes the item.
+    /// These bytes are sent as an additional item before the item with the fault.
     Insert(Bytes),
-    /// The item's declared length also covers the next item.
+    /// The declared length of the item with the fault also covers the next item.
     Swallow,
 }
 
 /// State of the resource that a list shows.
 enum Requested {
-    /// The next page of a list at this version.
+    /// A later page of a list at this version, with the objects after the key `start`.
     Page { version: u64, start: ObjectKey },
-    /// Exactly this version.
+    /// The state at exactly this version.
     Exact(u64),
     /// The current state, which must not be older than this version.
     NotOlderThan(u64),
 }
 
 impl ListSource {
-    /// Selects the objects that the request covers. If `fault` changes the list as a whole or its length, applies it and
-    /// clears `fault`.
+    /// Selects the objects that the request covers. If `fault` changes the list's length or all of
+    /// the list, applies it here and sets it to `None`.
     pub(super) fn open(
         shared: &Shared,
         request: &ObjectsRequest,
@@ -125,7 +125,8 @@ impl ListSource {
         })
     }
 
-    /// Returns whether a fault is applied when the list is created, instead of while its bytes are sent.
+    /// Returns whether a fault must be applied when the list is created. Other faults are applied
+    /// while the bytes of the list are sent.
     fn can_take(&self, assigned: &AssignedFault) -> bool {
         let is_protobuf = matches!(self.writer, Writer::Protobuf(_));
         match &assigned.fault {
@@ -138,8 +139,8 @@ impl ListSource {
         }
     }
 
-    /// Creates the bytes of the list before and after its items. In protobuf, those before contain the size of all
-    /// items, so each is encoded twice.
+    /// Creates the bytes that precede and follow the items of the list. In protobuf, the total size
+    /// of the items precedes them, so each item is encoded twice.
     fn begin(
         &mut self,
         request: &ObjectsRequest,

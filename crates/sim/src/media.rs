@@ -1,4 +1,4 @@
-//! Encodings of answers, and the one that a client accepts.
+//! Encodings of answers, and the choice of an encoding that the client accepts.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Media {
@@ -26,8 +26,9 @@ pub(super) struct Accepted {
     pub(super) partial: bool,
 }
 
-/// Returns the encoding that an `Accept` header prefers; `None` if the server supports none. `has_message` returns
-/// whether objects have a protobuf form: partial objects if its argument is true, else whole ones.
+/// Returns the supported encoding that an `Accept` header prefers; `None` if the server supports
+/// none. `has_message` returns whether objects have a protobuf form: as partial objects if its
+/// argument is true, else as whole ones.
 pub(super) fn negotiate(accept: &str, has_message: impl Fn(bool) -> bool) -> Option<Accepted> {
     let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));

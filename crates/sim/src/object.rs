@@ -18,7 +18,8 @@ pub struct SimObject {
     node: String,
     phase: String,
     json: Bytes,
-    /// Length of `{"kind":…,"apiVersion":…,`, which the items of a typed list omit.
+    /// Length of `{"kind":…,"apiVersion":…,` at the start of `json`. Items in lists of built-in
+    /// types lack these fields.
     type_meta: usize,
 }
 
@@ -101,7 +102,7 @@ impl SimObject {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
-    /// Returns the object as an item of a typed list: without `kind` and `apiVersion`.
+    /// Returns the object without `kind` and `apiVersion`, as it is in a list of a built-in type.
     pub(super) fn untyped(&self) -> Bytes {
         [b"{", &self.json[self.type_meta..]].concat().into()
     }

@@ -92,7 +92,7 @@ impl Oracle {
     }
 }
 
-/// Event that a consumer received, independent of its transport.
+/// Event that a consumer received. Its form is the same for all transports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReceivedEvent {
     /// Name of the informer. Objects of different origins are independent, even if their keys are equal.
@@ -250,7 +250,8 @@ pub struct Replica {
 #[derive(Debug, Default)]
 struct State {
     objects: GroundTruth,
-    /// Versions of deletions by UID, to detect a late event that restores a deleted object.
+    /// Version at which each deleted object was deleted, by UID. Detects a late event that restores
+    /// such an object.
     deleted: HashMap<Uid, ResourceVersion>,
     synced: bool,
 }
@@ -292,7 +293,8 @@ impl Replica {
         }
     }
 
-    /// Allows each origin (informer) to sync and deliver its initial list once more, after a restart of the hub.
+    /// Lets each informer (origin) sync and deliver its initial list once more, after a restart of
+    /// the hub.
     pub fn hub_restarted(&mut self) {
         for state in self.origins.values_mut() {
             state.synced = false;
@@ -347,7 +349,8 @@ impl Replica {
         self.repeats
     }
 
-    /// Returns the impossible events with their positions, at most the first 200.
+    /// Returns descriptions of the impossible events, at most the first 200. Each begins with the
+    /// number of the event.
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
@@ -355,7 +358,8 @@ impl Replica {
 }
 
 impl State {
-    /// Applies an event even if it is a violation, so that one error is not reported again and again.
+    /// Applies an event and returns an error if it is impossible. An impossible event is applied
+    /// too, so that later events are not reported because of it.
     fn apply(&mut self, content: &EventContent) -> Result<(), String> {
         match content {
             EventContent::Synced if self.synced => Err("synced a second time".into()),

@@ -112,7 +112,7 @@ struct Draft<'s> {
     time: String,
 }
 
-/// Creates the name and body of a pod with its own ReplicaSet.
+/// Creates the name and body of a pod that is the only one of its ReplicaSet.
 pub(super) fn pod(rng: &mut StdRng, nodes: usize, time: &str, small: bool) -> (String, Value) {
     let set = ReplicaSet::new(rng);
     let name = format!("{}-{}", set.name, suffix(rng, 5));

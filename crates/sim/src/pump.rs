@@ -50,14 +50,14 @@ pub(super) trait Source: Send + 'static {
     /// Returns the next unit (event, item, beginning or end of a list); `None` ends the answer regularly.
     fn next(&mut self) -> impl Future<Output = Option<Unit>> + Send;
 
-    /// Returns the resourceVersion of the last unit (event or item).
+    /// Returns the resourceVersion of the last event; for a list, the version of the list.
     fn position(&self) -> u64;
 
     /// Whether this is a watch, rather than a list.
     const WATCH: bool;
 }
 
-/// Planned step of a faulty answer.
+/// Action that an answer performs after a fault has struck.
 #[derive(Debug)]
 enum Step {
     Send(Bytes),
@@ -161,8 +161,8 @@ impl<S: Source> Pump<S> {
         }
     }
 
-    /// Returns whether the fault strikes now. `at_object` means that an event or item is about to be sent, for which
-    /// some faults wait.
+    /// Returns whether the fault strikes now. Some faults strike only when an event or item is
+    /// about to be sent, which `at_object` states.
     fn strikes_now(&self, at_object: bool) -> bool {
         let Some(AssignedFault { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
@@ -180,7 +180,8 @@ impl<S: Source> Pump<S> {
         self.sent >= *after && to_object == at_object
     }
 
-    /// Queues the steps of the fault. `struck` is the event or item that it affects; `None` if it affects none.
+    /// Makes the fault strike: queues the steps of the answer from here on. `struck` is the event
+    /// or item that is about to be sent, if there is one.
     fn strike(&mut self, struck: Option<Unit>, position: u64) {
         let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
@@ -229,7 +230,8 @@ impl<S: Source> Pump<S> {
         self.steps.extend(steps);
     }
 
-    /// Returns the steps of a fault that sends an event or item in another form.
+    /// Returns the steps that send the event or item `struck` in a faulty form: reordered, padded
+    /// or corrupted. `unit` is its correct encoding.
     fn respelled(&mut self, fault: &Fault, struck: Option<Unit>, unit: Bytes) -> Vec<Step> {
         match (fault, struck, &mut self.writer) {
             (Fault::ReorderedKeys, Some(Unit::Event(kind, object)), writer) => {

@@ -15,7 +15,7 @@ use super::answer::RawAnswer;
 use super::http::SimResponse;
 use super::shared::Shared;
 
-/// Longest time that a silent answer stays open.
+/// Maximum time for which an answer stays open after its last byte.
 const SILENCE: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn response(answer: &RawAnswer, shared: &Arc<Shared>) -> SimResponse {

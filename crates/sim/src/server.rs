@@ -144,7 +144,7 @@ pub struct SimCluster {
     address: SocketAddr,
     serving: watch::Receiver<bool>,
     task: JoinHandle<()>,
-    /// Bound but never listening: reserves the port while the cluster is down.
+    /// Socket that is bound but never listens. It reserves the port while the cluster is down.
     _reservation: TcpSocket,
 }
 
@@ -209,7 +209,8 @@ impl Drop for SimCluster {
     }
 }
 
-/// Binds a socket that can share its address with the reserving one.
+/// Binds a socket to `address`. Several such sockets can share an address: one reserves it, another
+/// listens.
 fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -219,8 +220,8 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves connections while the cluster accepts them. Its `JoinSet` owns the connections, so aborting this task ends
-/// them too.
+/// Serves connections whenever the cluster is up. Its `JoinSet` owns the connections, so aborting
+/// this task ends them too.
 async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, serving: watch::Sender<bool>) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);
@@ -264,8 +265,8 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Listens again if the cluster accepts connections. Otherwise waits for a change and returns `None`; the caller must
-/// then call again.
+/// Listens again if the cluster is up. Otherwise waits for a change of its state and returns
+/// `None`. The caller must then call again, as it must if the port cannot be opened.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.read_latest();
     match now {

@@ -7,6 +7,6 @@ pub(super) struct Users {
     /// Users, each with a resource and a namespace that it may read. An empty namespace means all namespaces.
     pub(super) allowed: BTreeSet<[String; 3]>,
     pub(super) tokens: BTreeMap<String, String>,
-    /// Whether reviews of users and tokens are never answered.
+    /// Whether access reviews of users and token reviews get no answer.
     pub(super) is_silent: bool,
 }

@@ -14,7 +14,8 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     /// Bytes that survive a crash.
     pub(super) durable: Vec<u8>,
-    /// Length of the prefix in which `durable` equals `data`.
+    /// Length of the prefix of `data` that has been synced. There `durable` equals `data`, except
+    /// in the ranges `lost`.
     stable: usize,
     /// Ranges that failed syncs have lost.
     lost: Vec<Range<usize>>,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::super::pods::{self, ReplicaSet};
 
-/// Content of objects. All are served as pods; only their bodies differ.
+/// Content of objects. All are served as the resource pods, whatever their content is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Shape {
     /// Pods of about 9.3 KB, as apiservers send them, in ReplicaSets of three to ten.
@@ -28,7 +28,8 @@ pub enum Shape {
     DistinctLabels,
     /// Small pods, all on one node and with one image.
     OneValue,
-    /// Settings in the first half, then pods of 9.3 KB. A dictionary trained on the first objects does not fit the rest.
+    /// A first half of settings, and a second half of pods of 9.3 KB. A dictionary trained on the
+    /// first objects does not fit the second half.
     Changing,
 }
 
@@ -110,7 +111,8 @@ pub(super) struct Sketch {
 /// ReplicaSets in the order of their keys, which is also the order of their pods in a list.
 pub(super) struct Workloads {
     planned: std::vec::IntoIter<Planned>,
-    /// The current ReplicaSet with its namespace and the remaining pod name suffixes, last first.
+    /// Namespace of the current ReplicaSet, the ReplicaSet, and the name suffixes of its pods that
+    /// are not created yet, in descending order.
     current: Option<(&'static str, ReplicaSet, Vec<String>)>,
 }
 
