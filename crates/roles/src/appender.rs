@@ -36,7 +36,7 @@ pub(crate) enum AppendError {
     /// A record is larger than an entry of the log can be.
     #[error("{0}")]
     Refused(OfferError),
-    /// The task has ended.
+    /// The task that appends records has ended.
     #[error("the hub is shutting down")]
     Ended,
 }

@@ -35,9 +35,8 @@ pub(super) struct OpenPartition {
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
-    /// Sequence of the last checkpoint, 0 if there is none. Then the time of the last attempt to
-    /// write one, or of the opening before the first; `None` if an operator has deleted the
-    /// checkpoint.
+    /// First, the sequence of the last checkpoint; 0 if there is none. Second, when a checkpoint was
+    /// last tried, at first the time of the opening; `None` if an operator has deleted the checkpoint.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 

@@ -18,7 +18,7 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// How long a lookup waits until its collector has written the answer to the document about the
+/// How long a lookup waits until a collector has written the answer to the document about the
 /// cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
 

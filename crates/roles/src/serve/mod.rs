@@ -6,8 +6,8 @@
 //! - One tail of the whole log is distributed to the partitions of the process. Each partition has
 //!   a bounded queue. A partition that is too slow for its queue reads the log by itself, page by
 //!   page, so it delays no other partition. The memory of all pages together is bounded.
-//! - A watch ends as expired if the cluster's collector stores a full list, or if the log has
-//!   removed entries that the watch has not read. The reflector then lists again.
+//! - A watch ends as expired if the collector stores a full list, or if the log has removed entries
+//!   that the watch has not read. The reflector then lists again.
 //! - While no collector is alive, the backend does not answer, or the collector reports a failure,
 //!   watches fail with this reason. So the existing status of informers shows which objects are
 //!   stale. Caches keep these objects.
