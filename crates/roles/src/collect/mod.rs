@@ -5,7 +5,8 @@
 //!   shard. The owner renews its ownership. If an ownership has not changed for [`CollectorParams::lease`], another
 //!   collector takes the shard over. It measures the time by its own clock, which stops while the backend does not
 //!   answer.
-//! - No clock decides what the log stores: each append is fenced by an epoch.
+//! - No clock decides what the log stores: it refuses appends of an owner once a later owner, with a
+//!   higher epoch (term number), has claimed the partition.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.

@@ -1,9 +1,11 @@
 //! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to others.
 //!
-//! Each collector computes the assignment from the roster and the owners, and moves its own clusters only. During a
-//! move it holds the token, a roster entry that only one collector holds at a time, so one cluster of the fleet moves
-//! at a time. The token is no lock: if its holder is paused, another collector takes it, and two clusters may move at
-//! once, which the epochs of both make safe.
+//! Each collector computes the assignment from the roster and the owners, and moves only its own
+//! clusters. During a move it holds the token, a roster entry that only one collector holds at a
+//! time. So one cluster of the fleet moves at a time.
+//!
+//! The token is no lock: if its holder is paused, another collector takes it, and two clusters may
+//! move at once. This is safe, since each new owner of a cluster has a new epoch.
 //!
 //! # Contract
 //! - A drain or a pin moves clusters immediately. A move for balance waits until the collectors have not changed, and
