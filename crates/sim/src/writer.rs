@@ -1,4 +1,5 @@
-//! Writer of the events and items of one answer, in its encoding.
+//! Encoder of the simulated apiserver's responses: watch events and list items, as JSON or
+//! protobuf.
 
 use bytes::Bytes;
 
@@ -7,7 +8,7 @@ use super::object::event_line;
 use super::protobuf;
 use informer_hub_protobuf::{EncodeError, ObjectWriter, write_item};
 
-/// Writes the events or items of one answer.
+/// Encodes the watch events or list items of one response. The variant is the response's encoding.
 #[derive(Debug)]
 pub(super) enum Writer {
     Json,
@@ -26,7 +27,8 @@ impl Writer {
         })
     }
 
-    /// Encodes a watch event whose object precedes its type.
+    /// Encodes a watch event with the field `object` before `type`; a real apiserver writes `type`
+    /// first.
     pub(super) fn reordered_event(&mut self, kind: &str, object: &[u8]) -> Bytes {
         match self {
             Self::Json => [b"{\"object\":", object, b",\"type\":\"", kind.as_bytes(), b"\"}\n"].concat().into(),
@@ -39,7 +41,7 @@ impl Writer {
         self.event("ERROR", status.to_value().to_string().as_bytes())
     }
 
-    /// Encodes an object, given as JSON, for a list. [`Self::item`] adds the comma (JSON) or the length (protobuf).
+    /// Converts an object from JSON to the response's encoding, for [`Self::item`].
     pub(super) fn content(&mut self, object: Bytes) -> Result<Bytes, EncodeError> {
         match self {
             Self::Json => Ok(object),
@@ -47,7 +49,8 @@ impl Writer {
         }
     }
 
-    /// Appends an item of a list. `content` comes from [`Self::content`] or from a test.
+    /// Appends an encoded object to a list in `out`: after a comma in JSON unless `is_first`, or
+    /// after its length in protobuf.
     pub(super) fn item(&self, content: &[u8], is_first: bool, out: &mut Vec<u8>) {
         match self {
             Self::Json => {
