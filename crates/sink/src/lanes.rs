@@ -43,7 +43,8 @@ struct Batch {
     since: Instant,
     /// When the batch's first event was queued.
     queued: Instant,
-    /// Earlier failures of the batch's only event, if it was set aside (out of the queue) after them.
+    /// Failures of the batch's only event before it was set aside (out of the queue); `None`
+    /// if the batch came from the queue.
     refusals: Option<Refusals>,
 }
 
@@ -74,8 +75,9 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane's next batch is a failed event that was set aside. If the queue is ready too (its next
-    /// batch is due at `queue`), the two alternate.
+    /// Returns whether the lane's next batch is a failed event that was set aside, rather than
+    /// events of the queue. `queue` is when the queue's next batch is due. If both are ready, they
+    /// alternate.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -202,21 +204,21 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.events.len())
     }
 
-    /// Returns whether the lane has other events than those in its batch.
+    /// Returns whether the lane has events besides its batch.
     #[must_use]
     pub fn has_more(&self, lane: LaneId) -> bool {
         let lane = &self.lanes[lane.0];
         !lane.queue.is_empty() || lane.set_aside.size().0 > 0
     }
 
-    /// Returns the number of failures of the lane's batch.
+    /// Returns how often the lane's batch has failed.
     #[must_use]
     pub fn failures(&self, lane: LaneId) -> u32 {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events in batches that have failed, plus that of failed events set aside that the receiver
-    /// did not refuse. Events that only wait behind a failed one do not count.
+    /// Returns the number of events to retry: those in failed batches, and failed events set aside
+    /// that the receiver did not refuse. Events that only wait behind a failed one do not count.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -253,7 +255,8 @@ impl Lanes {
         batch.failures = failures;
     }
 
-    /// Returns the earlier failures of the lane's batch; `None` if it is not a failed event that was set aside.
+    /// Returns the failures of the lane's batch before it was set aside; `None` if the batch came
+    /// from the queue.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -282,8 +285,8 @@ impl Lanes {
         }
     }
 
-    /// Returns whether refused events, and later events of their objects, exceed `quarters` quarters of the queue's
-    /// bounds.
+    /// Returns whether refused events, with later events of their objects, use more than `quarters`
+    /// quarters of the queue's bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
         let (events, bytes) = self.refused_size();
@@ -298,16 +301,17 @@ impl Lanes {
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns the number of events that the lane has set aside without proof that they cause the failures: not
-    /// refused, and first attempted after `accepted`, when the receiver last accepted a batch. If `accepted` is `None`,
-    /// the time of the first attempt does not matter.
+    /// Returns how many failed events of the lane are set aside although the receiver itself may be
+    /// the cause. These are the events that were not refused, and that were first attempted after
+    /// `accepted`, the time of the receiver's last acknowledgement. With `None`, all events that
+    /// were not refused count.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
     }
 
-    /// Removes the waiting event that was refused first, and returns it with its failures; `None` if no refused event
-    /// waits.
+    /// Gives up the set-aside event that the receiver refused first, and returns it with its
+    /// failures. Returns `None` if no refused event waits.
     pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
         let oldest = |(at, lane): (usize, &Lane)| lane.set_aside.oldest().map(|(since, object)| (since, at, object));
         let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
@@ -318,8 +322,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes failed events that are set aside due now if their last attempt failed no later than `refused_by`. Call it
-    /// when the receiver accepts content again.
+    /// Makes failed events that were set aside due now, if their last attempt ended at `refused_by`
+    /// or earlier. Call it when the receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
@@ -337,7 +341,8 @@ impl Lanes {
         sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
     }
 
-    /// Removes all events that are not in flight. Returns them, in order per object.
+    /// Removes all events that are not in flight and returns them. Events of one object stay in
+    /// order.
     pub fn clear(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for lane in &mut self.lanes {
@@ -376,8 +381,9 @@ impl Lanes {
         self.hasten(now, now);
     }
 
-    /// Returns when [`Self::take_ready`] will have a batch if nothing else happens; `None` while every lane that `gate`
-    /// admits is busy or empty.
+    /// Returns when [`Self::take_ready`] will return a batch if no event is queued and no attempt
+    /// ends before. Returns `None` if all lanes are busy or empty; with [`Gate::Only`], if that
+    /// lane is.
     #[must_use]
     pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
         let lanes = 0..self.lanes.len();
@@ -393,9 +399,9 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Returns whether less than half of the bounds is used, so that more events should be read from the journal.
-    /// Failed events set aside do not count as used but reduce the bounds, so that they do not keep events of other
-    /// objects waiting in the journal.
+    /// Returns whether more events should be read from the journal, because less than half of the
+    /// usable bounds is taken. The usable bounds are those left by failed events set aside, so that
+    /// such events do not keep other objects' events in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
@@ -432,14 +438,14 @@ impl Lanes {
         usize::try_from(event.lane_hash() % lanes).expect("less than the number of lanes, which is a usize")
     }
 
-    /// Returns the next lane with a batch, in round-robin order.
+    /// Returns the next lane in round-robin order whose batch is due now and that `gate` admits.
     fn ready(&self, now: Instant, gate: Gate) -> Option<usize> {
         let count = self.lanes.len();
         let ready = |at: &usize| gate.admits(*at) && self.due(*at).is_some_and(|due| due <= now);
         (0..count).map(|i| (self.next + i) % count).find(ready)
     }
 
-    /// Returns when a lane has a batch to attempt; `None` while it is busy or empty.
+    /// Returns when a lane's next batch is due; `None` while the lane is busy or empty.
     fn due(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
         match &lane.batch {
@@ -448,7 +454,8 @@ impl Lanes {
         }
     }
 
-    /// Returns when the lane's queue has a batch to send; `None` if it is empty.
+    /// Returns when the next batch from the lane's queue is due; `None` if the queue is empty. A
+    /// batch is due when it is full, or when its oldest event has waited `max_wait`.
     fn queue_due(&self, lane: &Lane) -> Option<Instant> {
         let (_, oldest) = lane.queue.front()?;
         let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;
@@ -477,7 +484,7 @@ fn cut(queue: &mut VecDeque<(Event, Instant)>, queue_bytes: &mut usize, params: 
     queue.drain(..count).map(|(event, _)| event).collect()
 }
 
-/// Returns the number and bytes of the events in the next batch.
+/// Returns how many events the next batch of a queue has, and their bytes.
 fn size(queue: &VecDeque<(Event, Instant)>, params: BatchParams) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (event, _) in queue.iter().take(params.max_events.max(1)) {

@@ -1,8 +1,8 @@
-//! Numbers of a sink's lanes, and the lanes that may start an attempt.
+//! Ids of a sink's lanes (parallel queues), and the rule which of them may start an attempt.
 
 use informer_hub_types::clock::Instant;
 
-/// Number of a lane, one of a sink's parallel queues.
+/// Id of a lane, one of a sink's parallel queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneId(pub(super) usize);
 
@@ -14,7 +14,7 @@ impl LaneId {
     }
 }
 
-/// Lanes (parallel queues of a sink) that may start an attempt to deliver.
+/// Rule which of a sink's lanes (parallel queues) may start a delivery attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// All lanes may start an attempt.

@@ -1,5 +1,6 @@
-//! Events of one lane that the receiver refuses or always fails for. They are set aside until their next attempt, with
-//! later events of their objects.
+//! Failed events of one lane (parallel queue) that are out of its queue until their next attempt,
+//! with later events of the same objects. The receiver refuses these events, or always fails for
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,11 +8,12 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// Failed attempts of an event that was alone in its batch.
+/// Failed attempts of one event that was alone in its batch, not all of them refusals by the
+/// receiver.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// Start of the time after which the event is given up: its first attempt, or, if the receiver refused its content,
-    /// that refusal.
+    /// Start of the event's retry time: the first attempt, or the first refusal if the event was
+    /// set aside for a refusal.
     pub since: Instant,
     /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,
@@ -26,7 +28,8 @@ pub struct Refusals {
 /// An object whose oldest event has failed and is set aside.
 #[derive(Debug, Default)]
 struct Object {
-    /// The failed event, its failures, and when its next attempt is due; `None` while the event is the lane's batch.
+    /// The failed event, its failures, and when its next attempt is due; `None` while the event is
+    /// its lane's batch for that attempt.
     waiting: Option<(Event, Refusals, Instant)>,
     /// Whether the receiver refused the content of the failed event.
     is_refused: bool,
@@ -47,7 +50,8 @@ impl Object {
 struct Sizes {
     all: (usize, usize),
     refused: (usize, usize),
-    /// Number of waiting events whose last attempt failed without a refusal.
+    /// Number of failed events that the receiver did not refuse, without the later events of their
+    /// objects.
     failed: usize,
 }
 
@@ -69,8 +73,9 @@ impl Sizes {
 
 /// Failed events of a lane, and later events of their objects.
 ///
-/// Invariants: `due` holds exactly the objects with a waiting event. `sizes` counts waiting events and those behind
-/// them, but not one that is the lane's batch. The maps are ordered, so that simulations are reproducible.
+/// Invariants: `due` has exactly the objects whose failed event waits for its next attempt. `sizes`
+/// counts these events and all later events, but not a failed event that is its lane's batch again.
+/// The maps are ordered, so that simulations are reproducible.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     objects: BTreeMap<u64, Object>,
@@ -89,27 +94,28 @@ impl SetAside {
         self.sizes.refused
     }
 
-    /// Returns the number of waiting events whose last attempt failed without a refusal. Later events of their objects,
-    /// which were not attempted, do not count.
+    /// Returns the number of failed events that wait and that the receiver did not refuse. Later
+    /// events of their objects do not count.
     pub(super) fn failed(&self) -> usize {
         self.sizes.failed
     }
 
-    /// Returns the number of waiting events without proof that they cause the failures: not refused, and first
-    /// attempted after `accepted`, when the receiver last accepted a batch. If `accepted` is `None`, the time of the
-    /// first attempt does not matter.
+    /// Returns how many failed events wait although the receiver itself may be the cause. These are
+    /// the events that were not refused, and that were first attempted after `accepted`, the time
+    /// of the receiver's last acknowledgement. With `None`, all events that were not refused count.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
         since.filter(|since| accepted.is_none_or(|accepted| accepted < *since)).count()
     }
 
-    /// Returns when the next failed event is due.
+    /// Returns when the next attempt of a failed event is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Queues an event behind the failed one of its object. Returns the event if its object is not set aside.
+    /// Queues an event behind the failed event of its object. Gives the event back as `Err` if no
+    /// event of its object is set aside.
     pub(super) fn follow(&mut self, event: Event, queued: Instant) -> Result<(), Event> {
         let Some(object) = self.objects.get_mut(&event.lane_hash()) else { return Err(event) };
         self.sizes.add((1, event.size()), object.is_refused);
@@ -117,8 +123,8 @@ impl SetAside {
         Ok(())
     }
 
-    /// Sets a failed event aside until `due`. Returns whether its object had no event set aside before. If so, the
-    /// caller must pass the object's later events to [`Self::follow`].
+    /// Sets a failed event aside until `due`. Returns true if this is the first event of its object
+    /// here. The caller must then pass the object's later events to [`Self::follow`].
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
         self.due.insert((due, key));
@@ -132,7 +138,8 @@ impl SetAside {
         self.objects.len() > before
     }
 
-    /// Removes the event that is due first, for another attempt. Its object stays set aside until [`Self::release`].
+    /// Removes the failed event that is due first, for its next attempt. Later events of its object
+    /// stay set aside until [`Self::release`].
     pub(super) fn take_due(&mut self) -> Option<(Event, Refusals)> {
         let (_, key) = self.due.pop_first()?;
         let object = self.objects.get_mut(&key)?;
@@ -150,14 +157,15 @@ impl SetAside {
         object.behind
     }
 
-    /// Returns the earliest time at which a waiting event was refused, and its object; `None` if no refused event
-    /// waits.
+    /// Returns the object whose failed event was refused first, and the time of that refusal;
+    /// `None` if no refused event waits.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));
         self.objects.iter().filter_map(since).min()
     }
 
-    /// Removes an object's waiting event. The object stays set aside until [`Self::release`].
+    /// Removes and returns an object's failed event. Later events of the object stay set aside
+    /// until [`Self::release`].
     pub(super) fn remove(&mut self, object: u64) -> Option<(Event, Refusals)> {
         let found = self.objects.get_mut(&object)?;
         let (event, refusals, due) = found.waiting.take()?;
@@ -167,7 +175,7 @@ impl SetAside {
         Some((event, refusals))
     }
 
-    /// Makes failed events due now if their last attempt failed no later than `refused_by`.
+    /// Makes failed events due now if their last attempt ended at `refused_by` or earlier.
     pub(super) fn hasten(&mut self, refused_by: Instant, now: Instant) {
         for (key, object) in &mut self.objects {
             let Some((_, refusals, due)) = &mut object.waiting else { continue };
@@ -179,7 +187,7 @@ impl SetAside {
         }
     }
 
-    /// Returns all events set aside, except one that is the lane's batch for another attempt.
+    /// Returns all events set aside, except a failed event that is its lane's batch again.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Event> {
         self.objects.values().flat_map(|object| {
             let waiting = object.waiting.iter().map(|(event, ..)| event);
@@ -187,7 +195,7 @@ impl SetAside {
         })
     }
 
-    /// Removes all events set aside. Returns them, in order per object.
+    /// Removes and returns all events set aside. Events of one object stay in order.
     pub(super) fn drain(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for (_, object) in std::mem::take(self).objects {
