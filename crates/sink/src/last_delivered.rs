@@ -1,19 +1,23 @@
-//! Last state of each object in the sink's journal, used to drop repeated and outdated events after a restart.
+//! Last state of each object in the sink's journal, used to drop repeated and outdated events after
+//! a restart.
 //!
-//! After a restart the caches are at their last checkpoint, so the hub observes later changes again. The journal is
-//! never behind the caches: its events since that checkpoint identify the repetitions.
+//! After a restart the caches are as old as their last checkpoint, so the hub observes later
+//! changes a second time. The journal is at least as new as the caches, so its events since that
+//! checkpoint identify the repetitions.
 //!
-//! # Objects of one name
-//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal may contain only
-//! its successor with the same name. After a restart the watch reports the predecessor again. The predecessor's states
-//! must not be sent after those of the successor: a receiver that keys by name would take the successor for deleted.
+//! # Objects with the same name
+//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal
+//! may have only the next object with this name (the successor). After a restart the watch reports
+//! the earlier object (the predecessor) again. Its states must not be sent after those of the
+//! successor: a receiver that stores objects by name would take the successor for deleted.
 //!
-//! - A state other than a deletion is dropped if the journal has a newer state of an object with the same name,
-//!   whatever the UIDs. If the dropped state is an addition that the journal does not contain, the later deletion of
-//!   the same object is dropped too.
-//! - Any other deletion of an object that is not journaled as deleted is sent: the receiver may know the object as
-//!   alive. The successor's state is then sent again if it is observed again.
-//! - Versions that are not integers do not compare. Such states are sent, and so is the successor's state after them.
+//! - A state other than a deletion is dropped if the journal has a newer state of any object with
+//!   the same name. If it is an addition that the journal does not have, the object's later
+//!   deletion is dropped too.
+//! - Other deletions are sent unless the journal has them, since the receiver may still have the
+//!   object. The successor's state is then sent again if it is observed again.
+//! - If a version is not an integer, it cannot be compared. Such states are sent, and so is the
+//!   successor's state after them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -28,10 +32,10 @@ use informer_hub_types::ResourceVersion;
 /// Invariant: an object is in at most one of the maps.
 #[derive(Debug, Default)]
 pub struct LastDelivered {
-    /// For each name, the newest state of any object with the name, by hash of cluster and subject.
+    /// Newest state of any object with a name, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Last states of objects that are not in `names`, most of them predecessors with the same names, by hash of
-    /// identity ([`Last::object`]).
+    /// Last states of objects that are not in `names`, most of them earlier objects with the same
+    /// names. By hash of the object's identity ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 
@@ -39,12 +43,12 @@ pub struct LastDelivered {
 #[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
-    /// Hash of the object's identity, with its [`State`] in the lowest bits, since another field would take eight
-    /// bytes.
+    /// Hash of the object's identity, with its [`State`] in the lowest two bits. A separate field
+    /// would take eight more bytes.
     tagged: u64,
 }
 
-/// State of an object as the receiver has it.
+/// State of an object for the receiver, by the events sent so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Alive,
@@ -83,20 +87,20 @@ impl Last {
         self.state() == State::Deleted
     }
 
-    /// Returns whether this state follows `known`, the recorded state of the same object. Otherwise it repeats an old
-    /// state.
+    /// Returns whether this state comes after `known`, the recorded state of the same object.
+    /// Otherwise it is outdated.
     fn follows(&self, known: &Self) -> bool {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
 
-    /// Returns this state, with the version of `known` if that is newer. A tombstone may have an older version, from a
-    /// checkpoint.
+    /// Returns this state with the newer of both resourceVersions. A tombstone (deletion found by a
+    /// list) may have an older version, from the last checkpoint.
     fn not_older_than(self, known: &Self) -> Self {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
 
-    /// Returns whether this state must be sent after `known`, the object's last one. With `resync`, `known` itself is
-    /// sent again.
+    /// Returns whether this state must be sent if `known` is the last state of the same object in
+    /// the journal. With `resync`, a repetition of `known` is sent too.
     fn is_news(&self, known: &Self, resync: bool) -> bool {
         match (known.state(), self.state()) {
             (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
@@ -109,8 +113,8 @@ impl Last {
 }
 
 impl LastDelivered {
-    /// Records an event of the journal; call it in the journal's order. Outdated states and replayed dead letters are
-    /// ignored.
+    /// Records an event of the journal. Must be called for all events in the journal's order.
+    /// Outdated states and replayed dead letters are ignored.
     pub fn note(&mut self, event: &Event) {
         if event.event_type() != EventType::Synced && !event.is_replayed() {
             self.record(name(event), Last::of(event));
@@ -146,11 +150,11 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event must be sent. It is dropped if it repeats the last journaled state of its object or is
-    /// older. With `resync`, the last journaled state is sent again. The module documentation has the rules for objects
-    /// that share a name.
+    /// Returns whether an event must be sent. It is dropped if it repeats the object's last state
+    /// in the journal or is older. With `resync`, a repetition of the last state is sent. The
+    /// module documentation has the rules for objects with the same name.
     ///
-    /// An event that is sent usually removes the entry of its object, since all later events are newer.
+    /// A sent event usually removes the record of its object, since all later events are newer.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
         if self.is_empty() || event.event_type() == EventType::Synced {
             return true;
@@ -168,8 +172,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether the state `last` must be sent although another object of its name has the newest journaled
-    /// state, `newest`.
+    /// Returns whether the state `last` must be sent if the journal's newest state for its name,
+    /// `newest`, is that of another object.
     fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
         let object = last.object();
         let known = self.others.get(&object);
@@ -196,8 +200,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether an `Added` event must be sent as `Updated`: the journal has the object, but the caches on disk
-    /// do not record this.
+    /// Returns whether an `Added` event must be sent as `Updated`: by the journal the object was
+    /// sent before, which the caches on disk do not record.
     #[must_use]
     pub fn is_update(&self, event: &Event) -> bool {
         if event.event_type() != EventType::Added || self.is_empty() {
@@ -212,27 +216,28 @@ impl LastDelivered {
         newest.map_or_else(is_other, |known| known.version != last.version)
     }
 
-    /// Returns the number of remembered objects.
+    /// Returns the number of recorded objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len() + self.others.len()
     }
 
-    /// Returns whether no object is remembered.
+    /// Returns whether no object is recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.others.is_empty()
     }
 }
 
-/// Returns the hash of an object's cluster and subject, which its successors share.
+/// Returns the hash of cluster and subject, which is the same for successive objects with one name.
 fn name(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject()).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the hash of an object's cluster, subject and UID. A successor with the same name has another hash.
+/// Returns the hash of cluster, subject and UID, which differs for successive objects with one
+/// name.
 pub(super) fn identity(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject(), event.uid()).hash(&mut hasher);
@@ -323,7 +328,8 @@ mod tests {
         Notification::Deleted { object: pod_of("web", uid, version), tombstone: false }
     }
 
-    /// Returns which of the observed events are new after a start with the journaled ones.
+    /// Observes notifications after a start with a journal. Returns the events that are sent, as
+    /// text, and the records that are left.
     fn sent(journaled: &[Notification], observed: &[Notification]) -> (Vec<String>, LastDelivered) {
         let mut last = LastDelivered::default();
         for notification in journaled {
@@ -402,8 +408,9 @@ mod tests {
         assert_eq!(new, ["added a@x", "deleted a@x", "added b@y"]);
     }
 
-    /// Returns successive objects with the same name, and how many of their events are journaled. Each object has its
-    /// number of updates, whether a slow listener drops its events, and (used for the last object) whether it is
+    /// Generates a history of one name: successive objects, and the number of their events that are
+    /// journaled. An object has its number of updates, whether a slow listener drops its events,
+    /// and whether it is deleted. The last flag matters only for the last object; all others are
     /// deleted.
     fn histories() -> impl Strategy<Value = (Vec<(u8, bool, bool)>, usize)> {
         let objects = prop::collection::vec((0_u8..4, any::<bool>(), any::<bool>()), 1..8);
@@ -413,7 +420,8 @@ mod tests {
     proptest! {
         #![proptest_config(informer_hub_testing::properties(500))]
 
-        /// A receiver that keys by name reaches the final state, and sees no version that is older than one before it.
+        /// A receiver that stores objects by name gets versions in ascending order and reaches the
+        /// final state.
         #[test]
         fn observing_a_history_again_keeps_the_order_of_the_name((objects, until) in histories()) {
             let (mut all, mut journal, mut version) = (Vec::new(), Vec::new(), 0_u64);

@@ -56,12 +56,12 @@ pub struct LetterFilter {
     pub subject: Option<String>,
     /// Text that the error of the last attempt contains.
     pub error: Option<String>,
-    /// Time before which the event was given up.
+    /// Time: only events that were given up before it are selected.
     pub before: Option<jiff::Timestamp>,
 }
 
 impl LetterFilter {
-    /// Returns whether a letter meets all conditions.
+    /// Returns whether a letter meets all conditions of the filter.
     #[must_use]
     pub fn fits(&self, letter: &DeadLetter) -> bool {
         let has = |part: &Option<String>, text: &str| part.as_ref().is_none_or(|part| text.contains(part.as_str()));
@@ -109,10 +109,10 @@ impl DeadLetter {
         self.event.encode(out);
     }
 
-    /// Decodes the output of [`Self::encode`].
+    /// Decodes a letter that [`Self::encode`] wrote.
     ///
     /// # Errors
-    /// [`InvalidRecord`] for anything else.
+    /// [`InvalidRecord`] if the bytes are not such a letter.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidRecord> {
         let short = InvalidRecord::TOO_SHORT;
         let (length, rest) = bytes.split_first_chunk::<4>().ok_or(short)?;

@@ -12,7 +12,7 @@ pub struct Durability {
     pub last_delivered: LastDelivered,
     /// Journal number of the first unacknowledged event.
     pub first: u64,
-    /// State of the journal.
+    /// Size and counters of the journal when it was opened.
     pub state: JournalState,
     /// Whether all recovered events are durable. `false` if the sync at the start failed.
     pub is_settled: bool,
@@ -23,7 +23,7 @@ pub struct Durability {
 pub enum Work {
     /// Write events, acknowledgements and dead letters.
     Commit(Commit),
-    /// Read unacknowledged events, from a number on.
+    /// Read unacknowledged events, starting at number `from`.
     Read {
         /// Journal number of the first event to read.
         from: u64,
@@ -32,14 +32,14 @@ pub enum Work {
         /// Maximum bytes of events.
         bytes: usize,
     },
-    /// Make room by merging events of the same object, from a number on.
+    /// Make room by merging events of the same object, starting at number `from`.
     Merge {
         /// Journal number of the first event that may be merged. Events before it may be in delivery.
         from: u64,
     },
 }
 
-/// Contents of one write.
+/// Events, acknowledgements and dead letters to write to the store together.
 #[derive(Debug, Default)]
 pub struct Commit {
     /// Events to append to the journal.
@@ -48,8 +48,9 @@ pub struct Commit {
     pub acked: Vec<u64>,
     /// Events given up, to keep as dead letters.
     pub letters: Vec<DeadLetter>,
-    /// Journal numbers to acknowledge once the letters are durable: those of their events, and of later events of the
-    /// same objects. If the later ones were acknowledged first, a crash would repeat an older state after a newer one.
+    /// Journal numbers to acknowledge once the letters are durable: those of the letters' events,
+    /// and of later events of the same objects. If the later events were acknowledged first, a
+    /// crash could make the sink deliver the older event after them.
     pub acked_with_letters: Vec<u64>,
     /// Whether to wait until the write is durable (`fsync`).
     pub sync: bool,
@@ -60,7 +61,7 @@ pub struct Commit {
 pub enum Done {
     /// The commit is stored, except for `left`.
     Committed {
-        /// Stored events, with their numbers.
+        /// Stored events, with their journal numbers.
         events: Vec<Event>,
         /// Number of events that are too large for the journal; they became dead letters.
         given_up: u64,
@@ -73,11 +74,11 @@ pub enum Done {
     },
     /// Events that [`Work::Read`] requested, in order.
     Read {
-        /// The events, with their numbers.
+        /// The events, with their journal numbers.
         events: Vec<Event>,
         /// Journal number at which the next read starts.
         next: u64,
-        /// Number of events that are damaged and unreadable.
+        /// Number of events that could not be read because they are damaged.
         lost: u64,
     },
     /// The journal could not be read.
@@ -103,8 +104,8 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Journal number of the first event whose sync failed; if none failed, of the next event. Only events below it are
-    /// delivered.
+    /// Journal number up to which events are delivered (exclusive): that of the next event to
+    /// append, or, after a failed sync, of the first event that may be lost.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,
