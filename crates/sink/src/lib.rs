@@ -84,7 +84,8 @@ pub use work::{Commit, Done, Durability, JournalState, StoreError, Work};
 pub enum Outcome {
     /// The receiver acknowledged the batch.
     Accepted,
-    /// Not acknowledged. The batch is tried again, after the delay `after` if the receiver asked for one.
+    /// The receiver did not acknowledge the batch. It is tried again, after the delay `after` if
+    /// the receiver asked for one.
     Retry {
         /// The receiver's `Retry-After`. It delays the whole sink, not only this batch.
         after: Option<Duration>,
@@ -108,7 +109,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Outcome as a metric label.
+    /// Returns the outcome as a metric label.
     #[must_use]
     pub fn kind(&self) -> AttemptOutcome {
         match self {

@@ -43,7 +43,7 @@ pub(crate) fn decide(
     Decision::RetryAt(after.map_or(at, |after| at.max(end_of_pause(now, after))))
 }
 
-/// Returns the end of a `Retry-After` pause.
+/// Returns when a `Retry-After` pause of length `after` ends, at most [`MAX_RETRY_AFTER`] from now.
 fn end_of_pause(now: Instant, after: Duration) -> Instant {
     now + after.min(MAX_RETRY_AFTER)
 }
@@ -68,7 +68,7 @@ pub struct Circuit {
     hold_until: Option<Instant>,
 }
 
-/// Lanes (parallel queues) that have failed since the last success.
+/// Whether no lane, one lane or several lanes (parallel queues) have failed since the last success.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum FailingLanes {
     #[default]
@@ -108,7 +108,8 @@ impl Circuit {
         self.failures >= Self::THRESHOLD
     }
 
-    /// Returns whether only one attempt at a time may be in flight.
+    /// Returns whether only one attempt at a time may be in flight: the circuit is open, and
+    /// several lanes have failed.
     fn is_probing(&self) -> bool {
         self.is_open() && self.failing == FailingLanes::Several
     }
@@ -124,8 +125,8 @@ impl Circuit {
         self.in_flight.push(lane);
     }
 
-    /// Records the end of an attempt to deliver, with any outcome. While the circuit is open, another lane may then
-    /// make an attempt.
+    /// Records the end of an attempt to deliver a lane's batch, with any outcome. While the circuit
+    /// is open, another lane may then make an attempt.
     pub fn ended(&mut self, lane: LaneId) {
         self.in_flight.retain(|other| *other != lane);
     }
@@ -209,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Makes a failing attempt of a lane. Returns whether this opened the circuit.
+    /// Records a failed attempt of a lane. Returns whether this opened the circuit.
     fn fail(circuit: &mut Circuit, lane: usize) -> bool {
         circuit.started(LaneId::new(lane));
         circuit.ended(LaneId::new(lane));

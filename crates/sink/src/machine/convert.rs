@@ -9,10 +9,11 @@ use crate::{Event, EventOptions, EventType, SelectionResult};
 use informer_hub_types::{Notification, Rewind, TraceParent, with_causes};
 
 impl<T> Machine<T> {
-    /// Returns the event of a notification; `None` if it is not selected or cannot be converted.
+    /// Converts a notification into the event to send; `None` if the sink does not select it or the
+    /// conversion fails.
     ///
-    /// After a restore of etcd, the same state of an object may be sent a second time on purpose. The second event has
-    /// another id, so that receivers do not drop it as a duplicate.
+    /// After a restore of etcd (`rewind`), a state of an object may be sent a second time on
+    /// purpose. The second event has another id, so that receivers do not drop it as a duplicate.
     pub(super) fn event_of(
         &self,
         notification: &Notification,
@@ -86,8 +87,9 @@ impl<T> Machine<T> {
         }
     }
 
-    /// If the journal already has the object, replaces its `Added` event with an `Updated` one without the previous
-    /// state. Returns `None` if the sink does not select updates. Other events are returned unchanged.
+    /// Returns the event to send. If the journal already has the object of an `Added` event, that
+    /// is an `Updated` event without the previous state, or `None` if the sink does not select
+    /// updates. Other events are unchanged.
     fn as_update(
         &self,
         event: Event,

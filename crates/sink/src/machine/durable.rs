@@ -10,16 +10,18 @@ use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
 
-/// Maximum number of accepted events that are not written to the journal yet. At this number the sink accepts no more.
+/// Maximum number of accepted events that are not written to the journal yet. At this limit the
+/// sink accepts no more events.
 ///
-/// The bound of unwritten dead letters too. At this number no more events are read from the journal, so only the events
-/// in the lanes can exceed it.
+/// Also the maximum number of unwritten dead letters. At that limit no more events are read from
+/// the journal; events that are in the lanes already may still exceed it.
 const MAX_UNWRITTEN: usize = 4096;
-/// Maximum bytes of accepted events that are not written to the journal yet; exceeded by at most one event. The bound of
-/// unwritten dead letters too.
+/// Maximum bytes of accepted events that are not written to the journal yet, exceeded by at most
+/// one event. Also the maximum bytes of unwritten dead letters.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of unwritten events. If either is reached, the events are written immediately. A listener sends its
-/// next batch only after the answer to the previous one, so the number must not exceed the size of a listener's batch.
+/// Bytes and number of unwritten events at which they are written immediately. The number must not
+/// exceed a listener's batch, since a listener sends its next batch only after the answer to the
+/// previous one.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
@@ -37,17 +39,19 @@ pub(super) struct Durable<T> {
     unwritten_bytes: usize,
     /// Time at which the oldest unwritten event was queued; `None` if there is none.
     since: Option<Instant>,
-    /// Time of the last write of events. The next write waits until the `fsync` delay has passed since then. An event
-    /// that arrives after this delay is written immediately.
+    /// When events were last written. Until the `fsync` delay has passed since then, further events
+    /// wait to be written together.
     written: Option<Instant>,
-    /// Senders of events that are not answered yet, each with the number of stored events (`stored`) to wait for.
+    /// Senders that wait for an answer. The number is the value of `stored` at which the answer is
+    /// due.
     waiting: VecDeque<(u64, T)>,
     /// Number of events accepted since the start.
     accepted: u64,
     /// Number of accepted events that are stored, in the journal or as dead letters.
     stored: u64,
     acked: Vec<u64>,
-    /// Numbers to acknowledge once the dead letters are durable; see [`Commit::acked_with_letters`].
+    /// Journal numbers of events to acknowledge in the journal only once the dead letters are
+    /// durable; see [`Commit::acked_with_letters`].
     acked_with_letters: Vec<u64>,
     /// Objects with a dead letter that is not durable yet, by [`Event::lane_hash`].
     lettered: BTreeSet<u64>,
@@ -62,8 +66,8 @@ pub(super) struct Durable<T> {
     write_pause: Pause,
     /// Pause after failed reads.
     read_pause: Pause,
-    /// Whether the events found in the journal at the start are durable. Until then no sender is answered: its events
-    /// may have been skipped because the journal already has them.
+    /// Whether the events found in the journal at the start are synced to disk. Until then no
+    /// sender is answered, since its events may have been skipped as repetitions of these events.
     is_settled: bool,
     /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
@@ -107,7 +111,8 @@ impl<T> Durable<T> {
         self.last_delivered.is_update(event)
     }
 
-    /// Returns whether the journal already has this state of the event's object, or a newer one.
+    /// Returns whether an event need not be sent, because the journal has this state of its object
+    /// or a newer one. With `resync`, a repetition of the last state is sent.
     pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
         !self.last_delivered.is_new(event, resync)
     }
@@ -125,7 +130,7 @@ impl<T> Durable<T> {
         self.waiting.push_back((self.accepted, reply));
     }
 
-    /// Removes and returns the senders that can be answered now.
+    /// Removes and returns the senders to answer, because all of their events are stored.
     pub(super) fn answers(&mut self) -> Vec<T> {
         if !self.is_settled {
             return Vec::new();
@@ -134,8 +139,8 @@ impl<T> Durable<T> {
         self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
     }
 
-    /// Marks delivered events as acknowledged in the journal; those of an object with an unwritten dead letter only
-    /// together with that letter.
+    /// Marks delivered events as acknowledged in the journal. If an older event of the same object
+    /// became a dead letter that is not written yet, the acknowledgement waits for that letter.
     pub(super) fn acknowledge<'e>(&mut self, events: impl IntoIterator<Item = &'e Event>) {
         for event in events {
             let waits = !self.lettered.is_empty() && self.lettered.contains(&event.lane_hash());
@@ -144,7 +149,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Marks events that become dead letters as acknowledged once the letters are durable.
+    /// Marks events that become dead letters as acknowledged in the journal, from when the letters
+    /// are durable.
     pub(super) fn give_up(&mut self, events: &[Event]) {
         self.lettered.extend(events.iter().map(Event::lane_hash));
         self.acknowledge(events);
@@ -222,7 +228,8 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Returns whether events should be read from the journal into the lanes (send queues).
+    /// Returns whether to read events from the journal now: there are some, the lanes (send queues)
+    /// are less than half full, and there is room for dead letters.
     fn wants_events(&self, lanes: &Lanes, letters: &[DeadLetter]) -> bool {
         self.next_read < self.end && lanes.is_low() && has_room(letters)
     }
@@ -316,7 +323,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Queues again the parts of a failed commit that were not stored.
+    /// Takes back the parts of a failed commit that were not stored, for the next commit. Pauses
+    /// writes and records the error.
     fn requeue(
         &mut self,
         mut commit: Commit,
@@ -361,7 +369,7 @@ impl<T> Durable<T> {
     }
 }
 
-/// A pause after failures of the store, longer after each.
+/// Pause after failures of the store, which grows with each failure in a row.
 #[derive(Debug, Default)]
 struct Pause {
     /// End of the pause, and the number of failures in a row; `None` after a success.
@@ -377,20 +385,20 @@ impl Pause {
         self.until().is_none_or(|until| until <= now)
     }
 
-    /// Starts the pause after a failure. Returns whether it is the first failure in a row.
+    /// Starts a pause after a failure. Returns whether the previous call of the store succeeded.
     fn extend(&mut self, now: Instant) -> bool {
         let failures = self.failed.map_or(0, |(_, failures)| failures);
         self.failed = Some((now + exponential_backoff(PAUSES.0, failures, PAUSES.1), failures + 1));
         failures == 0
     }
 
-    /// Ends the pause after a success. Returns whether a failure came before it.
+    /// Ends the pause after a success. Returns whether the previous call of the store failed.
     fn end(&mut self) -> bool {
         self.failed.take().is_some()
     }
 }
 
-/// Returns whether more dead letters may wait to be written.
+/// Returns whether another dead letter may wait to be written.
 fn has_room(letters: &[DeadLetter]) -> bool {
     let bytes = || letters.iter().map(|letter| letter.event.size()).sum::<usize>();
     letters.len() < MAX_UNWRITTEN && bytes() < MAX_UNWRITTEN_BYTES

@@ -34,7 +34,7 @@ struct Rig {
     now: Instant,
     receiver: Script,
     answered: Vec<u32>,
-    /// Acknowledged events.
+    /// Events that the receiver has acknowledged.
     accepted: Vec<Event>,
     sent: u32,
 }
@@ -52,7 +52,7 @@ impl Rig {
         Self { disk, limits, fsync, store, machine, health, now, receiver, answered, accepted, sent: 0 }
     }
 
-    /// A rig without a journal; it cannot be restarted.
+    /// Creates a sink without a journal, which cannot be restarted.
     fn in_memory() -> Self {
         let health = SinkHealth::new();
         let machine = Machine::new(params(Arc::clone(&health)), None, StdRng::seed_from_u64(7));
@@ -115,7 +115,7 @@ impl Rig {
         (self.store, self.machine, self.health) = open(&self.disk, self.limits, self.fsync);
     }
 
-    /// Accepted versions, by object.
+    /// Returns the resourceVersions of the acknowledged events, by subject.
     fn versions(&self) -> HashMap<String, Vec<u64>> {
         let mut all = HashMap::<_, Vec<_>>::new();
         for event in &self.accepted {
@@ -161,7 +161,8 @@ fn update(name: &str, version: u64) -> Notification {
     updated(pod(name, &from, "x"), pod(name, &to, "x"))
 }
 
-/// Returns versions 1 to `versions` of each of `objects` objects, interleaved.
+/// Returns the notifications of `objects` objects with versions 1 to `versions` each, ordered by
+/// version.
 fn history(objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version, name: &str| match version {
         1 => added(pod(name, "1", "x"), false),
@@ -385,7 +386,8 @@ fn full_disk_keeps_senders_waiting_until_there_is_room() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
-/// Checkpoints release acknowledged events, but on a full disk they may fail themselves.
+/// On a full disk, a checkpoint may fail and release no events. So the journal itself must remove
+/// acknowledged events.
 #[test]
 fn acknowledged_events_do_not_keep_a_disk_full() {
     let mut rig = Rig::new();
@@ -493,7 +495,8 @@ fn recovered_events_are_answered_once_they_are_durable() {
     assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.undelivered()), (3, &[sent][..], 0));
 }
 
-/// Returns a rig with two dead letters of `web-0`, whose receiver now accepts everything.
+/// Returns a sink with two dead letters of the object `web-0`. Its receiver refused them and now
+/// accepts everything.
 fn rig_with_letters() -> Rig {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });
