@@ -32,8 +32,9 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether the JSON has the attribute `sequence`, whose digits [`Event::set_sequence`] replaces. Default: no.
     pub sequence: bool,
-    /// resourceVersion of the first list after the versions went back (restore of etcd). It becomes part of event ids,
-    /// since events with the same versions may have been sent before. Default: none.
+    /// Set if the cluster's resourceVersions have gone back, as after a restore of etcd: the
+    /// resourceVersion of the first list after that. Event ids include it, since events with the
+    /// same versions may have been sent before. Default: none.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -152,7 +153,7 @@ impl<'a> From<&'a ApiResource> for Resource<'a> {
 }
 
 impl Event {
-    /// Converts a notification into an event, whose attribute `time` is `seen`.
+    /// Converts a notification into an event. `seen` becomes the event's attribute `time`.
     ///
     /// Copies each object's JSON once. Only redacted objects are parsed.
     ///
@@ -166,10 +167,11 @@ impl Event {
         Self::in_trace(notification, seen, options, None)
     }
 
-    /// Converts a notification whose change is traced. Receivers continue the trace from `parent`.
+    /// Converts a notification into an event like [`Event::new`], with `parent` as the attribute
+    /// `traceparent`. Receivers continue the trace of the change from there.
     ///
     /// # Errors
-    /// As [`Event::new`].
+    /// [`EventError`] if the object's stored bytes are damaged.
     pub fn in_trace<K>(
         notification: &Notification<K>,
         seen: jiff::Timestamp,
@@ -283,14 +285,15 @@ impl Event {
         }
     }
 
-    /// Returns a copy without the JSON. The copy still identifies the object and its version.
+    /// Returns a copy without the JSON. The copy still has the event's id, subject, UID and
+    /// resourceVersion.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
     }
 
-    /// Marks the event as a replayed dead letter. It may be delivered after newer events, so its state does not count
-    /// as the last one of its object.
+    /// Marks the event as a replayed dead letter. It may be delivered after newer events of its
+    /// object, so it does not describe the object's last state.
     #[must_use]
     pub fn replayed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_replayed = true;
@@ -303,7 +306,7 @@ impl Event {
         self.0.is_replayed
     }
 
-    /// Returns the bytes of memory that the event takes, for the bounds of queues.
+    /// Returns the bytes of memory that the event takes. Size limits of queues use this number.
     #[must_use]
     pub fn size(&self) -> usize {
         let Parts { id, cluster, subject, uid, body, .. } = &*self.0;
@@ -370,7 +373,8 @@ fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
     format!("{}/{}/{}/{}/{name}", gvr.group, gvr.version, gvr.resource, namespace.unwrap_or_default())
 }
 
-/// Splits a subject into group, version, resource, namespace and name.
+/// Splits a subject into group, version, resource, namespace and name; `None` if it has fewer
+/// parts.
 pub(crate) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     let mut parts = subject.splitn(5, '/');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])

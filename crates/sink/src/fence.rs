@@ -1,4 +1,5 @@
-//! Fence for deliveries: sinks send only while this process holds a lease.
+//! Fence for deliveries: lets the sinks of a process send only until a time. With several replicas,
+//! that time is the end of the lease under which this process is the one that delivers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,21 +11,24 @@ use tokio::sync::Notify;
 
 use informer_hub_types::clock;
 
-/// Longest time after which a running attempt reads the fence again. Timers stand still while the machine is suspended,
-/// but the lease expires meanwhile.
+/// Maximum time between two checks of the fence during an attempt. A timer for the whole time is
+/// not enough: it stands still while the machine is suspended, and the fence closes meanwhile.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// Time until which the sinks of a process may send. Read before each attempt, and before each step of it.
+/// Time until which the sinks of a process may send. Checked before each delivery attempt, and
+/// whenever a running attempt continues.
 ///
-/// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
-/// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
+/// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the
+/// fence closed when it continues. An attempt that is running when the fence closes is abandoned:
+/// see [`Self::within`].
 #[derive(Debug, Default)]
 pub struct SendFence {
     /// Time until which sinks may send, in nanoseconds since boot; zero if the fence is closed.
     until: AtomicU64,
-    /// Whether running attempts to deliver may end, but no new one may begin.
+    /// Whether the fence is draining: running delivery attempts may end, but no new one may begin.
     is_draining: AtomicBool,
-    /// Wakes running attempts when the fence closes earlier than before.
+    /// Wakes running attempts when [`SendFence::set`] moves the end of the fence to an earlier
+    /// time.
     is_shortened: Notify,
 }
 
@@ -43,7 +47,7 @@ impl SendFence {
         self.is_draining.store(is_draining, SeqCst);
     }
 
-    /// Returns whether sinks may begin to send now.
+    /// Returns whether a delivery attempt may begin now: the fence is open and not draining.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.is_draining.load(SeqCst) && self.open_for().is_some()
@@ -116,7 +120,8 @@ mod tests {
         assert_eq!(attempt.await, None);
     }
 
-    /// Lets the time of the fence pass without a timer, as during a suspension of the machine.
+    /// Closes the fence without a notification, as if its time had passed during a suspension of
+    /// the machine.
     fn suspend(fence: &SendFence) {
         fence.until.store(1, SeqCst);
     }

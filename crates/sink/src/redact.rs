@@ -77,7 +77,7 @@ impl Redaction {
     }
 }
 
-/// Returns the JSON of an object after a redaction without paths, which redacts only the values of Secrets.
+/// Returns the JSON of an object with only the values of Secrets redacted.
 #[cfg(test)]
 fn wire_json<'j>(gvr: &Gvr, json: &'j [u8]) -> Cow<'j, str> {
     Redaction::default().wire_json(gvr, json)

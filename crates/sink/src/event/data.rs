@@ -16,7 +16,8 @@ pub struct EventData<K> {
     pub cluster_labels: ClusterLabels,
     /// Resource of the object.
     pub resource: EventResource,
-    /// Namespace of the object, if it has one.
+    /// Namespace of the object. For `synced`, the namespace to which the informer is limited.
+    /// `None` if there is none.
     pub namespace: Option<String>,
     /// Name of the object; `None` for `synced`.
     pub name: Option<String>,
@@ -26,11 +27,14 @@ pub struct EventData<K> {
     pub resource_version: Option<String>,
     /// Whether the object already existed when the sink subscribed, or when the informer made its first list.
     pub initial: bool,
-    /// Whether the deletion itself was not observed, so that the last states before it may be missing.
+    /// Whether the watch missed the deletion, which a later list showed. Then the object's last
+    /// changes may be missing too.
     pub tombstone: bool,
-    /// The object; `None` for `synced`, and if memory was short and the hub had dropped the object's body.
+    /// The object. `None` for `synced`, or if the hub was short of memory and had dropped the
+    /// object's JSON.
     pub object: Option<K>,
-    /// Previous state of an updated object; `None` for other events, and if the sink omits it or its body was dropped.
+    /// Previous state of an updated object. `None` for other event types, if the sink omits
+    /// previous states, or if the hub had dropped the JSON for lack of memory.
     pub old_object: Option<K>,
 }
 
@@ -41,17 +45,17 @@ pub struct EventResource {
     pub group: String,
     /// API version.
     pub version: String,
-    /// Plural name.
+    /// Plural name, such as `pods`.
     pub resource: String,
     /// Kind of the object.
     pub kind: String,
 }
 
 impl Event {
-    /// Decodes the event's data and its objects. Each call decodes them again.
+    /// Decodes the member `data` of the event's JSON. Each call decodes it again.
     ///
     /// # Errors
-    /// An error if the object does not fit the type.
+    /// The object does not fit the type `K`.
     pub fn data<K: DeserializeOwned>(&self) -> Result<EventData<K>, serde_json::Error> {
         #[derive(Deserialize)]
         #[serde(bound = "K: DeserializeOwned")]

@@ -1,9 +1,11 @@
 //! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The merged event has the oldest `oldObject` and the newest `object`, as in the queue of a slow listener. Objects
-//! with the same name but different UIDs never merge. Nor does a replayed dead letter, whose state may be older than
-//! the events before it. An addition and a following deletion merge to the deletion; a listener's queue drops both. The
-//! journal must not: an earlier process may have delivered the addition, and died before the acknowledgement was on
+//! The merged event has the `oldObject` of the older event and the `object` of the newer one.
+//! Objects with the same name but different UIDs never merge. Nor does a replayed dead letter,
+//! whose state may be older than the events before it.
+//!
+//! An addition and a following deletion merge to the deletion. Dropping both would be wrong: an
+//! earlier process may have delivered the addition, and died before its acknowledgement was on
 //! disk.
 
 use std::sync::Arc;
@@ -34,7 +36,8 @@ struct Data<'j> {
 }
 
 impl Event {
-    /// Merges two events, the older first. Returns one event, or both in order if they do not merge.
+    /// Merges two events, given in order. Returns the merged event, or both events if they must
+    /// stay separate.
     #[must_use]
     pub fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
         use EventType::{Added, Deleted, Updated};
@@ -54,12 +57,13 @@ impl Event {
     }
 }
 
-/// Returns `merged` as an event; if it is `None`, both events.
+/// Returns `merged` as the only event; if it is `None`, returns `older` and `newer`.
 fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]> {
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
-/// Returns an addition with the newer state; `None` if the JSON does not parse.
+/// Merges an addition and a following update to an addition with the newer state. Returns `None` if
+/// an event's JSON does not parse.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
     let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;
@@ -78,7 +82,8 @@ fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     Some(Parts { id: id.into(), event_type: EventType::Added, body: body.into(), sequence_at: 0, ..newer.clone() })
 }
 
-/// Returns the newer update with the older one's `oldObject`; `None` if the JSON does not parse.
+/// Merges two updates: returns `newer` with the `oldObject` of `older`. Returns `None` if an
+/// event's JSON does not parse.
 fn updated(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is) = (read(older)?, read(newer)?);
     let body = replaced(&newer.body, &[(is.data.old_object.get(), was.data.old_object.get())]);
@@ -89,8 +94,8 @@ fn read(parts: &Parts) -> Option<Wire<'_>> {
     serde_json::from_str(&parts.body).ok()
 }
 
-/// Returns `text` with the first text of each pair replaced by the second. The first texts must be slices of `text`, in
-/// order.
+/// Replaces parts of `text`. Each pair has a slice of `text` and its replacement; the pairs are in
+/// the order of the text.
 fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;

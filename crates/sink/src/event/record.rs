@@ -27,7 +27,7 @@ impl InvalidRecord {
 }
 
 impl Event {
-    /// Appends the binary record.
+    /// Appends the event to `out` as a binary record, in the format of the module documentation.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let parts = &*self.0;
         let version = parts.version.to_string();
@@ -42,10 +42,11 @@ impl Event {
         out.extend(parts.body.as_bytes());
     }
 
-    /// Decodes the output of [`Self::encode`]; `sequence` is the event's number in the journal.
+    /// Decodes an event that [`Self::encode`] wrote. `sequence` is the event's number in the
+    /// journal.
     ///
     /// # Errors
-    /// [`InvalidRecord`] for anything else.
+    /// [`InvalidRecord`] if the bytes are not such a record.
     pub fn decode(bytes: &[u8], sequence: Option<u64>) -> Result<Self, InvalidRecord> {
         let (&[format, kind], mut rest) = bytes.split_first_chunk::<2>().ok_or(InvalidRecord::TOO_SHORT)?;
         if format != FORMAT {

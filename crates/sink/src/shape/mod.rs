@@ -97,7 +97,7 @@ impl Shape {
     }
 }
 
-/// Encodes `data` with the id, type, time and sequence of the event.
+/// Encodes an event in the format [`Shape::Json`].
 fn plain(event: &Event) -> Result<String, String> {
     let envelope = Envelope::of(event)?;
     let members = envelope.data.get().strip_prefix('{').ok_or("the event's data is not an object")?;

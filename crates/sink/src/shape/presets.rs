@@ -123,8 +123,8 @@ fn discord(summary: &Summary) -> Value {
     })
 }
 
-/// Shortens a text to `limit` printable UTF-16 units, the strictest way in which chats count. Returns `–` instead of an
-/// empty text, which chats reject.
+/// Makes a text printable and shortens it to `limit` UTF-16 units, the strictest way in which chats
+/// count. Returns `–` instead of an empty text, which chats reject.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;
@@ -188,7 +188,7 @@ mod tests {
         (serde_json::from_str(&text).unwrap(), text.len())
     }
 
-    /// Length in UTF-16 units.
+    /// Returns the length of a JSON string in UTF-16 units.
     fn length(value: &Value) -> usize {
         let text = value.as_str().expect("a text");
         assert!(!text.trim().is_empty());
