@@ -15,7 +15,7 @@ mod whole_sink;
 use super::test_objects::{added, event, object, origin};
 use super::{Event, EventOptions, Outcome, Redaction, Transport};
 
-/// How the test receiver misbehaves.
+/// Fault of the test receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// The receiver accepts everything.
@@ -47,14 +47,14 @@ pub trait TestBed: Send + Sync {
 
 /// Time limit for actions that must succeed, long enough for a busy machine.
 const LONG: Duration = Duration::from_secs(30);
-/// Time limit in checks that wait for a timeout to expire.
+/// Time limit of attempts in checks that wait for an attempt to time out.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn batch(names: &[(&str, u64)]) -> Arc<[Event]> {
     names.iter().map(|(name, version)| event(name, *version, 20)).collect()
 }
 
-/// Returns names and versions of the accepted events.
+/// Returns object name and resourceVersion of each event that the receiver accepted, in order.
 fn states(bed: &dyn TestBed) -> Vec<(String, u64)> {
     let state = |text: &String| {
         let event: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -68,7 +68,8 @@ fn expected(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
 }
 
-/// Delivers a batch as a sink does. Returns the subjects of the events that were given up.
+/// Delivers a batch with the retries of a sink. Returns the subjects of the events that were given
+/// up.
 async fn deliver(transport: &dyn Transport, batch: Arc<[Event]>) -> Vec<String> {
     let (mut rest, mut lost) = (vec![batch], Vec::new());
     for _ in 0..100 {

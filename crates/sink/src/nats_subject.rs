@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::Event;
 use crate::event::subject_parts;
 
-/// Placeholders of a pattern.
+/// Placeholders that a subject pattern may have.
 const NAMES: [&str; 7] = ["cluster", "group", "version", "resource", "namespace", "name", "type"];
 /// Maximum bytes of a pattern, so that subjects fit into a protocol line.
 const MAX_LENGTH: usize = 256;
@@ -85,7 +85,8 @@ impl SubjectPattern {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 
-    /// Returns the NATS subject for these values. `about` is the event's own subject, which names the object.
+    /// Returns the NATS subject for these values. `about` is the CloudEvents subject, which names
+    /// the object.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
         let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();

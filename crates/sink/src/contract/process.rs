@@ -20,7 +20,7 @@ use informer_hub_sim::disk::SimDisk;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Fsync, Notification};
 
-/// Maximum number of events in the sink's queues (lanes).
+/// Maximum number of events in the sink's lanes (parallel queues).
 pub(super) const ROOM: usize = 20;
 const FLUSH: Duration = Duration::from_secs(30);
 
@@ -95,7 +95,7 @@ impl Process {
         (self.machine.undelivered(), self.machine.at_risk())
     }
 
-    /// Returns the events of attempts that have not ended.
+    /// Returns the events in batches whose delivery attempt has not ended yet.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = &Event> {
         self.in_flight.iter().flat_map(|(_, batch)| batch.iter())
     }
@@ -113,7 +113,8 @@ impl Process {
         self.now = end;
     }
 
-    /// Performs actions and waits for attempts until `holds` returns true.
+    /// Runs the sink until `holds` returns true: performs its actions and waits for delivery
+    /// attempts.
     pub(super) async fn until(&mut self, holds: impl Fn(&Self) -> bool) {
         loop {
             self.pump();

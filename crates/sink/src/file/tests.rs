@@ -21,7 +21,7 @@ fn batch(from: u64, count: u64) -> Arc<[Event]> {
     (from..from + count).map(|version| event("web", version, 100)).collect()
 }
 
-/// Returns the versions of the events in a file, in order; `None` for an invalid line.
+/// Returns the resourceVersion of each event in a file, in order; `None` for an invalid line.
 fn versions(path: &Path) -> Vec<Option<u64>> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));
@@ -127,12 +127,12 @@ struct Scripted {
     taken: Arc<Mutex<Vec<u8>>>,
     /// Writes hang while this is locked.
     gate: Arc<tokio::sync::Mutex<()>>,
-    /// Whether the writing process has ended.
+    /// Whether the sink's simulated process has been killed. Writes then fail.
     gone: Arc<AtomicBool>,
 }
 
 impl Scripted {
-    /// Waits while writes hang. Fails if the writing process has ended by then.
+    /// Waits while `gate` is locked. Fails if the simulated process was killed meanwhile.
     fn pass(&self) -> io::Result<()> {
         drop(self.gate.blocking_lock());
         if self.gone.load(Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
@@ -196,7 +196,7 @@ async fn hanging_write_times_out_and_is_not_repeated() {
 struct LinesBed {
     out: Mutex<Scripted>,
     hanging: Mutex<Option<tokio::sync::OwnedMutexGuard<()>>>,
-    /// Path of the file; `None` for a stream.
+    /// Temporary directory of the file; `None` if the transports write to a stream.
     folder: Option<tempfile::TempDir>,
 }
 
@@ -220,7 +220,7 @@ impl Lines for MoodyFile {
 }
 
 impl LinesBed {
-    /// A file that is rotated often while it is written.
+    /// Returns a test bed whose transports write to a file that is rotated often.
     fn file() -> Self {
         Self { folder: Some(tempfile::tempdir().unwrap()), ..Self::default() }
     }

@@ -14,13 +14,13 @@ use super::{IN_FLIGHT, NatsAuth, NatsParams};
 use informer_hub_tls::{Identity, Roots, certificates, client_config};
 use informer_hub_types::{exponential_backoff, rng};
 
-/// Number of times that the client library tries to reconnect. A delivery attempt does not wait for this, but opens a
-/// new connection.
+/// Number of times that the client library tries to reconnect. A delivery attempt opens a new
+/// connection instead of waiting for this.
 const RECONNECTS: usize = 10;
 /// Longest pause between two reconnect attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// Open connection.
+/// Open connection to the NATS servers.
 #[derive(Clone)]
 pub(super) struct Link {
     client: Client,
@@ -31,8 +31,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last error that the connection reported since it was established, appended to the errors of messages: the server
-    /// does not relate some of its errors to a message.
+    /// Last error that the server reported on the connection, which does not always relate to a
+    /// message. Shown with the errors of messages, and cleared when a connection is established.
     problem: Arc<Mutex<Option<String>>>,
 }
 
@@ -47,8 +47,9 @@ impl Links {
         Self { params, link: tokio::sync::Mutex::new(None), problem: Arc::default() }
     }
 
-    /// Returns the connection, or opens a new one if there is none or it is lost. Does not wait until a lost connection
-    /// is restored: its messages are sent again anyway, and credential files may have changed.
+    /// Returns the connection, or opens a new one if there is none or it is lost. It does not wait
+    /// for the client library to reconnect: messages of a lost connection are sent again anyway, and
+    /// credential files may have changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
         if let Some(link) = &*link
@@ -63,7 +64,8 @@ impl Links {
         Ok(new)
     }
 
-    /// Returns the connection's last problem as a suffix for an error; empty if there is none.
+    /// Returns the last error of the connection as a suffix for an error message; empty if there is
+    /// none.
     pub(super) fn last_problem(&self) -> String {
         self.problem.lock().as_ref().map(|problem| format!(" ({problem})")).unwrap_or_default()
     }
@@ -138,7 +140,7 @@ async fn authenticate(options: ConnectOptions, auth: Option<&NatsAuth>) -> Resul
     })
 }
 
-/// Pause before a reconnect attempt: exponential backoff with jitter.
+/// Returns the pause before a reconnect attempt: exponential backoff with jitter.
 fn pause(attempt: usize) -> Duration {
     let times = u32::try_from(attempt).unwrap_or(u32::MAX);
     let longest = exponential_backoff(Duration::from_millis(50), times, LONGEST_PAUSE);

@@ -190,7 +190,7 @@ async fn credentials_are_sent_and_never_shown() {
     assert!(error.contains("cannot use creds_file nowhere.creds"), "{error}");
 }
 
-/// Makes all attempts that are due until `end`, by a virtual clock.
+/// Runs the machine until `end` of a virtual clock, with real delivery attempts.
 async fn run_until(machine: &mut Machine<()>, transport: &NatsTransport, now: &mut Instant, end: Instant) {
     loop {
         while let Some(action) = machine.next(*now) {

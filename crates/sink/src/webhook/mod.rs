@@ -48,9 +48,9 @@ pub struct WebhookParams {
     pub timeout: Duration,
     /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether bodies are batches (`application/cloudevents-batch+json`, an array) or single events
-    /// (`application/cloudevents+json`). A sink always uses the same form: if its batches may have several events, a
-    /// batch of one event is an array too.
+    /// Whether a request always has a JSON array of events (`application/cloudevents-batch+json`),
+    /// rather than a single event (`application/cloudevents+json`). A sink uses an array if its
+    /// batches may have several events, even for a batch of one.
     pub batched: bool,
     /// Format of the events. Default CloudEvents.
     pub shape: Arc<Shape>,
@@ -121,7 +121,7 @@ pub enum WebhookError {
     /// The file of the client certificate or of its key could not be read.
     #[error("cannot read {key} {}", .path.display())]
     ClientCertFile {
-        /// `client_cert_file` or `client_key_file`.
+        /// Configuration key of the file: `client_cert_file` or `client_key_file`.
         key: &'static str,
         /// Path of the file.
         path: PathBuf,
@@ -132,7 +132,7 @@ pub enum WebhookError {
     /// The client certificate cannot be used.
     #[error("{key} {}: {problem}", .path.display())]
     ClientCert {
-        /// `client_cert_file` or `client_key_file`.
+        /// Configuration key of the unusable file: `client_cert_file` or `client_key_file`.
         key: &'static str,
         /// Path of the file.
         path: PathBuf,

@@ -112,7 +112,8 @@ impl Secrets {
         shown + &text[end..]
     }
 
-    /// Adds the byte ranges of all secrets to `found`, including one that is cut off at the text's end.
+    /// Adds the byte ranges of all secrets in `form` to `found`. A secret that is cut off at the
+    /// text's end counts too.
     fn find(&self, form: &[Decoded], found: &mut Vec<Range<usize>>) {
         for secret in &self.0 {
             for start in 0..form.len() {
@@ -163,8 +164,9 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Appends a decoded character to `out`, with the source range of its escape sequence. `found` has the character and
-/// the length of the sequence, which is at the start of `rest`. Returns that length; 0 if `found` is `None`.
+/// Appends the character that an escape sequence at the start of `rest` stands for to `out`.
+/// `found` is that character and the length of the sequence. Returns the length; 0 if `found` is
+/// `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

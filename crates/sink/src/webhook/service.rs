@@ -39,7 +39,8 @@ pub(super) struct Service {
 struct CachedCaller {
     client: Caller,
     files: FileStates,
-    /// State of the last files from which no client could be built, so that the error is logged only once.
+    /// State of the last files that could not be used, so that the error is logged only once for
+    /// them.
     broken: FileStates,
 }
 
