@@ -38,15 +38,15 @@ pub enum Access {
     },
     /// The service account of the pod that runs this process.
     InCluster,
-    /// No access: only an agent inside the cluster reaches the apiserver, not the hub itself.
+    /// No direct access: only an agent inside the cluster reaches the apiserver.
     Agent,
-    /// An address, a CA and a token.
+    /// Access by an address, with an optional CA file and bearer token.
     Server {
         /// `https://…` or `http://…`.
         server: String,
         /// PEM file with the roots, reread about once a minute; `None` means the system's roots.
         ca_file: Option<PathBuf>,
-        /// The bearer token; `None` sends none.
+        /// Source of the bearer token; `None` sends no token.
         token: Option<Token>,
     },
     /// A kubeconfig in memory, of which the current context is used. It is fully trusted, including its commands and file
@@ -54,7 +54,7 @@ pub enum Access {
     Inline {
         /// The kubeconfig, in YAML or JSON.
         text: Arc<str>,
-        /// Origin of the kubeconfig, for messages.
+        /// Where the kubeconfig comes from, as text for messages.
         origin: Arc<str>,
     },
     /// Access that is not known until [`KubeConnector::change`](super::KubeConnector::change) sets it.
@@ -141,7 +141,7 @@ pub enum ClientError {
         /// The existing contexts, as text for the message.
         known: String,
     },
-    /// A kubeconfig in memory is invalid, or its context is incomplete.
+    /// The kubeconfig in memory is invalid, or its current context is incomplete.
     #[error("cannot use the kubeconfig in {origin}: {message}")]
     Inline {
         /// Origin of the kubeconfig.
@@ -203,14 +203,16 @@ impl Access {
     }
 }
 
-/// A new client, with its address, its connections, and the states of its files.
+/// A new client, with its address, its connections, and the states of the files that it was built
+/// from.
 pub(super) struct NewClient {
     pub(super) client: Client,
     /// The server's address, without user information.
     pub(super) address: String,
     /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Sizes and modification times of the files that the client does not reread itself.
+    /// Sizes and modification times of the files that the client was built from and does not reread
+    /// itself.
     pub(super) files: FileStates,
     /// Connections of this client, for reuse by the next one.
     pub(super) transport: Transport,
@@ -230,7 +232,8 @@ pub async fn connect(settings: AccessSettings, dial: Option<Dial>, io: &Threads)
     Ok(make(None, settings, wiring, io).await?.client)
 }
 
-/// Like [`connect`]; `cluster` is the name in log lines.
+/// Builds a client like [`connect`], with the parts that `wiring` shares between clients of the
+/// cluster. `cluster` is the cluster's name in log lines.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
     settings: AccessSettings,
@@ -340,8 +343,8 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// Loads a client's configuration, with the states of the files that the client does not reread itself, to detect
-/// changes.
+/// Loads a client's configuration. Also returns sizes and modification times of the files that the
+/// client does not reread itself, by which changes of these files are detected.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,

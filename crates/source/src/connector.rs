@@ -1,4 +1,5 @@
-//! Implements the reflector's traits [`Connector`] and [`Connection`] for a configured cluster.
+//! Connections to a configured cluster over HTTP: implements the reflector's traits [`Connector`]
+//! and [`Connection`].
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -29,7 +30,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// How long later connections wait for access settings that are not known yet.
 const LONG_WAIT: Duration = Duration::from_secs(600);
 
-/// Connects to a cluster with kube's client.
+/// Opens connections to a cluster, with a client of the kube crate.
 #[derive(Clone, Debug)]
 pub struct KubeConnector(Arc<ConnectorState>);
 
@@ -38,10 +39,11 @@ struct ConnectorState {
     /// The cluster's name, for log lines.
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
-    /// Number of changes of the access settings. A change wakes the connections that wait for the settings.
+    /// Number of changes of the access settings. Connections that wait for settings subscribe to
+    /// it.
     changes: WatchCell<u64>,
-    /// Whether a connection has waited for unknown access settings before. The first wait is short, so that an error soon
-    /// names the missing settings; later ones are long.
+    /// Whether a connection has waited for missing access settings before. The first wait is short,
+    /// so that an error soon names the missing settings. Later waits are long.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,
@@ -143,7 +145,8 @@ impl Connector for KubeConnector {
 }
 
 impl KubeConnection {
-    /// Runs a request on the runtime of the sockets. If the server refuses the credentials, the client reads them again.
+    /// Runs a request on the runtime `io`, which owns the sockets. If the server refuses the
+    /// credentials, the client reads them again.
     fn request<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, SourceError>> + Send + 'static,

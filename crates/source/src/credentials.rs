@@ -180,7 +180,7 @@ fn validities(_: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     None
 }
 
-/// Sets the dates of a credential from its text: base64, PEM or a token.
+/// Setters for the validity of a credential, which is read from base64, PEM or a token.
 trait WithValidity {
     fn with_encoded(self, data: &str) -> Self;
     fn with_pem(self, pem: &[u8]) -> Self;
@@ -196,8 +196,8 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Sets the validity from a PEM text: of a client's certificate chain, the earliest expiry; of several CAs, the
-    /// latest, since one valid CA is enough.
+    /// Sets the validity from the certificates in a PEM text. For a client certificate with its
+    /// chain, the earliest expiry counts. For CAs, the latest counts, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };

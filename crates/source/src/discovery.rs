@@ -30,7 +30,8 @@ pub enum DiscoveryError {
         /// Similar names in the cluster, nearest first.
         nearest: Vec<String>,
     },
-    /// The cluster, or a group that may have the resource, did not answer. Retry as the error class says.
+    /// The cluster did not answer, or a group did not that may have the resource. The class of the
+    /// error decides whether to retry.
     #[error(transparent)]
     Unavailable(#[from] SourceError),
 }
@@ -118,7 +119,7 @@ struct Search<'s> {
     reference: &'s ResourceRef,
     /// Names that did not match, as `name` or `name.group`, for suggestions in the error.
     seen: Vec<String>,
-    /// Error of the first group that did not answer. Ignored if another group has the resource.
+    /// Error of the first API group that did not answer. Ignored if another group has the resource.
     unavailable: Option<SourceError>,
 }
 
@@ -223,8 +224,8 @@ impl Search<'_> {
         None
     }
 
-    /// Selects the resource by its plural, or else by singular or short name. If none matches, notes all names for
-    /// suggestions.
+    /// Returns the resource with this plural name, or else with this singular or short name. If
+    /// none matches, records all names for suggestions and returns `None`.
     fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
         let reference = self.reference.resource.as_str();
         let watchable = || resources.iter().filter(|resource| resource.is_watchable());

@@ -1,4 +1,5 @@
-//! Requests for one small object. Every complete answer is a result, whatever its status.
+//! Requests to an apiserver for one small object. Every complete answer is a result, even one with
+//! an error status.
 
 use std::time::Duration;
 
@@ -10,21 +11,22 @@ use kube::client::Body;
 use super::request::{about, collect, send, transient};
 use informer_hub_reflector::{ObjectAnswer, ObjectRequest, SourceError};
 
-/// Deadline for the head of an answer, and again for its body.
+/// Time limit until the head of an answer. Reading the body has the same limit again.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// Size limit of an answer, in bytes: well above the 256 KiB of annotations that an apiserver accepts in an object.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Sends a request and returns the answer, whatever its status.
+/// Sends a request and returns status and body of the answer, even for an error status.
 ///
 /// # Errors
-/// If there is no complete answer. The message has the path.
+/// There is no complete answer. The message has the path.
 pub(super) async fn exchange(client: &Client, request: ObjectRequest) -> Result<ObjectAnswer, SourceError> {
     let (method, path) = (request.method, request.path.clone());
     exchange_within(client, request, MAX_ANSWER).await.map_err(|error| about(method, &path, error))
 }
 
-/// Like [`exchange`], for an answer of at most `limit` bytes. The error does not name the request.
+/// Sends a request like [`exchange`], with `limit` as the maximum bytes of the answer. Error
+/// messages do not have the path.
 pub(super) async fn exchange_within(
     client: &Client,
     ObjectRequest { method, path, body }: ObjectRequest,

@@ -147,12 +147,12 @@ async fn requests_have_expected_parameters() {
     assert!(lower[1].contains("accept-encoding: identity"), "{}", lower[1]);
 }
 
-/// A field of a message, of at most 127 bytes.
+/// Encodes a length-delimited protobuf field with at most 127 bytes of content.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
 }
 
-/// A pod or list in protobuf, as an apiserver sends it.
+/// Encodes a Kubernetes protobuf object of this kind, in the envelope that an apiserver sends.
 fn unknown(kind: &str, raw: &[u8]) -> Vec<u8> {
     [b"k8s\0".to_vec(), field(1, &[field(1, b"v1"), field(2, kind.as_bytes())].concat()), field(2, raw)].concat()
 }

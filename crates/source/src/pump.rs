@@ -1,4 +1,5 @@
-//! Reads a body into a bounded channel: decodes bytes as they arrive, and collects the items while the channel is full.
+//! Reads the body of a response, decodes it as bytes arrive, and sends the items in batches through
+//! a bounded channel. Items are collected while the channel is full.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -24,21 +25,23 @@ use informer_hub_types::{SampledChange, Traced};
 const MAX_ITEMS: usize = 512;
 /// Maximum bytes of received data whose items wait for room in the channel. At this limit, the socket is not read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Like [`MAX_BYTES`], for a list. The limit is low because an apiserver waits for the reader of a list: reading ahead of
+/// Maximum bytes of received data of a list whose items wait for room in the channel. The limit is
+/// lower than [`MAX_BYTES`], because an apiserver waits for the reader of a list. Reading ahead of
 /// the consumer costs memory and saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
-/// How long the items of a streaming list are collected into a batch. The server sends them one by one. Sending each
-/// alone would wake four threads, although no item is used before the list is complete.
+/// Time for which items of a streaming list are collected into a batch. The server sends the items
+/// one by one. A batch for each would wake four threads, although no item is used before the list
+/// is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Decoder of a body for [`pump`]: turns bytes into batches of items.
 pub(super) trait Intake: Send + 'static {
-    /// A batch, which is one item of the channel.
+    /// A batch of items, sent as one message through the channel.
     type Batch: Send + 'static;
     /// Capacity of the channel, in batches.
     const BATCHES: usize;
-    /// Sets the encoding of the body, before its first bytes. The default is JSON.
+    /// Sets the encoding of the body, before the first bytes are decoded. The default is JSON.
     fn begin(&mut self, encoding: Encoding);
     /// Decodes bytes. After an error, [`Self::pop`] still returns the items decoded before it.
     fn feed(&mut self, bytes: &[u8]) -> Result<(), SourceError>;
@@ -62,11 +65,12 @@ pub(super) trait Intake: Send + 'static {
     fn is_done(&self) -> bool;
 }
 
-/// Item of the channel that [`pump`] fills. Boxed, because even an empty channel allocates places for 32 or 64 items.
+/// Message in the channel from [`pump`] to the consumer. Boxed, because even an empty channel
+/// allocates 32 or 64 places for messages.
 type Piece<B> = Box<Result<B, SourceError>>;
 
-/// Decodes `body` into the channel until it ends or the receiver is dropped. Ends with an error if no data arrives for
-/// `silence`.
+/// Decodes `body` and sends the batches to `out`, until the body ends or the receiver of `out` is
+/// dropped. Sends an error last if the body fails, or no data arrives for `silence`.
 pub(super) async fn pump<I: Intake>(
     mut body: Body,
     mut intake: I,
@@ -125,8 +129,8 @@ pub(super) async fn pump<I: Intake>(
     }
 }
 
-/// Decodes `bytes` and all further bytes that can be read without waiting, since an apiserver sends each event as its
-/// own HTTP chunk. Returns `Ok(true)` at the end of the body.
+/// Decodes `bytes` and all further bytes of the body that can be read without waiting, since an
+/// apiserver sends each event as its own HTTP chunk. Returns `Ok(true)` at the end of the body.
 fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
     while !intake.is_full() && !intake.is_done() {
@@ -147,7 +151,8 @@ pub(super) struct WatchIntake {
     splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Time and trace of a sampled change, for latency measurement. Set with the first item of a batch.
+    /// Time at which the batch's first item was read, for latency measurement, and the trace of a
+    /// sampled change. `None` while there is no item.
     followed: Option<SampledChange>,
     /// Whether the items still belong to the initial list.
     is_listing: bool,
@@ -455,7 +460,8 @@ mod tests {
 
     type Batches = mpsc::Receiver<Piece<WatchBatch>>;
 
-    /// A watch or streaming list whose lines the test writes.
+    /// A simulated server with an open watch or streaming list. The test writes the lines of the
+    /// response.
     struct Server(futures::channel::mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>);
 
     impl Server {
@@ -494,7 +500,7 @@ mod tests {
         }
     }
 
-    /// Returns the names in the next batch, and how long it took.
+    /// Receives a batch. Returns the names of its objects, and the time until it arrived.
     async fn next(batches: &mut Batches) -> (Vec<String>, Duration) {
         let began = clock::now();
         let items = batches.recv().await.unwrap().unwrap().items;

@@ -59,7 +59,7 @@ pub(super) struct ReloadingClient {
     epoch: WatchCell<u64>,
     /// Wakes the rebuild task before the next file check.
     wake: Arc<Notify>,
-    /// Whether to rebuild the client although no file has changed.
+    /// Whether to rebuild the client even if no file has changed.
     rebuild_requested: Mutex<bool>,
 }
 
@@ -99,7 +99,7 @@ impl ReloadingClient {
         self.wiring.gauges.read()
     }
 
-    /// Subscribes to the number of address changes.
+    /// Subscribes to [`CurrentClient::epoch`], the number of address changes of the cluster.
     pub(super) fn epochs(&self) -> Watcher<u64> {
         self.epoch.subscribe()
     }
@@ -116,8 +116,8 @@ impl ReloadingClient {
         self.credentials_refused();
     }
 
-    /// Rebuilds the client if files have changed or a rebuild was requested. With the settings and files of the last
-    /// attempt, does nothing until [`RETRY_INTERVAL`] has passed.
+    /// Rebuilds the client if files have changed or a rebuild was requested. If settings and files
+    /// are the same as at the last attempt, waits until [`RETRY_INTERVAL`] has passed since then.
     async fn renew(&self, last_attempt: &mut Option<Attempt>) {
         let (settings, old) = (self.settings.lock().clone(), self.current.load_full());
         let (files, now) = (restamp(&old.files, &self.io).await, clock::now());

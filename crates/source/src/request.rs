@@ -33,13 +33,14 @@ pub(super) enum Encoding {
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// A GET request. `accept` is the `Accept` header: JSON, or Kubernetes protobuf and JSON.
+/// A GET request. The header `accept` allows JSON, or Kubernetes protobuf and JSON.
 #[derive(Debug, Clone)]
 pub(super) struct Get {
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: &'static str,
-    /// `accept` of a second request, sent if the server refuses the first with 406 or 415. `None` sends none.
+    /// `Accept` header of a second request, sent if the server refuses `accept` with 406 or 415.
+    /// `None` sends no second request.
     pub(super) fallback: Option<&'static str>,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
@@ -91,7 +92,8 @@ fn is_json(kind: &str, path: &str) -> bool {
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
-/// Returns the encoding for a content type; `None` if it is neither JSON nor, if `accept` allows that, protobuf.
+/// Returns the encoding that a content type means. Returns `None` if it is neither JSON nor a
+/// protobuf that the `Accept` header allows.
 fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
@@ -115,7 +117,8 @@ impl Get {
         self.open_unless(None, client, deadline).await
     }
 
-    /// Like [`Self::open`], but returns a 304 answer without a body if `tag` is still the document's ETag.
+    /// Sends the request like [`Self::open`], conditional on an ETag. If the document still has the
+    /// ETag `tag`, returns the 304 answer, which has no body.
     async fn open_unless(
         self,
         tag: Option<&str>,
@@ -160,7 +163,8 @@ impl Get {
         body.map_err(|error| about("GET", &path, error))
     }
 
-    /// Sends the request and reads the complete answer and its ETag; `None` if the document's ETag is still `tag`.
+    /// Sends the request and reads the complete answer. Returns body and ETag, or `None` if the
+    /// document still has the ETag `tag`.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -195,7 +199,8 @@ impl Get {
     }
 }
 
-/// Server that a request is sent to, for error messages. The client sets it.
+/// Name of the server that a request was sent to, for error messages. The client sets it when it
+/// sends the request.
 #[derive(Clone, Default)]
 pub(super) struct TargetServer(Arc<OnceLock<Arc<str>>>);
 
@@ -230,7 +235,7 @@ pub(super) async fn send(
 /// Start of the error message for a server that cannot be reached.
 const NO_CONNECTION: &str = "cannot connect to ";
 
-/// Adds method and path to an error, except to one that says that the server could not be reached.
+/// Adds method and path to an error message, unless the server could not be reached at all.
 pub(super) fn about(method: &str, path: &str, error: SourceError) -> SourceError {
     if error.message.starts_with(NO_CONNECTION) {
         return error;
@@ -254,7 +259,7 @@ pub(super) async fn collect(mut body: Body, limit: usize, deadline: Duration) ->
     tokio::time::timeout(deadline, read).await.unwrap_or_else(|_| late())
 }
 
-/// Returns the next data of a body; `None` at its end.
+/// Returns the next bytes of a body; `None` at its end.
 ///
 /// # Cancel safety
 /// No data is lost if the future is dropped.
@@ -315,14 +320,15 @@ fn describe_auth(error: &AuthError) -> String {
     }
 }
 
-/// Joins the messages of a client error and its causes, without the outer wrapper.
+/// Joins the messages of a client error and its causes. Leaves out the message of
+/// `kube::Error::Service`, which only wraps a cause.
 fn chain(error: &kube::Error) -> String {
     let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
     source.map_or_else(|| causes(error), causes)
 }
 
-/// Returns whether the server has refused the client's certificate, or demands one, in the TLS handshake. With TLS 1.3,
-/// the first read fails with this alert.
+/// Returns whether the error is a TLS alert by which the server refuses the client's certificate,
+/// or demands one. With TLS 1.3, the alert arrives with the first read after the handshake.
 fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
     if let Some(rustls::Error::AlertReceived(alert)) = error.downcast_ref() {
         return matches!(

@@ -69,7 +69,7 @@ impl TestServer {
         format!("http://{}", self.address)
     }
 
-    /// A client for this server.
+    /// Builds a client for this server.
     pub(super) async fn client(&self) -> kube::Client {
         let access = Access::Server { server: self.url(), ca_file: None, token: None };
         connect(access.into(), None, &informer_hub_types::Threads::current()).await.unwrap()
@@ -88,7 +88,7 @@ impl TestServer {
         self.requests.lock().clone()
     }
 
-    /// Waits until a client has closed its connection early.
+    /// Waits until a client has closed its connection before the server did.
     pub(super) async fn closed(&self) {
         tokio::time::timeout(TEST_TIMEOUT, self.closed.notified()).await.expect("the connection stays open");
     }
@@ -108,17 +108,18 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// A head with `headers`, for a body that ends when the connection closes.
+/// Returns the action that sends the head of a response. The response's body ends when the
+/// connection closes.
 pub(super) fn head(status: &str, headers: &str) -> Act {
     Act::Send(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").into_bytes())
 }
 
-/// A complete JSON answer.
+/// Returns the actions that send a complete JSON response.
 pub(super) fn json(body: &str) -> Vec<Act> {
     vec![head("200 OK", "Content-Type: application/json\r\n"), Act::Send(body.into())]
 }
 
-/// A complete failure with a `Status` of this code and reason.
+/// Returns the actions that send an error response, whose body is a Kubernetes `Status`.
 pub(super) fn failure(code: u16, reason: &str, headers: &str) -> Vec<Act> {
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","code":{code},"reason":"{reason}","message":"m"}}"#

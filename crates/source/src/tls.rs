@@ -1,4 +1,5 @@
-//! TLS of a cluster's client. kube's own uses the crypto provider of the process; this one uses the hub's.
+//! TLS of a cluster's client, with the hub's crypto provider. The kube crate's own TLS would use
+//! the crypto provider of the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use informer_hub_tls::{Identity, Roots, certificates, client_config, provider, v
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{HttpVersions, with_causes};
 
-/// Age of the roots of a CA file at which the next handshake rereads the file.
+/// Maximum age of the roots read from a CA file. The first handshake after that rereads the file.
 const CA_AGE: Duration = Duration::from_secs(60);
 
 /// Unusable TLS settings of a cluster, without secrets in the message. The operator must fix them.

@@ -28,7 +28,7 @@ use informer_hub_dial::{Dial, causes, server_of};
 use informer_hub_pool::{Dialer, Gauges, Offer, Opened, Pool, SendError};
 use informer_hub_types::HttpVersions;
 
-/// A request with credentials, or the reason why it must not be sent.
+/// Future that returns a request with its credentials. Fails if the request must not be sent.
 pub(super) type Authorized = BoxFuture<'static, Result<Request<Body>, BoxError>>;
 
 /// Deadline of opening a connection with TCP and TLS.
@@ -44,14 +44,14 @@ pub(super) struct Transport {
     fingerprint: Fingerprint,
 }
 
-/// Parts that the successive clients of a cluster share.
+/// Parts of a client that the next clients of the same cluster reuse.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wiring {
     /// Opens the connections, even if a proxy is configured; `None` uses TCP, through the proxy if there is one.
     pub(super) dial: Option<Dial>,
     /// Counts connections and requests.
     pub(super) gauges: Arc<Gauges>,
-    /// Connections of the previous client of the cluster.
+    /// Connections of the cluster's previous client, for reuse; `None` for the first client.
     pub(super) last: Option<Transport>,
 }
 

@@ -20,7 +20,7 @@ use informer_hub_types::{printable_end, printable_start};
 
 /// Supported versions of the plugin API, the default first.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
-/// Maximum characters of a command name in a message. The next two are for the install hint and for standard error.
+/// Maximum characters of a command's name in an error message.
 const MAX_NAME: usize = 120;
 const MAX_HINT: usize = 200;
 const MAX_QUOTE: usize = 240;
@@ -69,7 +69,8 @@ pub(crate) enum ExecError {
     /// The ExecCredential has no token and no certificate.
     #[error("command '{0}' returned neither a token nor a certificate with its key")]
     Nothing(String),
-    /// The plugin, which had returned a token, returned no other one when it expired. Holds the command.
+    /// A later run of the plugin, which should renew the token, returned only a certificate. Holds
+    /// the command's name.
     #[error("command '{0}' returned a certificate instead of a token")]
     Changed(String),
     /// The token has characters that an HTTP header cannot hold.
@@ -95,7 +96,7 @@ pub(crate) struct Plugin {
 pub(crate) struct Credentials {
     /// The `Authorization` header; `None` if the plugin returned no token.
     pub(crate) header: Option<HeaderValue>,
-    /// Certificate and key in PEM.
+    /// Client certificate and its key in PEM; `None` if the plugin returned none.
     identity: Option<(String, SecretString)>,
     pub(crate) expires: Option<Timestamp>,
 }
@@ -137,7 +138,7 @@ impl Plugin {
         Ok(Self { cluster: Arc::clone(cluster), exec, display_name, info, deadline: DEADLINE })
     }
 
-    /// Returns the command with its arguments and environment. It inherits no other variables.
+    /// Returns the command to start, with its arguments and its whole environment.
     fn command(&self) -> Command {
         let mut command = Command::new(self.exec.command.as_deref().unwrap_or_default());
         command.args(self.exec.args.iter().flatten());
@@ -195,7 +196,8 @@ impl Plugin {
         }
     }
 
-    /// Parses the standard output as JSON or else YAML, as client-go does.
+    /// Parses the plugin's standard output as JSON or else YAML, as client-go does, and returns the
+    /// credentials in it.
     fn read(&self, stdout: &[u8]) -> Result<Credentials, ExecError> {
         let output = || ExecError::Output(self.display_name.clone());
         let parsed: Output =

@@ -1,4 +1,4 @@
-//! Logging of what credential plugins write to standard error: bounded, escaped, rate-limited.
+//! Logging of the standard error of credential plugins: bounded, escaped, rate-limited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     }
 }
 
-/// Returns the number of plugin runs not logged since the last line; `None` if this run must not be logged.
+/// Decides whether to log the output of a plugin run. Returns the number of runs since the last
+/// logged one; `None` if this run must not be logged.
 fn admit(last_logged: &mut BTreeMap<Arc<str>, (Instant, u64)>, cluster: &Arc<str>, now: Instant) -> Option<u64> {
     if let Some((at, skipped)) = last_logged.get_mut(cluster)
         && now < *at + INTERVAL

@@ -25,7 +25,7 @@ async fn run(plugin: &Plugin) -> Result<Credentials, String> {
     run.map_err(|error| error.to_string())
 }
 
-/// Waits for a file with a process id.
+/// Waits until a file has a process id, and returns it.
 async fn pid(file: PathBuf) -> u32 {
     let read = async {
         loop {
@@ -175,7 +175,8 @@ async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
     assert_eq!((auth.client_certificate, auth.client_certificate_data), (None, Some(STANDARD.encode("C"))));
 }
 
-/// Returns a kubeconfig whose plugin prints the file `credential` and counts its runs.
+/// Returns access by a kubeconfig whose plugin prints the file `credential`. Each run adds a line
+/// to the file `runs`.
 fn kubeconfig(folder: &Path, server: &str) -> Access {
     let at = folder.display();
     let text = format!(

@@ -16,7 +16,7 @@ use informer_hub_types::clock::{self, Instant};
 
 /// How long before its expiry a token is renewed.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_secs(60);
-/// Pause after a failed renewal, before the next renewal is tried.
+/// Minimum time from a failed renewal to the next attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Error of a failed renewal, shared by all requests that waited for it.
