@@ -22,8 +22,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// Writer that makes foreign text in log lines printable. It receives whole lines. The log formats have already escaped
-/// colour codes in fields, so any that remain are the format's own.
+/// Writer that makes text from outside the hub printable in log lines. It receives whole lines.
+/// Colour codes in a line are those of the log format, which escapes colour codes in fields itself.
 #[derive(Debug)]
 pub(super) struct Printable<W> {
     pub(super) out: W,

@@ -17,13 +17,14 @@ use crate::lines::{self, LogFormat};
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
 
-/// Dependencies whose logs are off by default. They log every attempt without the cluster's name. The hub logs a
-/// failure once, with the name.
+/// Crates whose logs are off by default. They log every failed attempt without the cluster's name.
+/// The hub logs a failure once, with the name.
 const QUIET: [&str; 10] =
     ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
-/// Starts logging to standard error. `default` is a level. `RUST_LOG`, in `tracing`'s filter syntax, overrides it and
-/// the silenced dependencies.
+/// Starts logging to standard error. `default` is the lowest level to log, from the hub and most
+/// dependencies. The environment variable `RUST_LOG`, in `tracing`'s filter syntax, replaces the
+/// whole filter.
 ///
 /// Later calls have no effect.
 pub fn init(format: LogFormat, default: &str) {
@@ -64,7 +65,7 @@ fn subscriber(format: LogFormat, filter: EnvFilter, tracer: Option<SdkTracer>) -
     subscriber_to(std::io::stderr, colours, format, filter, tracer)
 }
 
-/// Creates a subscriber that writes its lines to the writer returned by `out`.
+/// Creates a subscriber that writes log lines to the writer returned by `out`.
 fn subscriber_to<W: std::io::Write + 'static>(
     out: impl Fn() -> W + Send + Sync + 'static,
     colours: bool,
@@ -90,7 +91,7 @@ fn subscriber_to<W: std::io::Write + 'static>(
     tracing_subscriber::registry().with(layers)
 }
 
-/// Returns the log filter, and the error text of `RUST_LOG` if it is invalid.
+/// Returns the log filter. If `RUST_LOG` is invalid, also returns an error text.
 fn filter(default: &str) -> (EnvFilter, Option<String>) {
     let quiet = || {
         let directives = QUIET.iter().map(|name| format!(",{name}=off"));
@@ -128,8 +129,8 @@ mod tests {
         }
     }
 
-    /// Held by tests that install a subscriber. Whether a callsite is enabled is cached per process, and briefly wrong
-    /// while another thread adds a subscriber.
+    /// Lock that tests hold while they install a subscriber. `tracing` caches per process which log
+    /// calls are enabled. The cache is briefly wrong while another thread adds a subscriber.
     static SUBSCRIBERS: Mutex<()> = Mutex::new(());
 
     #[test]

@@ -1,5 +1,6 @@
-//! Spans exported as traces: one per list and per watch connection, and, up to a limit per second, per change,
-//! Kubernetes read and delivery attempt. Without an exporter, creating a span costs a load and a branch.
+//! Spans that are exported as traces: one per list and per watch connection. There are also spans
+//! per change, Kubernetes read and delivery attempt, up to a limit per second. Without an exporter,
+//! creating a span costs one atomic load and a branch.
 
 use std::fmt::Display;
 
@@ -43,8 +44,9 @@ pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     fail(span, error);
 }
 
-/// Starts the span of a request to the Kubernetes read API, until the head of its response. It continues the reader's
-/// trace, if that is sampled. At most [`TraceLimiter::MOST`] per second.
+/// Starts the span of a request to the Kubernetes read API, which lasts until the head of the
+/// response. It continues the reader's trace `parent`, if there is one. Beyond
+/// [`TraceLimiter::MOST`] spans per second, returns a disabled span.
 #[must_use]
 pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option<TraceParent>) -> Span {
     static LIMIT: TraceLimiter = TraceLimiter::new();
@@ -63,7 +65,7 @@ pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option
     span
 }
 
-/// Records the response of a read. Only codes from 500 are failures of the hub.
+/// Records the response to a read request. Only status codes from 500 count as failures.
 pub fn end_read(span: &Span, code: u16, error: Option<&dyn Display>) {
     span.record("http.response.status_code", code);
     fail(span, error.filter(|_| code >= 500));
@@ -77,15 +79,17 @@ pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     })
 }
 
-/// Records where a change comes from, which is unknown when its trace starts.
+/// Records cluster, resource and scope of a change in its span. They are not known yet when the
+/// span starts.
 pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display, scope: &impl Display) {
     span.record("cluster", display(cluster)).record("resource", display(resource)).record("scope", display(scope));
 }
 
-/// Starts the span of one attempt to deliver a batch. The transport records the result in it.
+/// Starts the span of one attempt to deliver a batch. The transport records the result in the span.
 ///
-/// If changes in the batch have traces, the span continues the first of `parents` and is linked to the others.
-/// Otherwise it is a trace of its own, limited to [`TraceLimiter::MOST`] per second.
+/// If changes in the batch are traced, the span continues the first trace of `parents` and is
+/// linked to the others. Otherwise the span starts a new trace, at most [`TraceLimiter::MOST`]
+/// times per second.
 #[must_use]
 pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parents: impl FnOnce() -> I) -> Span {
     static ROOT_LIMIT: TraceLimiter = TraceLimiter::new();

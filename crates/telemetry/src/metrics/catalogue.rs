@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the word after `# TYPE`.
+    /// Returns the metric type as text, for the `# TYPE` line of Prometheus' text format.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ impl Metric {
         ["seconds", "bytes"].into_iter().find(|unit| family.ends_with(unit)).unwrap_or_default()
     }
 
-    /// Returns the OTLP name, without unit and `_total`. A translation to Prometheus adds both and gives [`Self::name`]
-    /// again.
+    /// Returns the OTLP name: the Prometheus name without unit and `_total`. A translator from OTLP
+    /// to Prometheus adds both again, which gives [`Self::name`].
     #[must_use]
     pub fn otlp_name(&self) -> String {
         let bare = self.family().strip_suffix(self.unit()).unwrap_or_default().trim_end_matches('_');
@@ -100,7 +100,7 @@ macro_rules! catalogue {
             pub(super) const ALL: &[Self] = &[$(Self::$id),+];
         }
 
-        /// All metrics, in the order of output.
+        /// All metrics, in the order in which they are exported.
         pub const CATALOGUE: &[Metric] = &[$(
             Metric {
                 name: $name,

@@ -45,7 +45,8 @@ pub(super) fn start_time() -> Option<f64> {
     })
 }
 
-/// Returns the fields of `/proc/self/stat` behind the program's name, which may contain any character.
+/// Returns the fields of `/proc/self/stat` after the program's name. The name may itself contain
+/// spaces and parentheses.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }

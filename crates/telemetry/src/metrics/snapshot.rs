@@ -14,12 +14,13 @@ pub struct Snapshot {
     histograms: Vec<Vec<(LabelSet, &'static str, HistogramState)>>,
 }
 
-/// Handle of a label set, valid in the snapshot that returned it.
+/// Handle of a label set in a snapshot. It is valid only in the snapshot that created it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty set, for a metric without labels, or for one whose only label value is passed separately.
+    /// Empty label set, for a metric without labels. Also for a metric with one label whose value
+    /// is passed as `word`.
     pub const NONE: Self = Self(0);
 }
 
@@ -30,7 +31,8 @@ pub(super) struct Labels {
     pub(super) text: String,
 }
 
-/// A value of a metric. The value of its last label may be stored as `word`, which saves label sets.
+/// A value of a metric. The value of the metric's last label may be in `word` instead of `set`, so
+/// that values that differ only in this label share a label set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,
@@ -120,7 +122,8 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Returns the value with these label values, in the metric's order; `None` if there is none. For tests and tables.
+    /// Returns the value of the metric with these label values, in the order of the metric's
+    /// labels; `None` if there is none. For tests and tables.
     #[must_use]
     pub fn value(&self, id: Id, labels: &[&str]) -> Option<f64> {
         let is_match = |point: &&Point| {
@@ -156,7 +159,7 @@ fn exact(value: u64) -> f64 {
     value
 }
 
-/// Formatter that escapes a label value for the quotes around it.
+/// Formatter that escapes a label value, which is written between quotes.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {

@@ -45,7 +45,7 @@ impl Format {
         }
     }
 
-    /// Writes all metrics that have values.
+    /// Returns the text of all metrics that have values.
     #[must_use]
     pub fn write(self, snapshot: &Snapshot) -> String {
         // Estimated size of a value with two labels.
@@ -165,7 +165,7 @@ impl Number {
 
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Largest number up to which a float represents all integers.
+        /// Largest number up to which an `f64` represents every integer: 2^53.
         const WHOLE: f64 = 9_007_199_254_740_992.0;
         let Self(value) = *self;
         if value.fract() == 0.0 && (0.0..WHOLE).contains(&value) {
@@ -184,7 +184,8 @@ impl fmt::Display for Number {
     }
 }
 
-/// Formatter of a histogram bucket's bound. OpenMetrics requires a decimal point.
+/// Formatter of a histogram bucket's upper bound. OpenMetrics requires a decimal point, even for
+/// integers.
 struct Bound {
     value: f64,
     format: Format,

@@ -1,4 +1,4 @@
-//! OTLP requests made from a snapshot.
+//! OTLP export requests, built from a snapshot of the metrics.
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -16,11 +16,11 @@ use informer_hub_types::{self as types, HistogramState};
 /// Maximum number of values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
 
-/// Builder of OTLP requests, with the OpenTelemetry resource and the time from which counters count.
+/// Builder of OTLP requests for the metrics of this process.
 #[derive(Debug)]
 pub(super) struct Sender {
     resource: WireResource,
-    /// Start of the counters, in Unix nanoseconds.
+    /// Time from which the counters count, in Unix nanoseconds.
     since: u64,
 }
 
@@ -57,7 +57,8 @@ impl Sender {
         ExportMetricsServiceRequest { resource_metrics }
     }
 
-    /// Splits a metric into pieces that fit into a request, each with its number of values.
+    /// Converts a metric to OTLP, in pieces of at most [`PER_REQUEST`] values; all histograms of a
+    /// metric are one piece. Returns each piece with its number of values.
     fn pieces(&self, snapshot: &Snapshot, id: Id) -> impl Iterator<Item = (Metric, usize)> {
         let points = snapshot.points_of(id).chunks(PER_REQUEST).map(move |points| {
             let values = points.iter().map(|point| NumberDataPoint {
