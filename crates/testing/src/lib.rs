@@ -82,7 +82,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Returns the configuration of a property test: [`cases`], [`seed`], and no regression files beside the sources.
+/// Returns the configuration of a property test: the number of cases from [`cases`], and the seed
+/// from [`seed`]. Failures are not saved to regression files.
 #[must_use]
 pub fn properties(default: u32) -> Config {
     let config = seeded(default, seed());
@@ -95,7 +96,8 @@ fn seeded(default: u32, seed: u64) -> Config {
     Config { cases: cases(default), rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// Returns the seeds in a range, or only the one to replay. If the test panics, prints the seed in use.
+/// Returns the seeds in a range, or only the seed to replay if [`SEED`] is set. If the test panics,
+/// prints the seed in use.
 #[must_use]
 pub fn seeds(range: Range<u64>) -> Seeds {
     Seeds { rest: replayed().map_or(range, |seed| seed..seed + 1), current: None }
@@ -125,7 +127,7 @@ impl Drop for Seeds {
     }
 }
 
-/// Returns a random number, for a new seed.
+/// Returns a new random seed.
 fn fresh() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -159,7 +161,7 @@ mod tests {
         assert_ne!(first_failure(17), first_failure(18));
     }
 
-    /// Fails on purpose in the process started by [`probe`].
+    /// Property test that fails on purpose. Runs only in the process that [`probe`] starts.
     #[test]
     fn replay_probe() {
         if std::env::var_os("REPLAY_PROBE").is_none() {
@@ -172,7 +174,8 @@ mod tests {
         panic!("{result:?}");
     }
 
-    /// Returns the output of a failed property: the environment variables it printed, and the numbers it drew.
+    /// Runs [`replay_probe`] in a process of its own. Returns the environment variables that it
+    /// printed for a replay, and the numbers that it drew.
     fn probe(seed: Option<&str>) -> (BTreeMap<String, String>, Vec<String>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "tests::replay_probe"]).env("REPLAY_PROBE", "1");

@@ -14,7 +14,7 @@ use rustls::{
     WantsVerifier,
 };
 
-/// Name in the certificates of test servers, which listen on loopback.
+/// Address in the certificates of test servers, which listen on loopback.
 const SERVER: &str = "127.0.0.1";
 
 /// CA with a new key, used by one test.
@@ -81,7 +81,8 @@ impl Ca {
         self.mutual_server_config_of(&[], ALL_VERSIONS)
     }
 
-    /// Returns the configuration of [`Self::mutual_server_config`] with these protocols in ALPN and versions of TLS.
+    /// Returns the configuration of a server on 127.0.0.1 that requires a client certificate of
+    /// this CA. The server offers these protocols in ALPN and these TLS versions.
     ///
     /// # Panics
     /// If ring cannot create keys.
@@ -116,7 +117,8 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// Reads once from a TLS client and writes `answer`. Returns whether both succeeded.
+/// Accepts a TLS connection on `socket`, reads once and writes `answer`. Returns whether all of
+/// this succeeded.
 #[must_use]
 pub fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, answer: &[u8]) -> bool {
     let Ok(mut tls) = ServerConnection::new(config) else { return false };

@@ -1,8 +1,8 @@
 //! TLS settings for the hub's clients, with ring as their crypto provider.
 //!
-//! Without an explicit provider, rustls and the HTTP clients on top of it use the one of the process, and install it if
-//! there is none. The process belongs to the program that embeds the hub, so every client of the hub has settings from
-//! this crate.
+//! rustls, and HTTP clients based on it, otherwise use the crypto provider that is installed for
+//! the whole process, or install one. The hub may be embedded in another program, which decides
+//! about its process. So every client of the hub has TLS settings from this crate.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -25,9 +25,9 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// Certificates that a client trusts.
 #[derive(Clone, Debug)]
 pub enum Roots {
-    /// The system's certificates. If there are none, no server is trusted.
+    /// The operating system's trusted certificates. If there are none, no server is trusted.
     AnyOfSystem,
-    /// The system's certificates and these. It is an error if both are empty.
+    /// The operating system's trusted certificates and these. It is an error if both are empty.
     SystemAnd(Vec<CertificateDer<'static>>),
     /// Only these certificates.
     Only(Vec<CertificateDer<'static>>),
@@ -101,7 +101,7 @@ pub fn client_config(roots: Roots, identity: Option<Identity>) -> Result<ClientC
     }
 }
 
-/// Returns [`client_config`] with ALPN for HTTP/2 and HTTP/1.1.
+/// Returns TLS settings for a client like [`client_config`], with HTTP/2 and HTTP/1.1 in ALPN.
 ///
 /// # Errors
 /// As for [`client_config`].
