@@ -48,8 +48,8 @@ impl Links {
     }
 
     /// Returns the connection, or opens a new one if there is none or it is lost. It does not wait
-    /// for the client library to reconnect: messages of a lost connection are sent again anyway, and
-    /// credential files may have changed.
+    /// for the client library to reconnect: messages of a lost connection are sent again anyway,
+    /// and credential files may have changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
         if let Some(link) = &*link
