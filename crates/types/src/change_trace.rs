@@ -1,6 +1,7 @@
-//! Latency samples and traces of single changes, from the watch to their receivers.
+//! Samples of single changes, for latency metrics and traces, from the watch event to delivery.
 //!
-//! Each informer samples one change at a time, and some samples are traced. Other changes cost nothing.
+//! Each informer samples one change at a time, and some samples are also traced. Changes that are
+//! not sampled cost nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,18 +24,18 @@ pub const SPAN_TARGET: &str = "informer_hub::spans";
 pub struct SampledChange {
     /// When the hub read the change from the watch.
     pub read: Instant,
-    /// Trace of the change, if it is traced.
+    /// Trace of the change; `None` if only its latency is measured.
     pub traced: Option<Traced>,
 }
 
-/// A change with a trace.
+/// Trace of one change: its span, and the object and version that identify the change.
 #[derive(Clone, Debug)]
 pub struct Traced {
     /// Span from reading the watch event until the last receiver is done with the change.
     pub span: Span,
     /// Object of the change. It is not exported with the trace.
     pub key: ObjectKey,
-    /// Version of the object after the change.
+    /// resourceVersion of the object after the change.
     pub version: ResourceVersion,
 }
 
@@ -45,7 +46,8 @@ impl From<Instant> for SampledChange {
 }
 
 impl SampledChange {
-    /// Returns whether this sample replaces `other`: if there is no other, or if only this sample has a trace.
+    /// Returns whether this sample replaces `other`. It does if there is no `other`, or if only
+    /// this sample has a trace.
     #[must_use]
     pub fn takes_precedence_over(&self, other: Option<&Self>) -> bool {
         other.is_none_or(|other| other.traced.is_none() && self.traced.is_some())
@@ -68,14 +70,15 @@ impl Traced {
         (!span.is_disabled()).then_some(Self { span, key, version })
     }
 
-    /// Returns whether `object` is in the state that the change led to.
+    /// Returns whether `object` is the object after this change, by key and resourceVersion.
     #[must_use]
     pub fn is_of(&self, object: &StoredObject) -> bool {
         *object.key() == self.key && *object.resource_version() == self.version
     }
 }
 
-/// Rate limit of traces: [`TraceLimiter::MOST`] per second on average, and bursts of as many.
+/// Rate limiter of traces: at most [`TraceLimiter::MOST`] per second on average, in bursts of at
+/// most the same number.
 #[derive(Debug)]
 pub struct TraceLimiter(Mutex<TokenBucket>);
 

@@ -40,15 +40,16 @@ pub enum Change {
     Delta(Delta),
     /// A list begins. Keys that it does not contain are deleted at [`Change::ReplaceEnd`].
     ReplaceBegin,
-    /// The list contains this key, but its object could not be decoded or is too large. The store keeps the state that
-    /// it has.
+    /// The list contains this key, but its object could not be decoded or is too large. The store
+    /// keeps the state of the object that it already has, if any.
     ReplaceKeep(ObjectKey),
-    /// The resource versions of the list in progress went back: the cluster's etcd was restored from a backup. Versions of
-    /// earlier changes do not compare with those of the list and of later changes. [`Change::ReplaceEnd`] follows, and
-    /// must be processed before later changes.
+    /// The resourceVersions of the list in progress went back, because the cluster's etcd was
+    /// restored from a backup. So versions from before this list cannot be compared with versions
+    /// of the list or of later changes. [`Change::ReplaceEnd`] follows, and must be processed
+    /// before later changes.
     Rewind,
-    /// The list is complete at this version.
+    /// The list is complete, as of this resourceVersion.
     ReplaceEnd(ResourceVersion),
-    /// The reflector has passed on all changes up to this version.
+    /// The reflector has passed on all changes up to this resourceVersion.
     Progress(ResourceVersion),
 }

@@ -26,7 +26,7 @@ pub enum AnswerEncoding {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JsonReason {
-    /// The configuration demands it.
+    /// The configuration demands JSON.
     Configured,
     /// The type is not built in, so it has no protobuf.
     NotBuiltIn,
@@ -74,13 +74,13 @@ pub struct EncodingInUse {
 }
 
 impl EncodingInUse {
-    /// Returns the state for a resource that is read as Kubernetes protobuf.
+    /// Returns the value for an informer that reads Kubernetes protobuf.
     #[must_use]
     pub fn protobuf() -> Self {
         Self { used: AnswerEncoding::Protobuf, reason: None, message: None, until: None }
     }
 
-    /// Returns the state for a resource that is read as JSON for a permanent reason.
+    /// Returns the value for an informer that always reads JSON, for a permanent `reason`.
     #[must_use]
     pub fn json(reason: JsonReason) -> Self {
         Self { used: AnswerEncoding::Json, reason: Some(reason), message: None, until: None }

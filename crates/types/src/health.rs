@@ -90,10 +90,10 @@ pub enum Freshness {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CheckpointState {
-    /// When the objects on disk were last verified or brought up to date.
+    /// When the objects on disk were last updated or confirmed to be up to date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<jiff::Timestamp>,
-    /// Version from which a watch would resume after a restart.
+    /// resourceVersion from which a watch would resume after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Names of the sinks and durable subscribers whose missing acknowledgements keep the checkpoint from advancing.
@@ -101,7 +101,8 @@ pub struct CheckpointState {
     pub held_by: Vec<String>,
 }
 
-/// Counters and states of one informer. Only the methods for the synced flag also order other memory accesses.
+/// Counters and states of one informer. They are independent of each other, except for the synced
+/// flag: a thread that sees it set also sees all earlier writes (release and acquire).
 #[derive(Debug, Default)]
 pub struct InformerHealth {
     phase: AtomicU8,
@@ -112,10 +113,10 @@ pub struct InformerHealth {
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     stored: WatchCell<Option<ResourceVersion>>,
-    /// `metadata.generation` of the resource's CRD plus one; 1 if only the CRD's existence is known, zero if nothing
-    /// is.
+    /// `metadata.generation` of the resource's CRD plus one. 1 if a CRD exists but its generation
+    /// is unknown; 0 if no CRD is known.
     definition: AtomicU64,
-    /// Newest resourceVersion that an incomplete list has delivered.
+    /// Newest resourceVersion seen in a list that is not complete.
     floor: ArcSwapOption<ResourceVersion>,
     last_error: ArcSwapOption<String>,
     /// Text on what the informer leaves out of its objects, such as `metadata only`; unset if nothing, or not yet
@@ -123,7 +124,8 @@ pub struct InformerHealth {
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
-    /// Number of fallbacks to JSON, by reason. A change of the reason counts too.
+    /// Number of fallbacks from protobuf to JSON, by reason. If the reason changes during a
+    /// fallback, the new reason is counted too.
     fallbacks: [AtomicU64; JsonReason::FALLBACKS.len()],
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
@@ -142,7 +144,8 @@ pub struct InformerHealth {
     pub list_expected: AtomicU64,
     /// Watches opened.
     pub watches: AtomicU64,
-    /// Objects or lines that were skipped: malformed, without a name or too large.
+    /// Objects, and last states of deleted objects, that were skipped because they were malformed,
+    /// without a name or too large.
     pub skipped: AtomicU64,
     /// Restarts of the informer's actors after a failure.
     pub restarts: AtomicU64,
@@ -163,7 +166,8 @@ impl InformerHealth {
 
     /// Copies the counters and states of the previous informer of the same objects.
     ///
-    /// The objects are still in the store, so the new informer must not resume from an older version than was read.
+    /// The objects are still in the store. So the new informer must not resume from a
+    /// resourceVersion that is older than the last one read.
     pub fn continue_from(&self, before: &Self) {
         if let Some(version) = before.version() {
             self.set_version(version.as_ref().clone());
@@ -200,8 +204,9 @@ impl InformerHealth {
         }
     }
 
-    /// Sets the state restored from disk: `objects` objects as of `alive` (milliseconds since the epoch), up to
-    /// `version` if known. `synced`: whether the informer had synced.
+    /// Sets the state restored from disk. `objects` is the number of restored objects, and
+    /// `version` their resourceVersion, if known. `alive` is when they were last up to date, in
+    /// milliseconds since the epoch. `synced` is whether the informer had synced.
     pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
         self.set_checkpoint(CheckpointState {
             at: jiff::Timestamp::from_millisecond(alive).ok(),
@@ -345,13 +350,13 @@ impl InformerHealth {
         }
     }
 
-    /// Sets the newest version that an incomplete list has delivered.
+    /// Sets the newest resourceVersion seen in a list that is not complete.
     pub fn set_floor(&self, version: ResourceVersion) {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// Returns the version that lists of a new informer of the same objects must not be older than: the last version
-    /// read, or the one that an incomplete list has delivered, if newer.
+    /// Returns the minimum resourceVersion for lists of a new informer of the same objects. This is
+    /// the newer of two: the last version read, and the newest one seen in an incomplete list.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {
@@ -360,24 +365,27 @@ impl InformerHealth {
         }
     }
 
-    /// Clears the versions that were read or listed, because the cluster went back to an older version (etcd restore).
+    /// Clears the resourceVersions that [`Self::newest`] compares, because the cluster went back to
+    /// older ones (etcd was restored from a backup).
     pub fn forget_newest(&self) {
         self.version.store(None);
         self.floor.store(None);
     }
 
-    /// Sets the version up to which the reflector has read.
+    /// Sets the resourceVersion up to which the reflector has read.
     pub fn set_version(&self, version: ResourceVersion) {
         self.version.store(Some(Arc::new(version)));
     }
 
-    /// Returns the version up to which the reflector has read: client-go's `LastSyncResourceVersion`.
+    /// Returns the resourceVersion up to which the reflector has read: client-go's
+    /// `LastSyncResourceVersion`.
     #[must_use]
     pub fn version(&self) -> Option<Arc<ResourceVersion>> {
         self.version.load_full()
     }
 
-    /// Sets the version up to which the store is complete. Call it after the store has published that state.
+    /// Sets the resourceVersion up to which the store is complete. Call it after the store has
+    /// published that state.
     pub fn set_stored(&self, version: Option<ResourceVersion>) {
         self.stored.modify(|stored| {
             let is_other = *stored != version;
@@ -386,7 +394,8 @@ impl InformerHealth {
         });
     }
 
-    /// Returns the version up to which the store is complete: client-go's `LastStoreSyncResourceVersion`.
+    /// Returns the resourceVersion up to which the store is complete: client-go's
+    /// `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn stored(&self) -> Option<ResourceVersion> {
         self.stored.get()

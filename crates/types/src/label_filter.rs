@@ -15,11 +15,12 @@ pub fn text_hash(text: &str) -> u64 {
     HASHER.hash_one(text)
 }
 
-/// Returns the hash that selects filter bits, which is the same in every process.
+/// Returns the hash that selects filter bits. It is the same in every process, by a fixed seed.
 ///
-/// A selector is slow if its bits coincide with those of labels that all objects share. With a seed per process, such a
-/// selector would be slow in some processes and fast in others. A fixed seed lets a writer of labels cause such a
-/// coincidence on purpose. The worst case is a scan that reads every object, as without a filter.
+/// A selector is slow if its filter bits coincide with those of labels that all objects have. With
+/// a random seed per process, the same selector would be slow in some processes and fast in others.
+/// With a fixed seed, an author of labels can cause coincidences on purpose. At worst, a scan then
+/// reads every object, as it would without a filter.
 fn fixed_hash(text: &str) -> u64 {
     const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6C61_6265_6C73);
     HASHER.hash_one(text)
@@ -69,7 +70,8 @@ impl LabelFilter {
     }
 }
 
-/// Filter bits that a selector requires: of each inner list, the filter of an object must contain at least one entry.
+/// Filter bits that a selector requires. Each inner list has the alternatives of one requirement:
+/// an object's filter must contain at least one of them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 
@@ -143,10 +145,11 @@ mod tests {
         assert!(wrong < 200, "{wrong} of 1000");
     }
 
-    /// Returns how many of `sets` label sets let more than half of the non-matching objects pass, how many such objects
-    /// pass in total, and how many were checked.
+    /// Counts false positives: objects that the filter lets pass although their labels do not
+    /// match. Returns three numbers: label sets (out of `sets`) of which more than half of the
+    /// objects pass, objects that pass, and objects checked.
     ///
-    /// The objects of a set have `shared` labels in common and differ in one.
+    /// The objects of a label set have `shared` labels in common and differ in one.
     fn false_positives(sets: usize, shared: usize) -> (usize, usize, usize) {
         let (mut useless, mut admitted, mut asked) = (0, 0, 0);
         for set in 0..sets {

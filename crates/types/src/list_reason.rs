@@ -21,7 +21,7 @@ pub enum ListReason {
     Malformed,
     /// The server answered 401, 403 or 404.
     Refused,
-    /// The server does not support streaming lists.
+    /// The server does not support the streaming list that was tried before.
     Unsupported,
 }
 

@@ -30,8 +30,9 @@ pub struct InvalidName {
     pub rule: &'static str,
 }
 
-/// Checks the name of a cluster, sink or durable subscriber. Names become parts of file names and paths, so a name must
-/// not start with a dot (a hidden file, or `..`), contain a slash or look like a command-line option.
+/// Checks the name of a cluster, sink or durable subscriber. Names become parts of file names and
+/// paths. So a name must not contain a slash, start with a dot (a hidden file, or `..`) or look
+/// like a command-line option.
 ///
 /// # Errors
 /// [`InvalidName`] with the rule.

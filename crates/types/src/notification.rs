@@ -121,9 +121,9 @@ pub enum Notification<K = Dynamic> {
     },
     /// The object changed, or a resync that the listener requested repeats it unchanged.
     Updated {
-        /// The previous state that this listener received.
+        /// State of the object that this listener received before.
         old: Object<K>,
-        /// The new state.
+        /// New state of the object; unchanged in a resync.
         new: Object<K>,
         /// Whether this is a resync without a change.
         resync: bool,

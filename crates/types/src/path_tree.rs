@@ -14,14 +14,14 @@ pub struct Branches {
 }
 
 impl Branches {
-    /// Returns the child node for a field; `None` if no path has it.
+    /// Returns the child node for a field; `None` if no path leads through that field.
     #[inline]
     #[must_use]
     pub fn field(&self, name: &[u8]) -> Option<usize> {
         self.fields.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, node)| *node)
     }
 
-    /// Returns the child node for all elements of an array; `None` if no path has it.
+    /// Returns the child node for all elements of an array; `None` if no path leads through them.
     #[inline]
     #[must_use]
     pub fn each(&self) -> Option<usize> {

@@ -59,8 +59,10 @@ pub fn printable_end(text: &str, limit: usize) -> String {
     std::iter::once('…').chain(whole.chars().skip(missing)).collect()
 }
 
-/// Returns an equivalent JSON document that is printable except for line breaks. Unsafe characters are written as
-/// `\uXXXX`, which is valid only in strings; tabs and carriage returns, which can only be between values, as spaces.
+/// Returns an equivalent JSON document that is printable except for line breaks.
+///
+/// Unsafe characters become `\uXXXX`, since valid JSON has them only in strings. Tabs and carriage
+/// returns become spaces, since valid JSON has them only between values.
 #[must_use]
 pub fn printable_json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());

@@ -115,7 +115,7 @@ mod tests {
         packer.finish().packed
     }
 
-    /// Asserts that each object has its JSON, and the protobuf that it was created with.
+    /// Asserts that each object still has the JSON and the protobuf that it was created with.
     fn assert_intact(objects: &[Arc<StoredObject>]) {
         for (number, object) in objects.iter().enumerate() {
             let json = config_map(number);

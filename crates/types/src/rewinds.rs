@@ -11,9 +11,9 @@ use crate::{ClusterName, Gvr, Origin, ResourceVersion};
 /// How far the resourceVersions of a resource went back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rewind {
-    /// Newest resourceVersion that the hub had seen before they went back.
+    /// Newest resourceVersion that the hub had seen before the resourceVersions went back.
     pub known: ResourceVersion,
-    /// resourceVersion of the first list after they went back.
+    /// resourceVersion of the first list after the resourceVersions went back.
     pub listed: ResourceVersion,
 }
 

@@ -55,7 +55,7 @@ impl Threads {
         self.handle.spawn(task)
     }
 
-    /// Spawns work that may block. It is boxed like a task.
+    /// Spawns work that may block. The work is boxed, so that all spawned work shares code.
     pub fn spawn_blocking<F, R>(&self, work: F) -> JoinHandle<R>
     where
         F: FnOnce() -> R + Send + 'static,

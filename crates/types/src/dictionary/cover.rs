@@ -1,9 +1,12 @@
-//! Choice of a dictionary's content: the parts of samples that the most samples repeat.
+//! Choice of a dictionary's content: the segments of samples that most samples have in common.
 //!
-//! A cover algorithm like that of zstd's own trainer, with a table that fits a processor's cache. For each string of
-//! eight bytes it counts the samples that contain it. The samples are divided into epochs, one for each segment that
-//! fits the dictionary. Each epoch contributes its segment with the largest sum of counts. Strings of a chosen segment
-//! no longer count, so that later segments contribute others.
+//! A cover algorithm like that of zstd's own trainer, with a table that fits a processor's cache:
+//!
+//! - It counts, for each string of eight bytes, the samples that contain the string.
+//! - It divides the samples into groups (epochs), one for each segment that fits into the
+//!   dictionary.
+//! - From each epoch it chooses the segment whose strings have the largest sum of counts.
+//! - Strings of a chosen segment no longer count, so that later segments contribute other strings.
 //!
 //! Deterministic, and linear in the bytes of the samples.
 
@@ -54,10 +57,10 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
 
 /// Counts of eight-byte strings, by the hash of the string.
 struct Cover {
-    /// Number of samples that contain a string with this hash; 0 if only one does, or if the content chosen so far has
-    /// it.
+    /// Number of samples that contain a string with this hash. 0 if only one sample contains it, or
+    /// if the content chosen so far contains it.
     samples: Vec<u32>,
-    /// Number of strings with this hash in the part of a sample that is being scored.
+    /// Number of strings with this hash in the candidate segment whose score is being computed.
     window: Vec<u32>,
 }
 
@@ -101,8 +104,9 @@ impl Cover {
         if self.window[slot] == 0 { u64::from(self.samples[slot]) } else { 0 }
     }
 
-    /// Returns the segment of `sample` whose strings occur in the most samples, by the sum of their counts. Each string
-    /// counts once. `None` if the sum is 0.
+    /// Returns the segment of `sample` with the highest score, and the score: the sum, over its
+    /// distinct strings, of the number of samples with the string. `None` if every score is 0 or
+    /// the sample is shorter than a string.
     fn best_segment<'s>(&mut self, sample: &'s [u8]) -> Option<(u64, &'s [u8])> {
         let grams = (sample.len() + 1).checked_sub(GRAM)?;
         let width = grams.min(SEGMENT + 1 - GRAM);
