@@ -7,11 +7,12 @@ use super::rate_limiter::RateLimiter;
 use informer_hub_types::TokenBucket;
 use informer_hub_types::clock::Instant;
 
-/// Token bucket: one token per interval, up to a burst. Without a token, a key waits until its reserved token becomes
-/// available.
+/// Token bucket: one token per interval, up to a burst. If no token is left, a key reserves the
+/// next one and waits until it is available.
 ///
-/// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end, so many failures
-/// delay later retries far into the future. [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits that.
+/// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end.
+/// So after many failures, later retries are delayed for very long.
+/// [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits these delays.
 #[derive(Debug, Clone)]
 pub struct BucketRateLimiter(TokenBucket);
 

@@ -1,4 +1,4 @@
-//! Delayed keys: each once, at the earliest requested time.
+//! Delayed keys. Each key is delayed once, until the earliest time requested for it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,7 +10,7 @@ type DueKey = (Instant, u64);
 
 /// Delayed keys by due time. Every operation takes logarithmic time.
 ///
-/// Invariant: `places` contains exactly the keys of `due`, each with its [`DueKey`] there.
+/// Invariant: `places` contains exactly the keys of `due`, each with its [`DueKey`] in `due`.
 #[derive(Debug)]
 pub(super) struct Delays<T> {
     due: BTreeMap<DueKey, T>,
