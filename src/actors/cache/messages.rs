@@ -47,7 +47,7 @@ pub struct OpenedPartition {
     pub id: PartitionId,
     /// Right to write to the partition, valid until it is opened again.
     pub lease: Lease,
-    /// Changes of the last applied batch, of which the listeners may not have been notified.
+    /// Changes of the last applied batch. The listeners may not have been notified of them yet.
     pub outbox: Option<Outbox>,
     /// Memory step of the partition: how much of the objects is kept.
     pub step: MemoryStep,

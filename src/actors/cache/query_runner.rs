@@ -26,7 +26,8 @@ use crate::cache::{
 use informer_hub_types::pauses::give_way;
 use informer_hub_types::{Threads, clock, rng};
 
-/// Threads and scan permits for queries, shared by the caches of one hub. Cheap to clone.
+/// Runner of queries, shared by the caches of one hub: its threads, and permits that limit the
+/// number of concurrent scans. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct QueryRunner {
     /// Threads that scan, of a lower priority than those of the write path.
@@ -177,7 +178,8 @@ impl QueryRunner {
         answer
     }
 
-    /// Works on a scan as one of its threads, slice by slice. Between slices, other scans can use the thread.
+    /// Runs one thread of a scan, slice by slice, until no work is left. Between slices, other
+    /// scans can use the thread.
     async fn work(&self, running: &Arc<RunningQuery>, permit: &Arc<OwnedSemaphorePermit>) -> Result<(), JoinError> {
         loop {
             let (running, permit, scans) = (Arc::clone(running), Arc::clone(permit), Arc::clone(&self.scans));
@@ -229,7 +231,7 @@ impl fmt::Debug for QueryRunner {
     }
 }
 
-/// Pending answer to an [`Ask`]. Dropped unanswered if the caller no longer waits.
+/// Pending answer to an [`Ask`]. Its query is dropped unanswered if the caller no longer waits.
 pub struct PendingAnswer {
     answer: Pin<Box<dyn Future<Output = Result<Answer, QueryError>>>>,
     /// Whether the query would have used the owner index, if that existed.

@@ -1,13 +1,14 @@
-//! Write half of a cache: its store, uncompressed objects, and leases (rights to write), which admit one informer
-//! pipeline per partition.
+//! Write half of a cache: the store, its uncompressed objects, and leases (rights to write). Leases
+//! admit one informer pipeline per partition.
 //!
-//! The cache actor owns it. A processor, which writes an informer's changes, writes small batches directly instead of
-//! by message. This saves two thread wake-ups per event. If the lock is not free, the processor sends a message instead
-//! of waiting. So the data path never waits for the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
+//! The cache actor owns the write half. A processor (the writer of an informer's changes) applies
+//! small batches directly instead of by message, which saves two thread wake-ups per event. If the
+//! lock is not free, the processor sends a message instead of waiting. So the data path never waits
+//! for the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
 //!
-//! A panic while writing leaves a store half-modified. The store is therefore moved out of the slot while it is written
-//! to, and returned afterwards. After a panic the slot is empty, and the cache actor recovers from the last published
-//! snapshot.
+//! A panic while writing would leave a store half-modified. Therefore each write moves the write
+//! half out of its slot in [`SharedWriteHalf`] and returns it afterwards. After a panic the slot is
+//! empty, and the cache actor recovers from the last published snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,7 +35,6 @@ pub(in crate::actors) struct WriteHalf {
     pub(in crate::actors) leases: BTreeMap<PartitionId, Lease>,
     /// Whether anything has changed since the last idle check.
     pub(in crate::actors) changed: bool,
-    /// Whether the idle timer is running.
     pub(in crate::actors) idle_timer_runs: bool,
     /// Whether a compression round or a slice of the sweep (recompression of poorly packed chunks) is running.
     pub(in crate::actors) packing: bool,
@@ -153,8 +153,9 @@ impl WriteHalf {
         }
     }
 
-    /// Drops the stored JSON of up to `most` objects, as [`Store::strip`] does. Returns the key to continue after;
-    /// `None` at the end of the partition.
+    /// Drops the bodies (JSON or protobuf) of the next `most` objects after the key `after`, by
+    /// [`Store::strip`]. Returns the key after which to continue; `None` at the end of the
+    /// partition.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,
@@ -181,7 +182,8 @@ impl WriteHalf {
         }
     }
 
-    /// Accounts for the replaced objects that retained snapshots keep in memory.
+    /// Counts the bytes of replaced objects as memory of the retained snapshots, which still
+    /// reference these objects.
     fn note_replaced(&self, applied: &[Applied]) {
         let mut pinned = self.pinned.lock();
         if !pinned.is_empty() {
@@ -224,8 +226,8 @@ impl WriteHalf {
     }
 }
 
-/// Write half shared by processors and the cache actor. The slot is empty during a write, after a panic, and after the
-/// actor has stopped.
+/// Shared handle of processors and the cache actor to the write half in `slot`. The slot is empty
+/// during a write, after a panic, and after the actor has stopped.
 #[derive(Clone)]
 pub(in crate::actors) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
@@ -319,7 +321,8 @@ impl SharedWriteHalf {
     }
 }
 
-/// Returns whether a batch is quick to apply. The end of a list is not: it visits the whole partition.
+/// Returns whether a batch is quick to apply. A batch with the end of a list is not, because the
+/// end visits the whole partition.
 pub(in crate::actors) fn is_small(batch: &[Popped]) -> bool {
     let changes = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.len(),
@@ -369,7 +372,8 @@ mod tests {
         fifo.pop(usize::MAX)
     }
 
-    /// Returns the changes of a direct write; `refused` or `not now` if it was not applied.
+    /// Writes a batch without a message to the actor and returns its changes. Returns `refused` if
+    /// the lease is not current, and `not now` if the batch must be sent by message.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),
