@@ -1,4 +1,5 @@
-//! Tests of passes interrupted at any disk call after a partition moved to another version of its resource.
+//! Tests of checkpoint passes after a partition has moved to another API version of its resource. A
+//! pass is interrupted at any of its disk calls.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +17,8 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Number of objects in each partition: the one that moves and the one that stays.
+/// Number of objects in each partition: the one that moves to another API version, and the one that
+/// stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {
@@ -32,7 +34,7 @@ fn origin(cluster: &str, resource: &ApiResource) -> Arc<Origin> {
     })
 }
 
-/// Store of a resource in one API version.
+/// One API version of a resource, with its store.
 pub(in crate::actors::control::checkpoint) struct Version {
     pub(in crate::actors::control::checkpoint) resource: ApiResource,
     pub(in crate::actors::control::checkpoint) store: Store,
