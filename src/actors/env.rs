@@ -101,8 +101,9 @@ impl Env {
         self.partial.write().push(wanted);
     }
 
-    /// Returns the view that holds whole objects of a resource: the shared view, or [`View::Whole`] if the options of a
-    /// request keep only parts of objects in the shared view.
+    /// Returns the view in which informers keep whole objects of a resource. This is the shared
+    /// view, or [`View::Whole`] if the options of a request let the shared view keep only parts of
+    /// objects.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
         let wanted = ResourceRequest::known(resource);

@@ -49,8 +49,8 @@ pub struct StopInformer {
     pub stays_open: bool,
 }
 
-/// Sets whether an informer lists and watches. A message with an idle mode is answered once all changes read before it
-/// are stored and queued for subscribers.
+/// Sets whether an informer lists and watches. If the mode is idle, the answer is sent once all
+/// changes that were already read are stored and queued for subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
 pub enum WatchMode {
@@ -194,12 +194,14 @@ pub struct SetClusterLabels {
 #[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
 
-/// [`ReviewClusterInformers`] as sent by the registry to the cluster actor.
+/// Starts the informers whose resources the cluster's connection watches, and stops the others.
+/// Sent by the registry to a cluster actor, for a [`ReviewClusterInformers`].
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReviewInformers;
 
-/// [`SetClusterLabels`] as sent by the registry to the cluster actor.
+/// Replaces the labels of a cluster. Sent by the registry to the cluster actor, for a
+/// [`SetClusterLabels`].
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetLabels(pub ClusterLabels);
@@ -218,7 +220,7 @@ pub struct WaitForCacheSync {
     pub timeout: Duration,
 }
 
-/// Requests a view of the informers' sync states, which is then read without further messages.
+/// Requests a handle from which the sync states of all informers are read without further messages.
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "SyncView")]
 pub struct ViewSync;

@@ -50,7 +50,6 @@ pub struct HubSystem {
     _threads: Option<HubThreads>,
 }
 
-/// Threads of a hub.
 struct HubThreads {
     system: System,
     thread: Option<JoinHandle<()>>,

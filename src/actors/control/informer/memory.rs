@@ -1,10 +1,10 @@
-//! Memory steps of an informer: what it keeps if memory is short.
+//! Memory steps of an informer: how much of its objects it keeps if memory is short.
 //!
 //! - Packed: the cache compresses all objects immediately; the pipeline continues.
-//! - Heads: the partition drops the objects' JSON (bodies); the pipeline continues.
-//! - Paused: reflector and fifo stop, as after a failure. After they are restarted, a list finds the missed changes.
-//! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
-//!   missing, and subscribers start from scratch.
+//! - Heads: the partition drops the objects' bodies (JSON or protobuf); the pipeline continues.
+//! - Paused: reflector and fifo stop. When they are restarted, a list finds the missed changes.
+//! - Released: the partition is closed and replaced by an empty one. Answers then report the
+//!   cluster's objects as missing, and subscribers start from scratch.
 
 use std::sync::atomic::Ordering::Relaxed;
 
