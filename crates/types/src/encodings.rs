@@ -60,7 +60,7 @@ impl JsonReason {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct EncodingInUse {
-    /// The encoding.
+    /// Encoding of the answers that the informer reads.
     pub used: AnswerEncoding,
     /// Why the encoding is JSON; absent for protobuf.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -451,7 +451,7 @@ impl InformerHealth {
         self.timings.get()
     }
 
-    /// Sets the checkpoint.
+    /// Sets the checkpoint of the informer's objects.
     pub fn set_checkpoint(&self, state: CheckpointState) {
         self.checkpoint.store(Some(Arc::new(state)));
     }
@@ -462,7 +462,7 @@ impl InformerHealth {
         self.checkpoint.load().as_ref().is_some_and(|state| state.at.is_some())
     }
 
-    /// Returns the checkpoint; `None` if the objects are not saved.
+    /// Returns the checkpoint of the informer's objects; `None` if they are not saved.
     #[must_use]
     pub fn checkpoint(&self) -> Option<Arc<CheckpointState>> {
         self.checkpoint.load_full()

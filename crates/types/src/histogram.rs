@@ -52,7 +52,7 @@ impl Default for ClusterTimings {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One more bucket than bounds. The last one counts durations above all bounds.
+    /// One bucket per bound, then one for durations above all bounds.
     buckets: Box<[Bucket]>,
     nanos: AtomicU64,
 }
@@ -111,7 +111,7 @@ impl Histogram {
         }
     }
 
-    /// Returns a snapshot.
+    /// Returns a snapshot of the histogram.
     #[must_use]
     pub fn state(&self) -> HistogramState {
         HistogramState {
@@ -135,7 +135,7 @@ impl HistogramState {
         }
     }
 
-    /// Returns the total count.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

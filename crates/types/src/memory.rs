@@ -125,7 +125,7 @@ impl MemoryState {
         MemoryStep::ALL.get(usize::from(self.step.load(Relaxed))).copied().unwrap_or_default()
     }
 
-    /// Sets the step, its reason, and the current time as its start.
+    /// Sets the memory step and its reason, and records the current time as the start of the step.
     pub fn set_step(&self, step: MemoryStep, reason: Option<String>) {
         self.reason.store(reason.map(Arc::new));
         self.since.store(clock::wall_millis(), Relaxed);

@@ -12,7 +12,7 @@ use super::{ApiResource, ClusterName, InvalidName, ResourceRef, is_dns_label, ma
 /// Part of a cluster that one collector owns. Displayed as `cluster`, or `cluster/name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Shard {
-    /// The cluster.
+    /// Cluster of which the shard is a part.
     pub cluster: ClusterName,
     /// Name of the rule that made the shard; `None` for everything that no rule selects.
     pub name: Option<ShardName>,
