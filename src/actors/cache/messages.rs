@@ -118,7 +118,7 @@ pub struct Expect {
     pub cluster: ClusterName,
     /// Labels of the cluster.
     pub labels: ClusterLabels,
-    /// Whether to set the mark or to remove it.
+    /// Whether to mark the cluster as expected (`true`) or to remove the mark (`false`).
     pub expected: bool,
 }
 

@@ -80,7 +80,7 @@ impl CheckpointActor {
         }));
     }
 
-    /// Runs the last checkpoint pass, after the one in progress.
+    /// Runs the last checkpoint pass, after a pass in progress has ended.
     fn last(&mut self, until: Instant) -> ResponseActFuture<Self, ()> {
         let running = self.busy.then(|| self.ended.wait());
         let env = self.env.clone();

@@ -151,7 +151,7 @@ impl HubSystem {
         self.end.clone().cancelled_owned()
     }
 
-    /// Returns the resources shared by the actors.
+    /// Returns the threads, caches and limits that the hub's actors share.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env
@@ -183,7 +183,7 @@ impl SeparateRegistry {
         &self.registry
     }
 
-    /// Returns the resources shared by its actors.
+    /// Returns the threads, caches and limits that the actors of this registry share.
     #[must_use]
     pub fn env(&self) -> &Env {
         &self.env

@@ -15,7 +15,7 @@ use crate::actors::subscribe::inbox::Inbox;
 use crate::actors::subscribe::user::SubscriptionId;
 use informer_hub_types::{InformerHealth, MemoryStep, Origin};
 
-/// Memory of a hub with a limit, as last measured.
+/// Memory use of a hub that has a memory limit, as last measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

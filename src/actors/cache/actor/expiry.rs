@@ -1,4 +1,4 @@
-//! Expiry of retained snapshots and recorded changes.
+//! Expiry of snapshots that are retained for continue tokens, and of recorded changes.
 
 use std::time::Duration;
 
