@@ -26,12 +26,14 @@ pub(in crate::actors) struct FifoActor {
     health: Arc<InformerHealth>,
     /// Watermark last sent to the processor: the resourceVersion up to which all changes have left the queue.
     sent_watermark: Option<ResourceVersion>,
-    /// Whether the last batch ended a list. The store then holds the objects that the list replaced until the next
-    /// message, in case the processor dies before it has notified the listeners. The next batch, which may be empty,
-    /// releases them.
+    /// Whether the last batch sent to the processor ended a list. The store then still holds the
+    /// objects that the list replaced or deleted, so that a restarted processor can notify its
+    /// listeners.
+    ///
+    /// The next batch makes the store drop them. It is therefore sent even if it is empty.
     ended_list: bool,
-    /// Sampled change whose latency is measured: the number of changes up to it, its timestamps and its span. Only
-    /// one change is measured at a time, so that the cost is negligible.
+    /// Change whose latency is measured, with the number of changes to pop until it is popped, and its span. Only one
+    /// change is measured at a time, so that the cost is negligible.
     followed: Option<(usize, SampledChange, Span)>,
     busy: bool,
     waiting: Waiters,
@@ -88,16 +90,17 @@ impl FifoActor {
 }
 
 impl FifoActor {
-    /// Subtracts popped changes from the number of changes up to the sampled one. Returns the sampled change once it is
-    /// popped.
+    /// Counts popped changes towards the measured one (`followed`). Returns that change once it is popped, otherwise
+    /// `None`.
     fn count_popped(&mut self, popped: usize) -> Option<SampledChange> {
         let (ahead, ..) = self.followed.as_mut()?;
         *ahead = ahead.saturating_sub(popped);
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Samples the last change in the queue, unless another change is being measured. A traced change replaces an
-    /// untraced one.
+    /// Begins to measure the latency of the newest change in the queue, with the timestamps in
+    /// `followed`, or from now if it is `None`. Does nothing while another change is measured,
+    /// except that a traced change replaces an untraced one.
     fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.

@@ -22,8 +22,8 @@ use informer_hub_types::{InformerHealth, Origin};
 /// How often to check whether objects that a durable subscriber waits for are on disk.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How often to check whether those objects are on disk while the informer's first list is incomplete. The end of the
-/// list wakes the listener.
+/// How often to check whether the informer's objects are on disk while its first list is
+/// incomplete. The end of that list wakes the listener anyway.
 const LISTING_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Delivers to one subscriber of one informer; see the module.
@@ -69,8 +69,9 @@ impl ListenerActor {
         }
     }
 
-    /// Returns whether a durable subscriber must still wait until the informer's objects have been on disk once.
-    /// Otherwise a deletion during a restart could go unnoticed.
+    /// Returns whether a durable subscriber gets no notifications yet, because the informer's
+    /// objects have never been written to disk. After a restart, the hub finds deletions by
+    /// comparing a list with the objects on disk.
     fn waits_for_disk(&self) -> bool {
         let is_kept = self.subscription.durable && self.env.checkpoints.store().is_some();
         is_kept && !self.health.is_on_disk() && !self.env.checkpoints.is_closing()

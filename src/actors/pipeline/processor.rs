@@ -53,7 +53,7 @@ pub(in crate::actors) struct ProcessorActor {
     cache: CachePort,
     health: Arc<InformerHealth>,
     listeners: LiteMap<SubscriptionId, JoinedListener>,
-    /// Queue for resyncs; set once the fifo has started.
+    /// Fifo of this informer, to which resyncs are sent; `None` until the fifo has started.
     fifo: Option<Recipient<Enqueue>>,
     resyncs: ResyncSchedule<SubscriptionId>,
     /// Resync timer and its period.
@@ -62,7 +62,7 @@ pub(in crate::actors) struct ProcessorActor {
     resyncing: bool,
     /// Last batch that the previous processor applied before it died. Its listeners may not have been notified.
     undelivered: Option<Outbox>,
-    /// Sampled change in the current batch, and its span.
+    /// Change in the current batch whose latency is measured, and its span.
     followed: Option<(SampledChange, Span)>,
     guard: ExitGuard,
 }
@@ -124,7 +124,9 @@ impl ProcessorActor {
         }
     }
 
-    /// Applies a batch by message: it is large, another write is in progress, or compression lags.
+    /// Sends a batch to the cache actor, and completes once it is applied and lagging compression
+    /// has caught up. For batches that the processor may not write directly: large ones, or any
+    /// while another write runs or compression lags.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,
@@ -264,7 +266,7 @@ impl Handler<Join> for ProcessorActor {
     }
 }
 
-/// Sets the queue for resyncs.
+/// Gives a processor the fifo of its informer, to which it sends resyncs.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct UseFifo(pub(in crate::actors) Recipient<Enqueue>);

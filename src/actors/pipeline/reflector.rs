@@ -1,7 +1,12 @@
-//! Reflector actor: drives the list and watch state machine of one informer and passes changes to the fifo.
+//! Reflector actor: drives the list and watch state machine of one informer and passes changes to
+//! the fifo.
 //!
-//! The machine decides, the source reads, and this loop connects them. While the fifo is full the loop waits, and the
-//! source reads into its own bounded buffer. Once that is full too, the socket is no longer read.
+//! The state machine ([`Reflector`]) decides which request comes next. The source
+//! ([`ListerWatcher`]) sends it and decodes the response. The loop in this module passes the
+//! results on.
+//!
+//! While the fifo is full, the loop waits and the source fills its own bounded buffer. Once that is
+//! full too, the socket is no longer read.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -121,7 +126,8 @@ struct Driver {
     pending: Vec<Change>,
     /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(SampledChange, Span)>,
-    /// Skipped objects: they could not be decoded, and have not been accepted, deleted or listed again since.
+    /// Objects whose newest state could not be decoded. An object leaves this set when a later
+    /// event of it is accepted or a new list begins.
     skipped: SkippedObjects,
     /// Span of the list in progress, and the number of pages read.
     listing: Option<Listing>,
@@ -130,9 +136,11 @@ struct Driver {
     relists_for: ListReason,
     /// Whether another list must follow the one that just ended.
     must_list_again: bool,
-    /// Whether a success of list or watch must still be reported, after the start or a failure.
+    /// Whether the next success of a list or watch must be reported: it is the first one since the
+    /// start or since a failure.
     unproven: bool,
-    /// resourceVersion last reported to the fifo as the one up to which it has every change.
+    /// Last resourceVersion reported to the fifo in a [`Change::Progress`]: the fifo has all
+    /// changes up to it.
     progress: Option<ResourceVersion>,
     /// Notified when the cluster answers another informer after a failure.
     recovery_watcher: Watcher<()>,
@@ -416,7 +424,8 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Reports to the fifo the resourceVersion up to which it has every change, if that version is new.
+    /// Queues a [`Change::Progress`] for the fifo if the resourceVersion up to which all changes
+    /// were read has advanced.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();
@@ -450,7 +459,8 @@ fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
     Change::Delta(Delta { kind, object })
 }
 
-/// Returns the bytes of objects that may be new to the store. Updates replace objects and deletions free memory.
+/// Returns the size in bytes of the added and listed objects in a batch. Only these may need more
+/// memory: an update replaces an object, and a deletion frees one.
 fn new_bytes(batch: &[Change]) -> usize {
     let size = |change: &Change| match change {
         Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),

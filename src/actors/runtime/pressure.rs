@@ -2,7 +2,7 @@
 
 use informer_hub_types::{WatchCell, Watcher};
 
-/// Worker's half of the signal. Dropping it releases all waiters.
+/// Half of the signal that the lagging worker owns. Dropping it releases all waiting writers.
 #[derive(Debug)]
 pub(in crate::actors) struct PressureSource(WatchCell<()>);
 
@@ -31,7 +31,7 @@ impl Default for PressureSource {
 }
 
 impl Pressure {
-    /// Completes when the work is done or the worker is gone.
+    /// Completes when the lagging worker has finished its work or has died.
     pub async fn wait(mut self) {
         // The value never changes. The end of the sender is the signal, so a worker that panics releases the waiters.
         let _ = self.0.changed().await;

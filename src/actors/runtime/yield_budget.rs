@@ -33,7 +33,8 @@ mod tests {
     struct BusyActor {
         yield_budget: YieldBudget,
         left: u32,
-        /// Receives the number of remaining messages when the actor's other future runs.
+        /// Channel on which the actor's other future sends the number of remaining messages when it
+        /// runs.
         other_ran: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 

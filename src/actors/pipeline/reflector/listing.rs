@@ -1,4 +1,5 @@
-//! Start and end of a list: its health, its span, and the changes that mark them for the fifo.
+//! Start and end of a list: updates the informer's health, traces the list, and queues the changes
+//! that mark its start and end in the fifo.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,8 +45,11 @@ impl Driver {
         }
     }
 
-    /// Queues the end of a list. If the cluster's versions went back, another list must follow, because this one did not
-    /// replace objects that differ at equal versions.
+    /// Queues the end of a list. If the cluster's resourceVersions went back (its etcd was
+    /// restored), also requests a second list.
+    ///
+    /// In the first list, the store keeps an object whose version equals the listed one, although
+    /// the two may now differ. The second list replaces such objects.
     pub(super) fn complete_list(&mut self, version: ResourceVersion) {
         if self.note_rewind(&version) {
             self.pending.push(Change::Rewind);
@@ -55,7 +59,7 @@ impl Driver {
         self.listed();
     }
 
-    /// Starts another list if the last one must be followed by one.
+    /// Starts the second list if [`Self::complete_list`] has requested one.
     pub(super) fn list_again_if_due(&mut self) {
         if std::mem::take(&mut self.must_list_again) {
             self.relists_for = ListReason::TooLarge;
