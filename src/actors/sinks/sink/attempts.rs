@@ -1,8 +1,10 @@
-//! Running delivery attempts of a sink, counted across restarts and new parameters of its actor.
+//! Counter of a sink's running delivery attempts, which may outlive the actor and the parameters
+//! that began them.
 //!
-//! A new actor or new parameters do not end a running attempt, whose outcome is then ignored. The receiver may still
-//! accept its batch, so a new attempt beside it could deliver a later state of an object first. New attempts therefore
-//! wait until the earlier ones have ended. Each has its own timeout, and is aborted after [`PATIENCE`].
+//! After a restart or a reload, the outcome of an earlier attempt is ignored, but the receiver may
+//! still accept its batch. A new attempt could then deliver a later state of an object before it.
+//! New attempts therefore wait until the earlier ones have ended. Each attempt has its own timeout.
+//! Earlier attempts that run for longer than [`PATIENCE`] are aborted.
 
 use std::sync::Arc;
 use std::time::Duration;
