@@ -20,8 +20,9 @@ const SYNC_POLL: Duration = Duration::from_millis(100);
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Added to the number of unhandled messages when the hub begins to shut down, so that the removal of its clusters does
-/// not end a wait for sync.
+/// Number added to the count of unhandled messages (`in_flight`) at the beginning of a shutdown.
+/// The count then stays above zero, so that waits for sync do not succeed when the hub removes its
+/// clusters.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
 /// Published state (view) of all clusters, with their labels, by name.
@@ -34,7 +35,9 @@ pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabe
 pub struct NotSynced {
     /// Duration of the wait: the timeout, or less if the hub ended before it.
     pub waited: Duration,
-    /// One line for each missing informer, with its cluster, resource, state and last error; or another reason.
+    /// Lines that say what is missing. Each informer without a complete first list has a line with
+    /// its cluster, resource, state and last error. So has each cluster whose error prevents its
+    /// informers. A last line says whether the hub is starting, shutting down or has ended.
     pub waiting: Vec<String>,
 }
 
@@ -109,7 +112,8 @@ impl SyncView {
         self.views.read().iter().flat_map(|(name, (labels, view))| informers_of(of, name, labels, view)).collect()
     }
 
-    /// As [`Self::informers`], for one cluster.
+    /// Returns the selected informers of one cluster. An informer that was just requested may be
+    /// missing.
     #[must_use]
     pub fn informers_in(&self, cluster: &ClusterName, of: &SyncScope) -> Vec<InformerSync> {
         let views = self.views.read();

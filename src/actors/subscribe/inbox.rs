@@ -41,8 +41,8 @@ pub(in crate::actors) struct InboxLease(u64);
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Queue position after the batch's notifications, and the number of merges until then. `None` until the batch is
-    /// in the inbox.
+    /// Position of the queue's end and number of merged notifications, both from when
+    /// [`Inbox::has_acknowledged`] first found the batch in the queue. `None` before.
     place: Option<(u64, u64)>,
 }
 
@@ -71,7 +71,8 @@ struct State {
     unacknowledged_from: u64,
     /// Whether the unacknowledged batch contains initial objects, which have no queue position.
     has_replayed: bool,
-    /// Whether the unacknowledged batch is of an earlier partition, whose queue positions mean nothing now.
+    /// Whether the unacknowledged batch is of an earlier partition. Its queue position then does
+    /// not compare with those of the present queue.
     is_earlier: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
@@ -105,8 +106,9 @@ impl Inbox {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Records the latency of the sampled change once the subscriber has acknowledged it. Merged notifications shift
-    /// the queue positions, so this may happen late, but at the latest when the queue is empty.
+    /// Records the latency of the sampled change once the subscriber has acknowledged it. If
+    /// notifications were merged meanwhile, queue positions have shifted, and the latency may be
+    /// recorded only when the queue is empty.
     fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
@@ -143,7 +145,9 @@ impl Inbox {
         }
     }
 
-    /// Continues with the partition of a moved informer, and keeps the pending notifications.
+    /// Continues with the partition to which the informer's objects were moved, and keeps the
+    /// pending notifications. An informer moves if its resource, API version or cluster labels
+    /// change.
     pub(in crate::actors) fn move_to(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
@@ -207,8 +211,9 @@ impl Inbox {
         self.state.lock().synced
     }
 
-    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. After a merge, positions
-    /// are no longer comparable, so everything pending must be acknowledged.
+    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. A
+    /// merge shifts queue positions; the subscriber must then have acknowledged all pending
+    /// notifications.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));

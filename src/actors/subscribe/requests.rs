@@ -24,16 +24,16 @@ pub struct RequestInformer {
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
-    /// Options for decoding and selection. The options of a configuration entry take precedence, otherwise those of the
-    /// request that started the informer.
+    /// Options for decoding and selection. If requests for the same informer differ, those of a
+    /// configuration entry apply; without one, those of the first request.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
 
-/// Removes a user (configuration entry, caller or subscription) from all its informers; informers without users stop.
-/// Those of a configuration entry deliver pending events first, for at most
-/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
+/// Removes a user (configuration entry, caller or subscription) from all its informers; informers
+/// without users stop. If the user is a configuration entry, they deliver pending events first, for
+/// at most [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
@@ -82,8 +82,7 @@ impl InformerFor {
         })
     }
 
-    /// Returns the views of the scopes, i.e. the forms in which objects are kept. A view is left out if the previous
-    /// scope has the same.
+    /// Returns the distinct views of the scopes. A view selects the parts of objects that are kept.
     pub(in crate::actors) fn views(&self) -> impl Iterator<Item = &View> {
         self.scopes.iter().map(|scope| &scope.view).collect::<BTreeSet<_>>().into_iter()
     }

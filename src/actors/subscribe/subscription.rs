@@ -24,7 +24,8 @@ use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, L
 pub(in crate::actors) enum Target {
     /// A resource. Existing informers are shared; otherwise one is started.
     Resource(ResourceRequest, Scope),
-    /// Exactly the informers of one user: of `[resources.<name>]`, or of an `InformerFor`.
+    /// Only the informers of this user: of a configuration entry `[resources.<name>]`, or of a
+    /// caller of `InformerFor`.
     Of(User),
 }
 
