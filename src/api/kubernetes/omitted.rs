@@ -1,6 +1,8 @@
-//! Places that lists and watches omit, and the refusal of a watch whose client would miss their objects.
+//! Places that lists and watches omit, and the refusal of a watch whose client would miss their
+//! objects. A place is a namespace of a cluster.
 //!
-//! Applies only to readers whose rights come from access reviews. [`crate::api::rights::Omissions`] keeps the record.
+//! Applies only to readers whose rights come from access reviews. [`crate::api::rights::Omissions`]
+//! records the omitted places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,8 +43,8 @@ impl Scope {
         territory
     }
 
-    /// Returns the places with objects that the reader may not see. Leaves out the namespaces that are never reviewed,
-    /// because the cluster has too many.
+    /// Returns the namespaces with objects that the reader may not see. Leaves out those beyond the
+    /// first [`MAX_NAMESPACES`] of a cluster, because they are never reviewed.
     fn omitted(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = Namespaces::new();
         for (cluster, (labels, namespaces)) in territory {
@@ -57,8 +59,8 @@ impl Scope {
         omitted
     }
 
-    /// Returns the omitted places that clusters have denied. Others have not answered, and are reviewed when they have a
-    /// change.
+    /// Returns the omitted namespaces to which clusters have denied access. The other omitted ones
+    /// have no answer yet, and are reviewed when one of their objects changes.
     fn denied(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = self.omitted(territory);
         for (cluster, namespaces) in &mut omitted {
@@ -70,7 +72,9 @@ impl Scope {
         omitted
     }
 
-    /// Returns the extent of the reviews that a list needs to show namespaces.
+    /// Returns the namespaces of a cluster to review, to learn whether a list would contain
+    /// `namespaces`. If the request covers several clusters, these are `namespaces` themselves.
+    /// Otherwise it is the namespace or the whole cluster that the request names.
     fn extent(&self, asked: &ReadRequest, namespaces: &BTreeSet<SmolStr>) -> Extent {
         match &asked.path.namespace {
             Some(namespace) => Extent::Namespace(namespace.clone()),
@@ -89,7 +93,8 @@ impl Scope {
         OmissionKey::new(&asked.user, &self.cache.resource.gvr, root)
     }
 
-    /// Returns the point of a client that has a version; `None` if no watch can resume from it.
+    /// Converts the resource version that a client has reached to a [`Point`]. `None` if no watch
+    /// can resume from it.
     pub(super) fn point(&self, snapshot: &Snapshot, version: u64) -> Option<Point> {
         let position = match &self.clusters {
             Clusters::One(cluster) => snapshot.locate(cluster, version).ok()?.version(),
@@ -98,7 +103,8 @@ impl Scope {
         Some(Point { position, version })
     }
 
-    /// Returns the point of a client that has received all changes up to the cursor of its watch.
+    /// Returns the [`Point`] that a client has reached by receiving all changes up to the cursor of
+    /// its watch.
     pub(super) fn point_of(&self, cursor: &HistoryCursor) -> Point {
         let end = Point { position: cursor.version(), version: cursor.version() };
         match &self.clusters {
@@ -111,7 +117,8 @@ impl Scope {
         }
     }
 
-    /// Records the places that an answer with a state omits, and that it shows all others.
+    /// Records which places (cluster and namespace) an answer omits and which it shows. The answer
+    /// is a list or the initial state of a watch, read from `snapshot` at `version`.
     pub(super) fn record_answer(
         &self,
         api: &ReadApi,
@@ -140,7 +147,7 @@ fn namespace_of(namespace: &str) -> Option<&str> {
     Some(namespace).filter(|namespace| !namespace.is_empty())
 }
 
-/// Returns the places that are visible.
+/// Returns those of `places` (namespaces by cluster) that `visibility` shows.
 fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territory<'_>) -> Namespaces {
     let visible = places.iter().filter_map(|(cluster, namespaces)| {
         let (labels, _) = territory.get(cluster)?;
@@ -151,22 +158,27 @@ fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territor
     visible.collect()
 }
 
-/// Places that the client of a running watch may lack.
+/// Places (cluster and namespace) whose older objects the client of a running watch may lack,
+/// because its list omitted them.
 #[derive(Debug)]
 pub(super) struct OmittedPlaces {
     watch: WatchOmissions,
-    /// Places that a list would show, although the last one has omitted them again.
+    /// Places whose older objects the client lacks, and which a list would now show. The watch was
+    /// not refused because of them: after an earlier refusal, a list had omitted them again.
     listed: Namespaces,
-    /// Repeats the reviews of places that the watch shows, to find out whether a list would show them.
+    /// Repeats the access reviews of the places that the watch may show, to detect when a list
+    /// would show them.
     lister: Reviewer,
-    /// Answers to these reviews.
+    /// Last answers to the access reviews that `lister` repeats.
     reviewed: Visibility,
 }
 
 impl OmittedPlaces {
-    /// Returns the places that the client of a watch may lack. `from` is the point that the client has reached; `None`
-    /// if it has no state. The result is `None` if a list would now show one of these places and the watch does too, so
-    /// that the client must list again.
+    /// Returns the places whose older objects the client of a watch may lack.
+    ///
+    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns
+    /// `None` if the client must list again, because a list and the watch would now both show one
+    /// of these places. Places for which listing again has just failed do not count.
     pub(super) async fn of(
         (api, asked): (&ReadApi, &ReadRequest),
         scope: &Scope,
@@ -201,25 +213,27 @@ impl OmittedPlaces {
         Some(Self { watch, listed, lister: api.rights.reviewer(&asked.user, Verb::List, resource), reviewed })
     }
 
-    /// Returns false if the client must list again, because a list may now show a place that it lacks.
+    /// Repeats due access reviews. Returns false if the client must list again, because a list may
+    /// now show a place whose objects it lacks.
     pub(super) async fn are_still(&mut self) -> bool {
         self.lister.has_same(&self.reviewed).await && !self.watch.refuses(&self.listed)
     }
 
-    /// Returns whether the client must list again now that a namespace has become visible, because it may lack objects of
-    /// it.
+    /// Returns whether the client must list again because a namespace has become visible whose
+    /// older objects it may lack.
     pub(super) fn refuse(&self, cluster: &ClusterName, namespace: Option<&str>) -> bool {
         let namespace = namespace.unwrap_or_default();
         let place = || [(cluster.clone(), BTreeSet::from([SmolStr::from(namespace)]))].into();
         self.watch.contains(cluster, namespace) && self.watch.refuses(&place())
     }
 
-    /// Adds the place of a change that the watch leaves out.
+    /// Adds the place (cluster and namespace) of a change that the watch does not show to its
+    /// client.
     pub(super) fn omit(&mut self, cluster: &ClusterName, namespace: Option<&str>) {
         self.watch.omit(cluster, namespace.unwrap_or_default());
     }
 
-    /// Sets the point that the client has reached.
+    /// Records that the client has received all changes up to `point`.
     pub(super) fn reach(&mut self, point: Point) {
         self.watch.reach(point);
     }

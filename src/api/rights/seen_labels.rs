@@ -14,9 +14,12 @@ use informer_hub_types::{ClusterName, Origin};
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 
 impl SeenLabels {
-    /// Stores the informers of the present state. Returns whether new labels of a cluster show the reader other
-    /// namespaces of it than at the last call, and the stream has no events about that. `is_followed` returns whether the
-    /// stream has the changes of an informer with these labels; if that changes, it has events about each object.
+    /// Returns whether the stream must end, because new labels of a cluster have changed which of
+    /// its namespaces the reader sees. Stores the informers in `present` for the next call.
+    ///
+    /// `is_followed` returns whether the stream follows the changes of an informer with these
+    /// labels. If new labels change that, the stream gets an event about each object and need not
+    /// end.
     pub(in crate::api) fn changed<'o>(
         &mut self,
         visibility: &Visibility,
