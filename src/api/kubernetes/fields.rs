@@ -1,6 +1,7 @@
 //! Fields that a field selector may name, by resource.
 //!
-//! The tables are those of kube-apiserver: each kind has a few fields, with the value of objects that lack them.
+//! The table has the same fields as kube-apiserver, each with the value that counts for objects
+//! without the field.
 
 use informer_hub_types::{ApiResource, FieldPath, is_built_in};
 

@@ -27,7 +27,8 @@ impl EventType {
     }
 }
 
-/// Everything that the bytes of an object's event depend on.
+/// Key of an encoded watch event: together with the object, these properties determine the event's
+/// bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Encoding {
     pub(super) event: EventType,

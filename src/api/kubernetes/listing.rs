@@ -69,8 +69,8 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
-    /// Returns the list without items as JSON, to be converted to protobuf. It lacks the freshness, for which the
-    /// message has no field.
+    /// Returns the list without items as JSON, to be converted to protobuf. The member with
+    /// outdated and missing clusters is left out, because the protobuf message has no such field.
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = self.metadata();
         if let Some(metadata) = metadata.as_object_mut() {

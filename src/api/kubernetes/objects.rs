@@ -1,8 +1,10 @@
 //! Objects of a list in order: by cluster, then by namespace and name.
 //!
-//! A cluster can have several partitions, one per informer. They are merged by key; an object in two of them appears
-//! once.
-//! An earlier state is the present one with the changes since then undone.
+//! A cluster can have several partitions, one per informer. They are merged by key; an object in
+//! two of them appears once.
+//!
+//! An earlier state of the cache is read as its present state, in which all changes since then are
+//! undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,7 +18,8 @@ use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, 
 /// An object with its informer.
 pub(super) type ObjectWithOrigin = (Arc<StoredObject>, Arc<Origin>);
 
-/// Position in a list: it continues after the object with this cluster and key.
+/// Position in a list. A list that continues here begins after the object with this cluster and
+/// key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListPosition {
     pub(super) cluster: ClusterName,
@@ -28,7 +31,8 @@ pub(super) struct ListPosition {
 pub(super) struct Candidates<'a> {
     /// Namespace that all selected objects have; `None` if they may have different ones.
     pub(super) namespace: Option<&'a str>,
-    /// Bits that each selected object has in its label filter, a Bloom filter.
+    /// Bits that the label filter of each selected object must have. A label filter is a Bloom
+    /// filter of the object's labels.
     pub(super) needs: &'a LabelNeeds,
     /// A field path, and the value that all selected objects have there, in the form that an index stores.
     pub(super) field: Option<(&'a FieldPath, &'a str)>,

@@ -196,8 +196,9 @@ impl Selection {
     }
 }
 
-/// Returns the bits that each selected object has in its label filter, a Bloom filter. The label with the cluster,
-/// which URL roots of several clusters add, is not in the filter.
+/// Returns the bits that the label filter (a Bloom filter) of each selected object must have.
+/// Ignores the label with the cluster's name, which is added at URL roots of several clusters and
+/// is not in the filter.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())
@@ -212,16 +213,17 @@ fn text(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns whether an index of a field can find this value. It cannot find arrays and objects, nor numbers that
-/// [`text`] may write in another form than the stored object has.
+/// Returns whether the index of a field finds all objects with this value. False for an empty text,
+/// arrays and objects, and for numbers that an object may store in another notation than [`text`]
+/// writes.
 fn is_index_form(value: &str) -> bool {
     let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = || value.parse::<f64>().is_ok();
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns a field that is not in the tables, if the cache has an index of it; objects can be selected by such fields
-/// too.
+/// Returns a field that is not a standard one of its resource, if the cache has an index of it.
+/// Objects can be selected by indexed fields too.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

@@ -64,7 +64,7 @@ pub(in crate::api) struct TestFleet {
     pub(in crate::api) stores: Mutex<BTreeMap<Gvr, Store>>,
     documents: BTreeMap<String, &'static str>,
     pub(in crate::api) is_starting: AtomicBool,
-    /// Whether no cluster answers, and none has since the start.
+    /// Whether all clusters are unreachable, and have never answered since the hub started.
     is_down: AtomicBool,
 }
 

@@ -67,7 +67,8 @@ pub(super) struct Watch {
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
-    /// Places that the client may lack; `None` if the reader's rights do not come from access reviews.
+    /// Namespaces whose older objects the client may lack; `None` if the reader's rights do not
+    /// come from access reviews.
     omitted: Option<OmittedPlaces>,
     labels: SeenLabels,
     next_bookmark: Instant,
@@ -191,8 +192,9 @@ impl Watch {
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet. Returns
-    /// false if it may, and the client lacks older objects of the namespace.
+    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not
+    /// known yet. Returns false if the client must list again: the namespace is visible, and the
+    /// client may lack older objects of it.
     async fn review_next(&mut self) -> bool {
         let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return true };
         let change = Arc::clone(change);
@@ -274,8 +276,11 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns an error if the client was ahead of the hub, and a new list has moved the hub past the client's version.
-    /// The client may know objects that were deleted before the hub saw them, so the hub cannot report their deletion.
+    /// Returns an error if the client had a newer version than the hub, and the hub has passed that
+    /// version by a list.
+    ///
+    /// The client may have objects that were deleted before that list. The hub never saw them, so
+    /// it cannot report their deletion.
     fn skipped_by_list(&mut self) -> Option<Status> {
         let Clusters::One(cluster) = &self.scope.clusters else { return None };
         let skipped = self.options.skipped.filter(|_| self.is_ahead)?;
@@ -358,11 +363,13 @@ impl Watch {
         }
     }
 
-    /// Returns whether a client that has reached the cluster's version `skipped` already knows a change.
+    /// Returns whether a client that has reached the cluster's version `skipped` already knows a
+    /// change.
     ///
-    /// The objects' own versions decide, because the hub gives some changes versions that do not exist in the cluster.
-    /// A deletion that the hub found by a list is sent, unless the next change with the same key adds an object that
-    /// the client knows.
+    /// The version of the changed object decides, because the hub gives some changes versions that
+    /// do not exist in the cluster. A deletion that the hub found by a list has no version in the
+    /// cluster, so it is sent. It is known only if the next change re-creates the object at a
+    /// version that the client knows.
     fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
         let own = |change: &RecordedChange| change.object.resource_version().as_number();
         let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);

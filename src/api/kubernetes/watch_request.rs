@@ -104,7 +104,8 @@ struct Start {
 enum NotStarted {
     /// The request fails with this status.
     Unavailable(Status),
-    /// The version is not served: the answer is a stream with this status.
+    /// The watch cannot begin at the requested version. The response is a stream with this status
+    /// as its only event.
     Refused(Status),
 }
 
@@ -164,8 +165,10 @@ fn refused(status: &Status, asked: &ReadRequest) -> Response {
     response(StatusCode::OK, asked.accepted.stream_content_type(), Body::from(event))
 }
 
-/// Returns the position at which a watch continues, and the cluster's version up to which it leaves out changes; `None`
-/// unless the client is ahead of the hub.
+/// Returns the position at which a watch from `version` continues.
+///
+/// If the client is ahead of the hub, also returns `version`; the watch leaves out the changes of
+/// the cluster up to it. Otherwise the second value is `None`.
 fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
     let (history, snapshot) = (&scope.cache.history, scope.snapshot());
     match &scope.clusters {
