@@ -63,7 +63,8 @@ impl fmt::Debug for SlotState {
 #[derive(Debug)]
 pub(super) struct Busy {
     slot: Arc<Slot>,
-    /// Whether the response is a stream. The request is then marked as answered when its [`StreamSlot`] ends, not here.
+    /// Whether the response is a stream. If so, the request is marked as answered when its
+    /// [`StreamSlot`] is dropped, not when this value is dropped.
     is_stream: bool,
 }
 
@@ -155,8 +156,9 @@ impl Slot {
         }
     }
 
-    /// Returns since when the connection has been idle. If it is not idle: since when its oldest unread part has waited
-    /// for the client, or the present time if no part waits.
+    /// Returns the time since which the client has done nothing: since the connection became idle,
+    /// or since the oldest unread part of a stream waits for the client. Returns the present time
+    /// if neither applies.
     fn waits_since(&self) -> Instant {
         let state = self.state.lock();
         let idle = state.idle.map(|(_, since)| since);
@@ -179,8 +181,11 @@ impl Slot {
 }
 
 impl Busy {
-    /// Marks the response as a stream, whose first part waits for the client. `abandon` drops the stream's body; it is
-    /// called if the client does not read for too long.
+    /// Marks the response as a stream. From now on, the first part counts as waiting for the
+    /// client.
+    ///
+    /// `abandon` drops the stream's body. It is called if the client does not read a part for too
+    /// long.
     pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {
         self.is_stream = true;
         let slot = Arc::clone(&self.slot);

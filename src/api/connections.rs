@@ -343,7 +343,8 @@ struct StreamBody {
     /// The body; `None` once the connection's slot has dropped it because the client does not read.
     inner: Arc<Mutex<Option<Body>>>,
     stream: StreamSlot,
-    /// Whether the client has not read the previous part yet, or the first part has not been requested.
+    /// Whether a part waits for the client to read it. True also before the client's connection has
+    /// requested the first part.
     waits: bool,
     /// Measures how fast the client reads; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,

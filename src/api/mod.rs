@@ -65,8 +65,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
 pub struct ReportedState {
-    /// Whether every informer of a reachable cluster has synced or cannot sync at present, and neither a cluster source
-    /// nor, with `[fleet]`, NATS or the first collector process is still waited for.
+    /// Whether the hub is ready. Every informer of a reachable cluster has synced or cannot sync at
+    /// present, and each cluster source has reported or failed. With `[fleet]`, some cluster must
+    /// have had a collector process, if NATS is down or this process only serves.
     pub ready: bool,
     /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
     /// memory.
@@ -93,7 +94,7 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
-/// Opens the port, so that a port in use is an error before anything else starts.
+/// Opens the port. Called before anything else starts, so that a port in use is reported at once.
 ///
 /// # Errors
 /// [`ListenError`] if the port cannot be opened.

@@ -26,7 +26,8 @@ pub struct ReaderSettings {
 pub struct OidcSource {
     /// Settings by which JWTs of the issuer are verified.
     pub settings: OidcSettings,
-    /// PEM file with the issuer's CA. At a reload, the issuer counts as changed if this path or `settings` differ.
+    /// PEM file with the CA of the issuer's TLS certificate. A reload that changes this path or
+    /// `settings` counts as a change of the issuer.
     pub ca_file: Option<PathBuf>,
     /// HTTP client that fetches the issuer's documents.
     pub fetch: Arc<dyn FetchDocument>,
@@ -47,7 +48,7 @@ pub struct ReaderEntry {
     pub identity: IdentityFrom,
     /// Rules that grant the reader access to objects.
     pub rules: Vec<Rule>,
-    /// Limits that apply to each user of the table.
+    /// Limits that apply to each user separately, if several users match this table.
     pub limits: ReaderLimits,
     /// Whether the reader may change the hub, e.g. reload it or purge dead letters.
     pub may_change: bool,

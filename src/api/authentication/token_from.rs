@@ -51,7 +51,8 @@ pub enum TokenError {
     /// The source could not be read.
     #[error("cannot read the token in {place}")]
     Unreadable {
-        /// Place of the token: the path of its file, or "the variable of" and its key.
+        /// Where the token is, for the error text: the path of its file, or `the variable of <key>`
+        /// with its configuration key.
         place: String,
         /// Error of the read.
         #[source]
@@ -60,7 +61,8 @@ pub enum TokenError {
     /// The content is not a valid token.
     #[error("cannot use the token in {place}")]
     Invalid {
-        /// Place of the token: the path of its file, or "the variable of" and its key.
+        /// Where the token is, for the error text: the path of its file, or `the variable of <key>`
+        /// with its configuration key.
         place: String,
         /// Why the content is not a token.
         #[source]

@@ -1,4 +1,4 @@
-//! Declarations of the paths for operators.
+//! Declarations of the `/v1` paths for operators: status, reload and dead letters.
 
 use crate::api::v1::{Answer, Kind, Media, Method, Operation, Parameter, Route};
 

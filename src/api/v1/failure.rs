@@ -29,7 +29,7 @@ pub(in crate::api) struct Failure {
 #[serde(rename_all = "camelCase")]
 struct Body {
     error: String,
-    /// Number, from 1, of a character of the query's text.
+    /// Position of the mistake in the query's text: the number of a character, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     position: Option<usize>,
     /// Query tokens that are valid at the position.

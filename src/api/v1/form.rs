@@ -42,12 +42,14 @@ impl Form {
     }
 }
 
-/// Returns the offered form that a client accepts and names first in its `Accept` headers; weights other than 0 are
-/// ignored. `*/*`, a range such as `application/*` that covers the first offered form, and a missing header select the
-/// first offered form.
+/// Returns the form of the answer: the first one in the client's `Accept` headers that is also in
+/// `offered`. Weights other than 0 are ignored.
+///
+/// Without a header, and for `*/*`, it is the first offered form. So it is for a range such as
+/// `application/*` that covers that form.
 ///
 /// # Errors
-/// [`Failure`] of code 406 if the header names none of them.
+/// [`Failure`] of code 406 if the headers name no offered form.
 pub(in crate::api) fn accepted(parts: &Parts, offered: &[Form]) -> Result<Form, Failure> {
     let all = parts.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut is_free = true;

@@ -63,10 +63,10 @@ impl Parameters {
     }
 }
 
-/// Refuses parameters or members that are not in `known`.
+/// Checks the names of URL parameters or of members of a JSON body. `what` names them in the error.
 ///
 /// # Errors
-/// [`Failure`] of code 400 with the nearest known name.
+/// [`Failure`] of code 400 for a name that is not in `known`, with the nearest known name.
 pub(in crate::api) fn check_names<'n>(
     what: &str,
     mut names: impl Iterator<Item = &'n str>,

@@ -89,8 +89,11 @@ impl Sight {
         });
     }
 
-    /// Returns what the reader may see of a cache in the clusters that `is_wanted` accepts. `namespaces` are those to
-    /// review; empty for all. Sends access reviews if the reader's rights come from the clusters.
+    /// Returns what the reader may see of a cache, in the clusters whose informers `is_wanted`
+    /// accepts.
+    ///
+    /// If the reader's rights come from the clusters, sends access reviews for `namespaces`, or for
+    /// all namespaces if `namespaces` is empty.
     pub(in crate::api) async fn visibility(
         &self,
         verb: Verb,
