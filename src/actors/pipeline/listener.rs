@@ -19,7 +19,8 @@ use crate::actors::subscribe::subscriber::Delivered;
 use crate::actors::subscribe::subscription::Subscription;
 use informer_hub_types::{InformerHealth, Origin};
 
-/// How often to check whether objects that a durable subscriber waits for are on disk.
+/// How often to check whether the informer's objects are on disk, while a durable subscriber waits
+/// for that.
 const DISK_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How often to check whether the informer's objects are on disk while its first list is

@@ -31,7 +31,7 @@ pub struct Process {
     pub batch: Vec<Popped>,
     /// resourceVersion up to which all changes have left the queue, including this batch.
     pub version: Option<ResourceVersion>,
-    /// Sampled change in the batch whose latency is measured.
+    /// Change in the batch whose latency is measured; `None` if there is none in this batch.
     pub followed: Option<SampledChange>,
 }
 

@@ -64,7 +64,7 @@ pub(in crate::actors) struct ReflectorParts {
     pub(in crate::actors) rewinds: Rewinds,
 }
 
-/// Reports that a list or watch failed, or succeeded again (`None`).
+/// Reports that a list or watch failed (`error`), or succeeded again (`error` is `None`).
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(in crate::actors) struct WatchOutcome {
@@ -322,7 +322,8 @@ impl Driver {
         }
     }
 
-    /// Reads an open watch to its end.
+    /// Reads an open watch until it ends, and adds the number of received items to `events`.
+    /// Returns how the watch ended.
     async fn follow(
         &mut self,
         mut stream: informer_hub_reflector::WatchStream,

@@ -1,4 +1,5 @@
-//! Limits between actors, in one place. Their effects are described where they are used and in ARCHITECTURE.md.
+//! Limits of mailboxes, messages, threads and waits, in one place. Their effects are described
+//! where they are used and in ARCHITECTURE.md.
 
 use std::time::Duration;
 

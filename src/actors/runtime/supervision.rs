@@ -28,7 +28,8 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// Returns whether the supervisor must act.
+    /// Returns whether the actor died instead of being stopped, so that its supervisor must restart
+    /// it or give up.
     #[must_use]
     pub fn is_failure(self) -> bool {
         self != Self::Stopped
@@ -75,7 +76,7 @@ pub(in crate::actors) enum Decision {
     GiveUp,
 }
 
-/// Restart state of one supervisor. Pure.
+/// State by which one supervisor decides on restarts. Makes no calls to actors.
 #[derive(Debug)]
 pub(in crate::actors) struct Supervision {
     specs: &'static [ChildSpec],

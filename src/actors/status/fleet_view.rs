@@ -46,7 +46,7 @@ pub struct ListenerSeen<'a> {
     pub delivered: u64,
     /// Notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// Notifications on which the subscriber failed.
+    /// Notifications that are lost, because the subscriber could not process them.
     pub lost: u64,
     /// Time from the hub's reading of a change to the subscriber's acknowledgement, for all informers of the subscriber
     /// together.

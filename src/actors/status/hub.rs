@@ -86,7 +86,7 @@ pub struct ClusterStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DiscoveryStatus {
-    /// How changes are detected.
+    /// How the hub detects that the cluster offers other resources.
     pub state: DiscoveryState,
     /// Number of watchable resources that the cluster offers; absent before its first answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub struct DiscoveryStatus {
     pub last_error: Option<String>,
 }
 
-/// How changes of the offered resources are detected.
+/// How the hub detects that a cluster offers other resources.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -236,7 +236,7 @@ pub struct ListenerStatus {
     pub delivered: u64,
     /// Notifications merged because the subscriber was slow.
     pub merged: u64,
-    /// Notifications on which the subscriber failed.
+    /// Notifications that are lost, because the subscriber could not process them.
     pub lost: u64,
 }
 

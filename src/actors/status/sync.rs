@@ -128,7 +128,8 @@ impl SyncView {
         view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Returns whether a request has not reached every cluster yet, or the hub is shutting down.
+    /// Returns whether some cluster has not received all requests for its informers yet, or the hub
+    /// is shutting down.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.in_flight.load(SeqCst) > 0
@@ -213,7 +214,8 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
     mine.map(|informer| informer_sync(cluster, informer, (is_reached, view.error.as_ref()))).collect()
 }
 
-/// Returns the sync state of an informer. `is_reached` and `error` are those of its cluster.
+/// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable, `error`
+/// the error of the connection to it.
 fn informer_sync(
     cluster: &ClusterName,
     informer: &InformerView,

@@ -24,7 +24,7 @@ pub(in crate::actors) struct ListenerHealth {
     pub delivered: AtomicU64,
     /// Notifications merged because the subscriber was slow.
     pub merged: AtomicU64,
-    /// Notifications on which the subscriber failed.
+    /// Notifications that are lost, because the subscriber could not process them.
     pub lost: AtomicU64,
     /// Sampled time from the hub's reading of a change to the subscriber's acknowledgement, for all inboxes of the
     /// subscription.

@@ -115,15 +115,17 @@ pub struct EndSubscription {
     pub drain_until: Instant,
 }
 
-/// Changes clusters and resync period of a subscription. Where it continues, pending events stay and existing objects
-/// are not delivered again. Clusters that it no longer selects deliver pending events first, for at most
-/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE). Does nothing if the subscription has ended.
+/// Changes clusters and resync period of a subscription. In clusters that stay selected, pending
+/// events stay, and existing objects are not delivered again. In clusters that are no longer
+/// selected, pending events are delivered first, for at most
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE). Does nothing if the subscription
+/// has ended.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ChangeSubscription {
     /// Subscription to change.
     pub subscription: SubscriptionId,
-    /// Clusters that it selects from now on.
+    /// Clusters that the subscription selects from now on.
     pub clusters: ClusterSelector,
     /// New resync period; `None` without resyncs.
     pub resync: Option<Duration>,

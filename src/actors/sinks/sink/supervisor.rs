@@ -140,8 +140,8 @@ impl Sink {
         sink.running().await?.send(request).await.ok()
     }
 
-    /// Releases acknowledged journal records with numbers lower than `before`, because the caches on disk cover them.
-    /// Blocks while the store is busy.
+    /// Releases acknowledged journal records with numbers lower than `before`, because the caches
+    /// on disk contain their changes. Blocks while the store is busy.
     pub fn release(&self, before: u64) {
         self.store.lock().release(before);
     }
