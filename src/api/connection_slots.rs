@@ -47,7 +47,8 @@ struct SlotState {
 
 /// A response that a client reads as a stream.
 struct Stream {
-    /// Since when a part of the response waits for the client; `None` if none waits.
+    /// Time at which the present part of the response began to wait for the client; `None` if no
+    /// part waits.
     waits_since: Option<Instant>,
     /// Drops the body and all that it holds, because its client does not read.
     abandon: Box<dyn FnOnce() + Send>,

@@ -309,7 +309,8 @@ async fn decide(
     }
 }
 
-/// Wraps a body as the only stream of a connection, to test that slow reading ends it.
+/// Wraps a body as the only stream of a new connection. Tests read it slowly and expect it to be
+/// broken off.
 #[cfg(test)]
 pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());

@@ -22,7 +22,8 @@ pub(super) enum Notice {
     Expired,
     Warning,
     End,
-    /// Nothing has changed. A comment in Server-Sent Events.
+    /// Sign that the stream is alive, although nothing has changed. In Server-Sent Events, it is a
+    /// comment.
     Heartbeat,
 }
 

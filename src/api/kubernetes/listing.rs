@@ -1,4 +1,5 @@
-//! Lists and single objects: reads a state of the cache in turns and writes the answer in parts of bounded size.
+//! Lists and single objects: reads a state of the cache in turns of the fair queue, and writes the
+//! answer in parts of bounded size.
 
 use std::sync::Arc;
 

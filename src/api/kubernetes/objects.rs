@@ -143,8 +143,9 @@ impl State {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
 
-    /// Returns whether the reader may see an object whose key is in the visible ranges. The rights are checked again
-    /// only for earlier states, in which the cluster may have had other labels.
+    /// Returns whether the reader may see an object whose key is in the visible ranges. True for
+    /// the present state. In an earlier state, the cluster may have had other labels, so the rights
+    /// are checked again.
     fn sees(&self, (object, origin): &ObjectWithOrigin) -> bool {
         let namespace = object.key().namespace();
         self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)

@@ -1,8 +1,9 @@
-//! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
+//! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of
+//! a request may do.
 //!
-//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. The answers are those of the reader's rights:
-//! reads that the hub would answer are allowed, everything else is not. At URL roots of several clusters, an access is
-//! allowed if some visible cluster allows it.
+//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. An access is allowed if it
+//! is a read that the hub would answer to this sender. At URL roots of several clusters, one
+//! visible cluster that allows the access is enough.
 
 use std::borrow::Cow;
 use std::sync::Arc;

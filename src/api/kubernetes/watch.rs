@@ -1,7 +1,9 @@
-//! Watches: follows the window of recent changes of a cache (`cache/history`) and writes them as events.
+//! Watches: reads changes from a cache's window of recent changes (`cache/history`) and writes them
+//! as events.
 //!
-//! A watch has no queue. It reads the window from its position whenever there are changes and the client has taken what
-//! was sent before. A client that falls behind the window gets an `ERROR` event with 410 and lists again.
+//! A watch has no queue. It reads the window from its position whenever there are changes and the
+//! client has received the previous events. A client that falls behind the window gets an `ERROR`
+//! event with 410 and lists again.
 
 use std::sync::Arc;
 use std::time::Duration;

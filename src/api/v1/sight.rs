@@ -50,7 +50,8 @@ impl Sight {
         sees_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the reader may learn the name of a cluster that it has not asked for.
+    /// Returns whether the reader may learn the name of a cluster that its request does not name,
+    /// for example from a suggestion.
     pub(in crate::api) fn names_cluster(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
         names_cluster(&self.reader, name, labels)
     }
