@@ -1,5 +1,7 @@
-//! Checks of a configuration before a hub uses it, at the start and at each reload. Some repeat rules of the
-//! configuration parser, because a program that embeds the hub may build a configuration without the parser.
+//! Checks of a configuration, made at the start of a hub and at each reload.
+//!
+//! Some checks repeat rules of the configuration parser. A program that embeds the hub may build
+//! its configuration without the parser.
 
 use super::durable::DurableSubscription;
 use super::error::{StartError, WITHOUT_FLEET};
@@ -53,7 +55,8 @@ pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Checks that a configuration has the resources of a durable subscription, and that no sink has its name.
+/// Checks that the configuration has all resources that a durable subscription selects, and that no
+/// sink has the name of the subscription.
 pub(super) fn check_subscription(config: &Config, name: &str, resources: &[String]) -> Result<(), StartError> {
     let wrong = |problem: String| StartError::Subscription { name: name.to_owned(), problem };
     if config.sinks.iter().any(|sink| sink.name == name) {

@@ -1,9 +1,11 @@
-//! Watches the expiry of credentials: of clusters, management clusters, sinks and the HTTP port.
+//! Monitor of the expiry of credentials: those of clusters, management clusters, sinks and the HTTP
+//! port.
 //!
-//! Files are polled every [`POLL_INTERVAL`], and read again only if they changed or their credential expires soon. A
-//! credential is logged when its notice period before the expiry begins, when three quarters of that period have
-//! passed, and when it has expired: see [`Credential::expiry`]. The watch sends no request to a cluster and runs no
-//! plugin. It neither keeps nor logs secrets.
+//! Credential files are polled every [`POLL_INTERVAL`]. A file is read again only if it changed or
+//! its credential expires soon. A credential is logged when its notice period before the expiry
+//! begins, and when three quarters of this period have passed. It is logged again when it has
+//! expired. See [`Credential::expiry`]. The checks send no request to a cluster and run no plugin.
+//! Secrets are neither kept nor logged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -66,16 +68,17 @@ struct OwnerCredentials {
     source: CredentialSource,
     files: FileStates,
     found: Vec<Credential>,
-    /// State that was last logged for each credential that expires soon or has expired, by kind and place.
+    /// Worst expiry state that was logged for each credential that expires soon or has expired. The
+    /// key is the kind and the location (such as a file) of the credential.
     logged: BTreeMap<(CredentialKind, String), Expiry>,
 }
 
 /// Earliest expiry of the credentials of one owner.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Summary {
-    /// When the first credential expires.
+    /// Time when the first of these credentials expires.
     pub(super) expires: Timestamp,
-    /// Most urgent state among the credentials.
+    /// Worst expiry state among these credentials, such as expired.
     pub(super) state: Expiry,
 }
 
@@ -166,8 +169,9 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Returns whether the credentials need not be read again: no file changed, and none expires soon. A change that
-    /// leaves size and time of a file as they were is noticed only when the credential expires soon.
+    /// Returns whether the credentials that were read last are still current. They are if no file
+    /// changed its size or time, and no credential expires soon or has expired. A file that changed
+    /// but has the same size and time is thus read again only when its credential expires soon.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }

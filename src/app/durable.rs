@@ -1,4 +1,5 @@
-//! Durable subscriptions of actors of an embedding program.
+//! Durable subscriptions: an actor of the embedding program receives events, which stay in a
+//! journal on disk until the actor acknowledges them.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -38,10 +39,11 @@ pub struct DurableSubscription {
 }
 
 impl DurableSubscription {
-    /// Delivers all configured resources to `subscriber`, existing objects included.
+    /// Creates a subscription that delivers all configured resources to `subscriber`, existing
+    /// objects included.
     ///
-    /// The name has 1 to 63 characters of `A-Z a-z 0-9 . _ -` and begins with a letter or digit. It must differ from
-    /// the names of all sinks and other durable subscriptions.
+    /// The name has 1 to 63 characters of `A-Z a-z 0-9 . _ -` and begins with a letter or digit. It
+    /// must differ from the names of all sinks and other durable subscriptions.
     #[must_use]
     pub fn new(name: &str, subscriber: Recipient<Deliveries>) -> Self {
         Self {
@@ -108,7 +110,8 @@ impl DurableSubscription {
         self
     }
 
-    /// Sets how events are batched. Default: up to 100, without waiting for more.
+    /// Sets how events are combined into messages. Default: up to 100 events in a message, without
+    /// waiting for more.
     #[must_use]
     pub fn batch(mut self, batch: BatchParams) -> Self {
         self.batch = batch;
@@ -122,8 +125,8 @@ impl DurableSubscription {
         self
     }
 
-    /// Sets the maximum number of messages that are delivered at the same time and not acknowledged. Events of one
-    /// object are never in two of them. Default 4.
+    /// Sets the maximum number of unacknowledged messages at the same time. Default 4. Two of these
+    /// messages never have events of the same object.
     #[must_use]
     pub fn concurrency(mut self, concurrency: NonZeroUsize) -> Self {
         self.concurrency = concurrency;

@@ -30,8 +30,8 @@ use informer_hub_source::KubeConnector;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, rng};
 
-/// Maximum time that the end of an election waits until the Lease is released. Without the release, a successor waits
-/// for its expiry.
+/// Maximum time for which an ending election waits until its Lease is released. If the release
+/// fails, the next leader has to wait until the Lease expires.
 pub(super) const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Role of a replica.
@@ -104,8 +104,8 @@ pub(super) struct SharedElection {
     over: CancellationToken,
 }
 
-/// Fence (the switch that stops deliveries) of the election's sinks, and signals that the election shares with the
-/// other elections of the process.
+/// Handles that connect an election with the hub: the fence that stops deliveries, the notification
+/// of role changes, and the token that ends the election.
 #[derive(Default)]
 pub(super) struct Connected {
     pub(super) fence: Arc<SendFence>,
@@ -284,7 +284,8 @@ impl SharedElection {
         }
     }
 
-    /// Changes the state, and sets the fence before another change.
+    /// Changes the state of the election. Under the same lock, opens or closes the fence (the
+    /// switch that stops deliveries) to match the new state.
     fn change<R>(&self, change: impl FnOnce(&mut ElectionState) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -303,7 +304,8 @@ impl SharedElection {
         self.wake.notify_one();
     }
 
-    /// Stops deliveries and begins to release the lease for good. Returns true if there is no lease to release any more.
+    /// Stops deliveries and begins to release the lease, for which this election no longer
+    /// competes. Returns true if nothing is left to release, so that the caller need not wait.
     fn end(&self) -> bool {
         let has_resigned = self.change(|state| {
             let has_resigned = state.end(clock::since_boot());
@@ -345,8 +347,9 @@ impl SharedElection {
         self.changed.notify_one();
     }
 
-    /// Returns whether this replica leads, and the note (progress of the sinks) as the last holder published it or this
-    /// process publishes it.
+    /// Returns whether this replica leads, and the note (the published progress of the sinks). A
+    /// leader has the note that it publishes; any other replica has the note last read from the
+    /// lease.
     pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
         let state = self.state.lock();
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
@@ -376,13 +379,16 @@ impl SharedElection {
         record.map(|record| Arc::clone(&record.holder))
     }
 
-    /// Sets the delay before this process takes a free lease that any process may take.
+    /// Sets the delay before this process takes a free lease. The delay does not apply if the last
+    /// holder handed the lease over to a named process.
     pub(super) fn set_claim_delay(&self, delay: Duration) {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Begins a handover: from now on, the sinks begin no delivery, and attempts in flight may complete. The second
-    /// reconciliation from now releases the lease for the process `to`. Does nothing if this process does not lead.
+    /// Begins a handover of the lease to the process `to`. From now on, the sinks begin no
+    /// delivery, but attempts in flight may complete. The second reconciliation of the sinks after
+    /// this call releases the lease. Does nothing if this process does not lead, or already gives
+    /// the lease up.
     pub(super) fn hand_over(&self, to: &str) {
         if self.change(|state| state.hand_over(to, clock::since_boot())) {
             tracing::info!(lease = self.place, to, "handing the Lease over to another process");
@@ -393,8 +399,9 @@ impl SharedElection {
         self.state.lock().is_handing_over()
     }
 
-    /// Advances a handover; called at each reconciliation by the leader. The second call returns the process that takes
-    /// the lease, because the sinks have then begun no delivery for an interval.
+    /// Advances a handover. The leader calls this at each reconciliation of its sinks. From the
+    /// second call on, returns the process that takes the lease: the sinks have then begun no
+    /// delivery for one interval. Returns `None` before that, and without a handover.
     pub(super) fn advance_handover(&self) -> Option<String> {
         self.change(ElectionState::advance_handover)
     }

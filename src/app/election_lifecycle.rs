@@ -1,4 +1,4 @@
-//! Start and end of leader elections with the hub.
+//! Start of the leader elections when the hub starts, and release of their leases when it stops.
 
 use super::elections::Elections;
 use super::reconciler::Reconciler;

@@ -7,34 +7,38 @@ use informer_hub_lease::{ElectionParams, Elector};
 use informer_hub_sink::SendFence;
 use informer_hub_types::rng;
 
-/// State of an election. The election changes it under one lock, and derives the fence from it before it unlocks.
+/// State of an election. Each change of the state also opens or closes the fence (the switch that
+/// stops deliveries), under the same lock.
 pub(super) struct ElectionState {
     pub(super) elector: Elector,
     pub(super) was_leader: bool,
-    /// Text in the lease with the progress of the sinks, as the last holder published it or this process publishes it.
+    /// Published progress of the sinks, as text: that of this process if it leads, else the text
+    /// last read from the lease.
     pub(super) note: Arc<str>,
     pub(super) error: Option<String>,
-    /// Delay before this process takes a free lease that any process may take.
+    /// Delay before this process takes a free lease, unless the last holder handed the lease over
+    /// to a named process.
     pub(super) claim_delay: Duration,
     course: Course,
 }
 
-/// Course of an election: whether it keeps the lease, or gives it up and for whom.
+/// Whether an election keeps its lease or gives it up, and to which process.
 enum Course {
     /// Competes for the lease and keeps it.
     Stand,
     /// Hands the lease over to another process. Sinks begin no delivery.
     HandOver {
         to: String,
-        /// Whether the leader has reconciled its sinks since the handover began. The next reconciliation releases the
-        /// lease.
+        /// Whether the leader has reconciled its sinks once since the handover began. If so, the
+        /// lease is released at the next reconciliation.
         is_drained: bool,
     },
     /// Releases the lease for another process, and then competes for it again.
     Release,
     /// Releases the lease and ends.
     End,
-    /// The election is over. The fence may belong to the next election of the sink.
+    /// The election has ended. It leaves the fence alone, because a new election of the same sink
+    /// may already use the fence.
     Over,
 }
 
@@ -61,7 +65,8 @@ impl ElectionState {
         }
     }
 
-    /// Begins a handover to the process `to`. Returns false if this process does not lead, or gives the lease up.
+    /// Begins a handover to the process `to`. Returns false, and does nothing, if this process does
+    /// not lead or is already giving the lease up.
     pub(super) fn hand_over(&mut self, to: &str, now: Duration) -> bool {
         let begins = matches!(self.course, Course::Stand) && self.elector.leads(now);
         if begins {
@@ -74,7 +79,8 @@ impl ElectionState {
         matches!(self.course, Course::HandOver { .. } | Course::Release)
     }
 
-    /// Advances a handover. The second call returns the process that takes the lease.
+    /// Advances a handover. From the second call on, returns the process that takes the lease.
+    /// Returns `None` before that, and without a handover.
     pub(super) fn advance_handover(&mut self) -> Option<String> {
         let Course::HandOver { to, is_drained } = &mut self.course else { return None };
         std::mem::replace(is_drained, true).then(|| to.clone())
@@ -97,7 +103,8 @@ impl ElectionState {
         releases
     }
 
-    /// Begins to release the lease for good. Returns whether there is no lease to release any more.
+    /// Begins to release the lease, for which this election no longer competes. Returns true if
+    /// nothing is left to release.
     pub(super) fn end(&mut self, now: Duration) -> bool {
         if matches!(self.course, Course::Over) {
             return true;
@@ -107,8 +114,8 @@ impl ElectionState {
         self.elector.has_resigned()
     }
 
-    /// Called when the elector has released the lease. Makes the election compete again, unless it ends. Returns
-    /// whether it competes.
+    /// Makes the election compete for its lease again, after the elector has released the lease.
+    /// Returns false, and does nothing, if the election is ending.
     pub(super) fn stand_again(&mut self, identity: &str, params: ElectionParams) -> bool {
         if matches!(self.course, Course::End | Course::Over) {
             return false;
@@ -120,7 +127,7 @@ impl ElectionState {
         true
     }
 
-    /// Closes the fence for the last time.
+    /// Ends the election: closes the fence, which later calls of [`Self::set_fence`] leave alone.
     pub(super) fn close(&mut self, fence: &SendFence) {
         if !matches!(self.course, Course::Over) {
             self.course = Course::Over;

@@ -1,4 +1,5 @@
-//! Loading of a service configuration, with all values checked by the code that will use them.
+//! Loading of a configuration file, with checks that need more than its text: filters are compiled,
+//! and secrets, CA files and kubeconfigs are read.
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +22,10 @@ pub struct ConfigSource {
 
 #[derive(Clone, Debug)]
 enum User {
-    /// Uses the whole file.
+    /// A hub, which uses the whole file.
     Hub,
-    /// Uses one cluster. `None` selects the only cluster, or the only one with `agent = true`.
+    /// An agent, which uses the cluster of this name. Without a name, it uses the only cluster of
+    /// the file, or the only one with `agent = true`.
     Agent(Option<ClusterName>),
 }
 

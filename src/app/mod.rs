@@ -1,6 +1,7 @@
 //! Composition root: builds a running hub from a configuration, reloads it and shuts it down.
 //!
-//! Besides the command line, only this module names concrete sources and sinks.
+//! Apart from the command line, only this module selects the implementations of cluster connections
+//! and of sinks.
 
 mod check;
 #[cfg(feature = "fleet")]

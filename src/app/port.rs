@@ -58,7 +58,8 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Serves at a bound address. `fleet` is set once the hub has started; until then, requests for its state get 503.
+    /// Serves HTTP on `listener`, which is bound to an address, and returns the port. Requests for
+    /// the state of the hub get status 503 until the hub has started, which sets `fleet`.
     ///
     /// # Errors
     /// If the address of the socket cannot be read.

@@ -1,9 +1,10 @@
-//! Reconciles sinks with the progress that is published in their leases.
+//! Reconciles each sink with the delivery progress that is published in its lease.
 //!
-//! At an interval, each sink is reconciled. The leader computes, per sink, cluster and resource, the version up to
-//! which the receiver has acknowledged every change, and publishes it with the next renewal. A standby drops events up
-//! to that version. When it becomes leader, it delivers its remaining events; some of them are repeated, with the same
-//! ids.
+//! This is repeated at an interval. For each sink, cluster and resource, the leader computes the
+//! version up to which the receiver has acknowledged every change. The leader publishes these
+//! versions with its next renewal of the lease. A standby drops its events up to these versions.
+//! When a standby becomes leader, it delivers its remaining events. Some of them repeat events of
+//! the former leader, with the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ use informer_hub_types::clock::{self, Instant};
 /// Time after which a process competes for the lease although its sinks have not caught up with the published progress,
 /// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process publishes the progress of its predecessor for clusters and resources of which its sinks
-/// have accepted no events yet. After that time, they count as removed.
+/// Time for which a process keeps publishing the former leader's progress of resources of which its
+/// own sinks have accepted no events yet. After that time, such resources count as removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -49,9 +50,10 @@ impl SinkProgress {
         }
     }
 
-    /// Returns whether the progress that the previous lease holder published for a resource can be dropped, because
-    /// this process has its own progress of the resource, or the resource was removed. If `waits` is set, the progress
-    /// of resources that this process has not read yet is kept.
+    /// Returns whether the progress that the former leader published for a resource can be dropped.
+    /// It is kept while the progress of an informer of the resource is unknown, e.g. because it
+    /// just started. If `waits` is set, it is also kept until the sink has accepted events of the
+    /// resource.
     fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
         let is_expected = waits && !has_read(&self.read, cluster, resource);
         !is_expected && !self.subscriptions.is_unknown(cluster, resource)
@@ -140,8 +142,9 @@ impl Reconciler {
         self.elections.balance();
     }
 
-    /// Whether each sink has accepted events of every resource in the progress published by the former leader. Then it
-    /// has also dropped the events that the former leader delivered.
+    /// Whether the sinks of a lease have caught up with the former leader. Each sink must have
+    /// accepted events of every resource for which the former leader published progress. The sinks
+    /// have then also dropped the events that the former leader delivered.
     fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);

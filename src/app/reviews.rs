@@ -1,4 +1,4 @@
-//! Asks clusters for reviews of users and tokens, over their connections.
+//! Sends access reviews of users, and token reviews, to clusters over the connections of the hub.
 //!
 //! A cluster decides about its own objects only. Its answer applies to no other cluster.
 
@@ -51,7 +51,8 @@ impl SendReview for StartedFleet {
     }
 }
 
-/// Sender of access and token reviews to clusters; by default, over the connections of a hub that starts later.
+/// Sender of access and token reviews to clusters. By default, it uses the connections of the hub,
+/// and fails until the hub has started.
 pub(super) struct ClusterReviews<S = StartedFleet>(S);
 
 impl ClusterReviews {

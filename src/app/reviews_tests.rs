@@ -1,4 +1,4 @@
-//! Tests of reviews over a fake connection, alone and below the cache of answers.
+//! Tests of access and token reviews over a fake connection, with and without the cache of answers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -182,7 +182,8 @@ async fn token_review_is_accepted_for_the_audience_of_the_hub_only() {
     assert_eq!((found.groups.len(), found.uid, found.extra.len()), (0, None, 0));
 }
 
-/// The cache of answers over fake clusters.
+/// Creates a cache with up to `answers` answers of reviews, which asks fake clusters for the
+/// others.
 fn cached(clusters: &FakeClusters, answers: usize) -> ReviewCache {
     let options = ReviewCacheOptions { answers, ..ReviewCacheOptions::default() };
     ReviewCache::new(Arc::new(ClusterReviews(clusters.clone())), options)

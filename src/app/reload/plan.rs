@@ -25,14 +25,15 @@ pub struct Difference {
 pub struct Changes {
     /// Clusters added, changed and removed.
     pub clusters: Difference,
-    /// Cluster sources. Their clusters are in `clusters`; those of new sources follow once they have reported.
+    /// Cluster sources added, changed and removed. Their known clusters are in `clusters`. The
+    /// clusters of a new source are added later, once the source has reported them.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub cluster_sources: Difference,
     /// Resource entries added, changed and removed.
     pub resources: Difference,
     /// Sinks added, changed and removed.
     pub sinks: Difference,
-    /// Readers of the HTTP port.
+    /// Readers of the HTTP port added, changed and removed.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub readers: Difference,
     /// Whether `hub.memory_limit` changed.

@@ -53,7 +53,7 @@ pub(in crate::app) struct WatchParams {
 
 /// One watched resource of a source: selector and the fields to keep.
 pub(crate) struct WatchedResource {
-    /// Name of the resource in messages, and of the watcher as a user of its informers.
+    /// Name of the resource in messages. Its informers are requested under this name.
     pub(crate) name: &'static str,
     pub(crate) resource: ResourceRequest,
     pub(crate) selector: Option<String>,

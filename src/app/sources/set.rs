@@ -232,7 +232,7 @@ impl Sources {
         self.entries.lock().values().any(|entry| entry.state == ClusterSourceState::Waiting)
     }
 
-    /// Returns a watcher that changes when [`Self::is_waiting`] may have changed.
+    /// Returns a handle that is notified when the result of [`Self::is_waiting`] may have changed.
     pub(in crate::app) fn watch(&self) -> Watcher<()> {
         self.changed.subscribe()
     }

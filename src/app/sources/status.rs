@@ -60,7 +60,7 @@ pub struct ClusterSourceStatus {
     /// When the source was last read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_read: Option<jiff::Timestamp>,
-    /// Number of the source's clusters in force.
+    /// Number of the source's clusters that the hub uses.
     pub clusters: usize,
     /// Number of the source's clusters that are not watched because another cluster has their name.
     pub conflicting: usize,
