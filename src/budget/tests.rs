@@ -21,7 +21,7 @@ struct Model {
     cluster: u64,
     /// Bytes of a compressed body.
     body: u64,
-    /// Actual bytes of the rest of an object.
+    /// Actual bytes of an object without its body.
     head: u64,
     step: MemoryStep,
     objects: u64,
