@@ -33,11 +33,10 @@ struct History {
     is_closed: AtomicBool,
 }
 
-/// Cells through which readers of changed clusters are woken: one per recorded change, or event that makes readers list
-/// again.
+/// Cells that wake waiting readers: for each recorded step, the cell of its cluster.
 pub(crate) type Cells = Vec<Arc<WatchCell<u64>>>;
 
-/// Selection of the changes that a reader reads.
+/// Scope of a reader: all clusters, one cluster, or selected informers.
 #[derive(Clone)]
 pub enum HistoryScope {
     /// Changes of all clusters.
@@ -191,8 +190,9 @@ impl HistoryReader {
         }
     }
 
-    /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
-    /// version that a reader may have although no change has it, for example that of a list.
+    /// Returns the position at which a reader with this resource version of a cluster continues.
+    /// `base` is the greatest resource version that readers may have from something other than a
+    /// change, such as a list.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -233,8 +233,8 @@ impl HistoryReader {
         self.0.is_closed.load(SeqCst)
     }
 
-    /// Records steps: changes, which readers see after [`Self::publish`], and events that make readers list again.
-    /// Returns the cells to pass to `publish`.
+    /// Records steps: changes, and events that make readers list again. Returns the cells to pass
+    /// to [`Self::publish`], which makes the changes visible and wakes waiting readers.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
@@ -311,8 +311,9 @@ impl HistoryReader {
         window.trim(self.now());
     }
 
-    /// Continues after the writer failed; `version` is that of the published snapshot. If the window has changes that
-    /// the snapshot lacks, it is emptied.
+    /// Continues after a write of the store has failed. `version` is the fleet version (change
+    /// number over all clusters) of the published snapshot. If the window has changes that this
+    /// snapshot lacks, the window is emptied.
     pub(crate) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         if self.0.window.read().head() != version {
             self.restart(version, floors);
@@ -436,7 +437,8 @@ pub struct HistorySubscription {
 }
 
 impl HistorySubscription {
-    /// Waits for a change since the last wait. May return without one.
+    /// Waits until a change is recorded that this function has not reported yet. May also return
+    /// without a change.
     ///
     /// # Cancel safety
     /// Cancel safe: a change that was not reported is reported by the next call.
