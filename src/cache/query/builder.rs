@@ -163,7 +163,8 @@ impl Query {
         self.order_by(Column::Path(path), Direction::Ascending)
     }
 
-    /// Adds a sort column, which decides between objects with equal values in the earlier ones.
+    /// Adds a sort column. It orders the objects that have equal values in all sort columns added
+    /// before.
     #[must_use]
     pub fn order_by(mut self, column: Column, direction: Direction) -> Self {
         self.question.order.push((column, direction));
@@ -184,25 +185,28 @@ impl Query {
         self
     }
 
-    /// Returns columns instead of whole objects: [`Answer::rows`](super::Answer::rows).
+    /// Makes the query return columns instead of whole objects, in
+    /// [`Answer::rows`](super::Answer::rows).
     #[must_use]
     pub fn select(self, paths: impl IntoIterator<Item = FieldPath>) -> Self {
         self.output(Output::Columns(paths.into_iter().map(Column::Path).collect()))
     }
 
-    /// Returns the number of objects: [`Answer::count`](super::Answer::count).
+    /// Makes the query return the number of objects, in [`Answer::count`](super::Answer::count).
     #[must_use]
     pub fn count(self) -> Self {
         self.output(Output::Count)
     }
 
-    /// Returns the number of objects per value: [`Answer::groups`](super::Answer::groups).
+    /// Makes the query return the number of objects per value of a column, in
+    /// [`Answer::groups`](super::Answer::groups).
     #[must_use]
     pub fn count_by(self, column: Column) -> Self {
         self.output(Output::CountBy(column))
     }
 
-    /// Returns the distinct values: [`Answer::groups`](super::Answer::groups).
+    /// Makes the query return the distinct values of a column, in
+    /// [`Answer::groups`](super::Answer::groups).
     #[must_use]
     pub fn distinct(self, column: Column) -> Self {
         self.output(Output::Distinct(column))

@@ -38,7 +38,7 @@ impl PinnedSnapshots {
     pub const SNAPSHOTS: usize = 16;
     /// Approximate limit in bytes of bodies that only pinned snapshots hold.
     pub const BYTES: usize = 64 << 20;
-    /// The same limit under memory pressure.
+    /// Value of [`Self::BYTES`] that applies under memory pressure.
     pub const TIGHT_BYTES: usize = 1 << 20;
 
     /// Creates an empty set.
@@ -47,8 +47,9 @@ impl PinnedSnapshots {
         Self { entries: VecDeque::new(), replaced: 0, tight: false }
     }
 
-    /// Pins a snapshot, or extends its time if it is pinned already. Returns its number, which `fresh()` assigns to a
-    /// new one.
+    /// Pins a snapshot, and returns the number under which [`Self::get`] finds it. A new snapshot
+    /// gets its number from `fresh`. A snapshot that is pinned already keeps its number, and its
+    /// time is extended.
     pub fn pin(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));

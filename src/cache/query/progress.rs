@@ -28,7 +28,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the next piece of work. `find` takes it at the shared cursor, and advances the cursor.
+    /// Returns the next piece of work. `find` takes the piece at the cursor that all threads share,
+    /// and advances the cursor.
     pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
         find(&mut self.cursor.lock())
     }
@@ -43,8 +44,9 @@ impl Progress {
         self.gathered.lock().still_needed(limit)
     }
 
-    /// Adds the result of a piece with `take`, which returns whether there are enough hits. If a limit in `bounds` is
-    /// exceeded, the query fails.
+    /// Adds the matches of a piece to the results with the function `take`. If `take` returns true,
+    /// there are enough results, and the query stops. If the results exceed a limit in `bounds`,
+    /// the query fails.
     pub(super) fn take(
         &self,
         number: usize,
@@ -69,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// Stops the query with this reason; an earlier reason stays.
+    /// Stops the query, with the reason `end`. If it has stopped already, the earlier reason stays.
     pub(super) fn stop(&self, end: u8) {
         let _ = self.end.compare_exchange(RUNNING, end, Relaxed, Relaxed);
     }

@@ -37,10 +37,12 @@ impl RunningQuery {
         Self { snapshot, query, visible, position, way: OnceLock::new(), progress: Progress::default() }
     }
 
-    /// Returns the answer if few objects must be examined; `None` if the query needs [`Self::work`].
+    /// Answers the query on this thread if few objects must be examined. Returns `None` if the
+    /// query needs [`Self::work`].
     ///
     /// # Errors
-    /// If the query is invalid. A query that passes here is valid.
+    /// If the query is invalid, was cancelled, or exceeded a limit of time, results or bytes.
+    /// `None` means that the query is valid.
     pub fn answer_if_short(&self) -> Result<Option<Answer>, QueryError> {
         let job = self.job()?;
         if job.is_long() && !self.query.explain {
@@ -133,8 +135,8 @@ impl std::fmt::Debug for RunningQuery {
 }
 
 impl Snapshot {
-    /// Returns whether the query should run on its own threads: it may examine more than 1,000 objects, or more than 50
-    /// if their bodies are read. An invalid query is short.
+    /// Returns whether the query should run on its own threads: it may examine more than 1,000
+    /// objects, or more than 50 if their bodies are read. Returns false if the query is invalid.
     #[must_use]
     #[doc(hidden)]
     pub fn is_long(&self, query: &Query) -> bool {
@@ -163,9 +165,12 @@ impl Snapshot {
         Job::new(self, query, &VisibleParts::new(self, query), None)?.answer(&Progress::default())
     }
 
-    /// Answers a query on this thread if it is short and needs nothing of the cache actor. `None` if it is long, if a
-    /// limit may cut its answer, if it continues an earlier answer, or if it tests owners and the snapshot has no index
-    /// of owners.
+    /// Answers a query on this thread if it is short and does not need the cache actor. Otherwise
+    /// returns `None`, which means that one of these holds:
+    /// - The query may examine many objects ([`Self::is_long`]).
+    /// - A limit may leave out results, so that the answer needs a continue token.
+    /// - The query continues an earlier answer.
+    /// - The query tests owners, and the snapshot has no index of owners.
     ///
     /// # Errors
     /// As [`Self::answer`].
@@ -183,7 +188,8 @@ impl Snapshot {
         Ok(Some(answer).filter(|answer| answer.end().is_none()))
     }
 
-    /// Continues after the end of an answer to the same question from this snapshot ([`Answer::end`]).
+    /// Continues an earlier answer from this snapshot, after its end ([`Answer::end`]). Apart from
+    /// its limits, the query must be the same as for that answer.
     ///
     /// # Errors
     /// As [`Self::answer`].

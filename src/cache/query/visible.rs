@@ -11,8 +11,8 @@ use informer_hub_types::ClusterSelector;
 /// Objects that the reader of a query may see, by partition.
 #[derive(Default)]
 pub(super) struct VisibleParts {
-    /// Visible key ranges per partition; `None` for all its objects. A missing partition is invisible. The outer `None`
-    /// means that everything is visible.
+    /// Visible key ranges of each partition. A partition with `None` is visible as a whole; a
+    /// missing partition is invisible. If there is no map, everything is visible.
     partitions: Option<BTreeMap<PartitionId, Option<KeyRanges>>>,
 }
 
