@@ -1,11 +1,12 @@
 //! Construction of computed indices over a store that is being written.
 //!
-//! Callers provide the threads. The work starts from the current snapshot. From then on, the writer computes the values
-//! of its writes and records them in a journal. The threads catch up with the journal in rounds, until the rest is
-//! small enough for the writer to apply and publish.
+//! The caller provides the threads, which first index the objects of the current snapshot.
+//! Meanwhile, the store's writer computes the index values of each write, and records them in a
+//! journal in memory. The threads then work off the journal in rounds. Once it is short enough, the
+//! writer applies the remaining entries and publishes the indices.
 //!
-//! Invariant: the entries built from the snapshot, plus those in the journal, equal an index built from the current
-//! store.
+//! Invariant: the entries built from the snapshot, plus those in the journal, equal an index built
+//! from the current store.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -51,7 +52,8 @@ struct Column {
 
 /// Remaining input of an index build: objects of a snapshot, or values of later writes.
 enum Source {
-    /// The objects of a snapshot after this position.
+    /// Objects of a snapshot: those of `partition` after the key `after`, and those of later
+    /// partitions.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
     /// Index values of objects written during the build, from the journal.
     Rows(std::vec::IntoIter<(Location, Row)>),

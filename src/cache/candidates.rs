@@ -1,4 +1,5 @@
-//! Candidates of a selector in one partition, found by the label filters of the tree or by an index.
+//! Objects of one partition that a selector may match, found by the stored label filters or by an
+//! index.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,8 +13,9 @@ use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 const SKIPPED: usize = 64;
 
 impl Partition {
-    /// Returns the objects after `key` in key order, each with whether its labels may match. Of those that cannot
-    /// match, it returns one in 64, so that the caller can pause. The others are skipped without reading them.
+    /// Returns the objects after `key` in key order, each with a flag: whether its labels may match
+    /// `needs`. Of the objects that cannot match, only one in 64 is returned, so that the caller
+    /// can pause. The others are skipped without being read.
     #[doc(hidden)]
     pub fn candidates_after<'s>(
         &'s self,
@@ -30,8 +32,9 @@ impl Partition {
 }
 
 impl Snapshot {
-    /// Returns the objects of a partition that have `value` at a path, in key order after `key`. `None` if the
-    /// partition is missing or no index of the path covers its objects.
+    /// Returns the objects of a partition that have `value` at `path`, in key order after `key`.
+    /// `None` if the partition is missing, or if no index has the values of `path` for all its
+    /// objects.
     #[doc(hidden)]
     #[must_use]
     pub fn indexed_after<'s>(

@@ -60,7 +60,8 @@ impl Store {
         Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
     }
 
-    /// Returns whether a build of indices is running. A store that was recovered after a panic has no earlier builds.
+    /// Returns whether the store is building the indices of this request, or builds them next.
+    /// False for requests from before a panic, because a recovered store has lost them.
     #[must_use]
     pub fn is_building(&self, id: BuildId) -> bool {
         self.builds.is_first(id)

@@ -76,7 +76,8 @@ impl<K> Indexer<K> {
         self.add(object);
     }
 
-    /// Removes the object at the given object's key, in any state.
+    /// Removes the stored object with the key of the given object, even if the two differ
+    /// otherwise.
     pub fn delete(&self, object: &StoredObject) {
         self.store.lock().discard(self.partition, object);
     }
@@ -96,8 +97,9 @@ impl<K> Indexer<K> {
     /// works with this type too.
     pub fn resync(&self) {}
 
-    /// Returns the version of the last write: of an object, including a deleted one, or of a list. `None` before the
-    /// first. client-go's `LastStoreSyncResourceVersion`.
+    /// Returns the resource version of the last write: that of the added or deleted object, or the
+    /// one given to [`Self::replace`]. `None` before the first write. Corresponds to client-go's
+    /// `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.reader.snapshot().partition(self.partition).and_then(|partition| partition.version.clone())

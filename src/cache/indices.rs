@@ -1,7 +1,9 @@
-//! Declared and computed indices of a store: the locations of each index value.
+//! Declared and computed indices of a store: the locations of the objects that have each index
+//! value.
 //!
-//! Invariant: a location is in the posting of `(index, value)` iff its object has that entry (declared index), or the
-//! function returned that value for it (computed index). No posting is empty.
+//! Invariant: the posting of an index value has exactly the locations of the objects with this
+//! value. A declared index takes the values from the entries of the object, a computed index from
+//! its function. No posting is empty.
 
 use std::fmt;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ impl<K> Lister<K> {
         Self::over(IndexReader::new(published, clusters))
     }
 
-    /// Creates a lister over a reader.
+    /// Creates a lister of the objects that `reader` can read.
     #[must_use]
     pub fn over(reader: IndexReader<K>) -> Self {
         Self { reader }

@@ -28,11 +28,12 @@ impl Location {
     }
 }
 
-/// A set of locations, never empty. Each location costs one reference to a key; the partition is stored once per run of
-/// keys.
+/// Set of the locations of the objects that have one index value; never empty. Each location costs
+/// one reference to a key. Keys in a chunk store their partition once if it is the same for all.
 ///
-/// Most values have one or few objects: those need no allocation, or a single exact one. Larger sets are a persistent
-/// tree of runs. An update of a posting with a million entries then copies one path and one run.
+/// Most values have one or few objects: those need no allocation, or a single exact one. Larger
+/// sets are a persistent tree of chunks. An update of a set with a million locations then copies
+/// one path of the tree and one chunk.
 #[derive(Clone, Debug)]
 pub(super) enum Posting {
     One(Location),
@@ -169,8 +170,9 @@ enum ChunkInsertion {
 }
 
 impl Chunk {
-    /// Maximum number of locations per chunk. An update copies all of them, so a tree is cheaper above it. With its
-    /// reference counts, a full chunk fills the allocator's size class of 256 bytes.
+    /// Maximum number of locations per chunk. An update copies a whole chunk, so larger sets are a
+    /// tree of chunks. With its reference counts, a full chunk fills the allocator's size class of
+    /// 256 bytes.
     const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
@@ -287,7 +289,8 @@ impl<'p> Iterator for Run<'p> {
 
 /// A large set of locations, in chunks.
 ///
-/// Invariant: a chunk's locations are not less than its key and less than the next chunk's key. No chunk is empty.
+/// Invariant: the locations of a chunk are not less than its key in `chunks`, and less than the key
+/// of the next chunk. No chunk is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     chunks: imbl::OrdMap<Location, Chunk>,
