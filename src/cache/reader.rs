@@ -15,10 +15,11 @@ use informer_hub_types::{
 
 /// Reads the last published state of a store, in all or some clusters.
 ///
-/// Cheap to clone and to send. Each call reads one snapshot, takes no lock and never waits for a writer. For several
-/// answers about one state, use [`Self::snapshot`]. Besides its result, a call costs a visit to each informer of the
-/// resource. Objects are ordered by cluster, then key. If informers of one cluster overlap, each object is returned
-/// once, in its newest state.
+/// Cheap to clone and to send. Each call reads one snapshot, takes no lock and never waits for a
+/// writer. For several answers about one state, use [`Self::snapshot`]. The cost of a call grows
+/// with its result and with the number of the resource's informers. Objects are ordered by cluster,
+/// then key. If several informers of one cluster watch the same object, it is returned once, in its
+/// newest state.
 pub struct IndexReader<K = Dynamic> {
     published: Arc<ArcSwap<Snapshot>>,
     clusters: ClusterSelector,
@@ -84,11 +85,13 @@ impl<K> IndexReader<K> {
         Ok(self.get(cluster, &key.parse()?))
     }
 
-    /// Returns the objects that share an index value with `object`, which need not be stored. For a computed index, its
-    /// function is called with `object`; for a declared one, the values are those stored in `object`.
+    /// Returns the objects that share an index value with `object`, which need not be stored. If
+    /// the index has a function, that function computes the values of `object`. Otherwise the
+    /// values are those that `object` contains for the index.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for `object`.
+    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for
+    /// `object`.
     pub fn index(&self, index: &str, object: &StoredObject) -> Result<Vec<Object<K>>, QueryError> {
         let snapshot = self.snapshot();
         let values = snapshot.values_for(index, object)?;
@@ -111,8 +114,8 @@ impl<K> IndexReader<K> {
         Ok(keys(&self.by_index(index, value)?))
     }
 
-    /// Returns all values of an index, sorted. If informers of one cluster overlap, values of outdated states may be
-    /// included.
+    /// Returns all values of an index, sorted. If several informers of a cluster watch the same
+    /// object, the result may include a value that only an older copy of the object has.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.
@@ -175,7 +178,8 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// Returns whether there is an index of a path: computed for all objects, or declared by some informer.
+    /// Returns whether any index has the values at `path`: an index that is computed for all
+    /// objects, or one that an informer declares and that covers its objects.
     #[doc(hidden)]
     #[must_use]
     pub fn has_index_of(&self, path: &FieldPath) -> bool {

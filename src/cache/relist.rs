@@ -46,8 +46,9 @@ impl Partition {
         matches!(self.relist, Relist::Staged(_))
     }
 
-    /// Returns whether the next list may be published in one step: the visible state is complete and current, and
-    /// memory is not short.
+    /// Returns whether the next list may be staged, which means hidden until complete and then
+    /// published in one step. This requires that the first list is complete, bodies are kept,
+    /// memory is not short, and all stored objects are decoded with the present settings and CRD.
     fn may_stage(&self) -> bool {
         self.synced
             && !self.bare
@@ -64,7 +65,8 @@ impl Partition {
         }
     }
 
-    /// Records that a list has replaced all objects.
+    /// Records that a list has replaced all objects. Every object now has values in all declared
+    /// indices, and is decoded with the present settings and CRD generation.
     pub(super) fn finish_list(&mut self) {
         (self.is_indexed, self.outdated) = (true, None);
         if let Some(generation) = self.converting.take().filter(|generation| *generation > 0) {
@@ -72,9 +74,12 @@ impl Partition {
         }
     }
 
-    /// Records at the end of a list whether the cluster's versions went back (`rewound`) to `version`. If they did, the
-    /// list has not replaced objects that differ at equal versions, so another list must follow. Some kept objects may
-    /// have versions of before.
+    /// Records at the end of a list whether the cluster's resource versions went back (`rewound`),
+    /// as after an etcd restore. `version` is that of the list.
+    ///
+    /// If they went back, another list must follow, because this one kept stored objects with an
+    /// equal version although their contents may differ. Also records the objects that still have a
+    /// version greater than `version`.
     pub(super) fn note_rewind(&mut self, version: &ResourceVersion, rewound: bool) {
         self.rewound.clear();
         if rewound {
@@ -92,9 +97,11 @@ impl Partition {
         }
     }
 
-    /// Returns the stage (changes hidden until a list is complete) if a new state of `key` must be staged; `None` if it
-    /// must be written to the visible objects. With `is_same`, the resource version is unchanged (only the body or the
-    /// index values are new), and the state is staged only if the stage already has the key.
+    /// Returns the stage (changes hidden until a list is complete) if a new state of `key` must go
+    /// there. Returns `None` if the state must be written to the visible objects.
+    ///
+    /// `is_same` means that the resource version is unchanged, and only the body or the index
+    /// values are new. Such a state goes to the stage only if the stage already contains `key`.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -108,8 +115,9 @@ impl Partition {
         self.note_event(batch, applied, is_same, None);
     }
 
-    /// Records an applied change as [`Self::note`] does. `event` is the version of the watch event that deleted the
-    /// object.
+    /// Records an applied change, about which listeners are notified with this batch or, if the
+    /// change is staged, once the staged list is published. For a deletion, `event` is the resource
+    /// version of the DELETED event.
     pub(super) fn note_event(
         &mut self,
         batch: &mut Batch,

@@ -1,8 +1,9 @@
 //! Persistent B+ tree: clones share all nodes that are not written afterwards.
 //!
-//! The leaf type decides how entries are stored, and its routes (search form of the bounds) how a child is found. A
-//! lookup therefore waits for memory once or twice per node, not once per comparison. Inserting entries in order, as a
-//! list does, leaves the leaves full.
+//! The leaf type decides how entries are stored. It also decides how an inner node finds the child
+//! for a key: bounds separate the children, and are kept in a form that is fast to search (routes).
+//! A lookup therefore waits for memory once or twice per node, not once per comparison. Inserting
+//! entries in order, as a list does, leaves the leaves full.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ mod runs;
 
 use runs::Runs;
 
-/// Maximum number of children of a node. It is twice the number of entries of a leaf, which makes the tree one level
-/// lower.
+/// Maximum number of children of an inner node. A leaf has at most about half as many entries.
+/// Wider inner nodes make the tree one level lower.
 pub(super) const WIDTH: usize = 32;
 /// Number of entries or children up to which merging with a neighbour is tried.
 const MERGE_MAX: usize = 6;
 
-/// Array whose first elements are filled; the owner stores their number. Unlike a vector's, the elements are inside the
-/// node.
+/// Array inside a node, of which the first elements are filled. The node stores how many. A vector
+/// would need another allocation.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
 
 /// Inserts an element at a position among the first `len`.
@@ -54,7 +55,8 @@ pub(super) trait Leaf: Clone {
     type Probe<'w>: Copy;
     /// A complete entry.
     type Item;
-    /// Parts of the old entry that a replacement or removal returns.
+    /// Result of replacing or removing an entry: those parts of the old entry that the caller
+    /// needs.
     type Old;
     /// Lower limit of the keys in a leaf, by which a parent node separates its children.
     type Bound: Clone;
@@ -86,7 +88,8 @@ pub(super) trait Leaf: Clone {
     fn append(&mut self, next: &Self);
     /// Returns whether this leaf and the next one fit into one, with room to spare.
     fn has_room_for(&self, next: &Self) -> bool;
-    /// Returns the bound of the first entry.
+    /// Returns the bound (lower limit of the keys) that separates this leaf from the one before it:
+    /// that of its first entry.
     fn bound(&self) -> Self::Bound;
     /// Prepares bounds for [`Self::route`].
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
@@ -101,8 +104,8 @@ enum Node<L: Leaf> {
     Inner(Arc<Inner<L>>),
 }
 
-/// Inner node. Invariant: all entries of a child are less than the bound after it, and not less than the bound before
-/// it.
+/// Inner node: children with a bound between each two neighbours. All entries left of a bound are
+/// less than it; those right of it are not less.
 #[repr(C)]
 struct Inner<L: Leaf> {
     routes: L::Routes,
@@ -135,7 +138,8 @@ impl<L: Leaf> Clone for Inner<L> {
 enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// The node was full and was split: this new node follows it, and the bound separates the two.
+    /// The node was full and was split. The fields are the new right neighbour, and the bound that
+    /// separates it from the node.
     Split(L::Bound, Node<L>),
 }
 
@@ -232,7 +236,7 @@ impl<L: Leaf> Inner<L> {
         node
     }
 
-    /// Creates a node from bounds and one more child than bounds.
+    /// Creates a node from its children and the bounds between them, which are one fewer.
     fn of(bounds: impl IntoIterator<Item = L::Bound>, children: impl IntoIterator<Item = Node<L>>) -> Self {
         let bounds: Arc<[_]> = bounds.into_iter().collect();
         let (mut children, len) = (children.into_iter(), bounds.len() + 1);
@@ -370,7 +374,8 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// As [`Self::find`], for writing.
+    /// Returns the leaf and the position of an entry, for writing. Copies the nodes on the path
+    /// that other trees share.
     pub(super) fn find_mut(&mut self, probe: L::Probe<'_>) -> Option<(&mut L, usize)> {
         self.find(probe)?;
         let mut node = self.root.as_mut()?;
@@ -447,9 +452,9 @@ impl<L: Leaf> Tree<L> {
         runs
     }
 
-    /// Returns the entries from one position to another, leaf by leaf; `from` must not be after `to`. A position is a
-    /// key with a flag: false for before the entry of that key, true for after it. `None` is the start or end of the
-    /// tree.
+    /// Returns the entries between the two places `from` and `to`, leaf by leaf. A place is a key
+    /// with a flag: false means before the entry of that key, true means after it. `None` is the
+    /// start of the tree for `from`, and its end for `to`. `from` must not be after `to`.
     pub(super) fn runs_between(
         &self,
         from: Option<(L::Probe<'_>, bool)>,

@@ -62,8 +62,9 @@ impl Uncompressed {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
-    /// Adds a new object. Objects of a first list are counted without the JSON that readers may make of them: few are read
-    /// before they are compressed, and smaller rounds of compression would cost more.
+    /// Adds a new object. Its size counts towards the limits. During a first list, the size does
+    /// not include JSON that readers may make of the object: few objects are read that early, and a
+    /// greater size would cause smaller, costlier rounds of compression.
     pub fn add(&mut self, object: Arc<StoredObject>) {
         let bytes = if self.is_listing() { object.body_size() } else { object.weight() };
         self.bytes += bytes;
@@ -75,15 +76,15 @@ impl Uncompressed {
         self.list_limit.is_some()
     }
 
-    /// Returns whether the limit is exceeded, so that the objects of [`Self::take_aged`] should be compressed.
+    /// Returns whether an informer is reading its first list.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.bytes > self.current_limit()
     }
 
-    /// Returns whether the uncompressed bytes exceed one and a half times the limit, objects being compressed included.
-    /// Compression then lags, and large writes and those of first lists should wait. While a first list is read, at
-    /// most [`Self::LIST_LIMIT`] bytes above the limit are allowed.
+    /// Returns whether compression lags so far behind that large writes and first lists should
+    /// wait. Objects that are being compressed count too. The limit may be exceeded by half; during
+    /// a first list, also by at most [`Self::LIST_LIMIT`] bytes.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();
@@ -105,8 +106,9 @@ impl Uncompressed {
         self.aging = 0;
     }
 
-    /// Removes the oldest objects until half of the limit is free; while a first list is read, removes all. Returns
-    /// those that the cache or a reader still uses. They count as being compressed until [`Self::aged`].
+    /// Removes the oldest objects from the queue until it uses at most half of the limit; during a
+    /// first list, removes all. Returns those of them that the cache or a reader still uses, to be
+    /// compressed. They count towards the limits until [`Self::aged`] is called.
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
@@ -228,7 +230,8 @@ mod tests {
         assert_eq!((uncompressed.bytes(), uncompressed.objects.capacity()), (0, 0));
     }
 
-    /// Adds objects. Returns after each whether the queue is over its limit, pressing and full.
+    /// Adds the objects one by one. Returns a result for each: whether the queue was then over its
+    /// limit, pressing, and full.
     fn passed_with_each(uncompressed: &mut Uncompressed, objects: &[Arc<StoredObject>]) -> Vec<(bool, bool, bool)> {
         let mut add = |object: &Arc<StoredObject>| {
             uncompressed.add(Arc::clone(object));

@@ -8,9 +8,10 @@ use informer_hub_types::{SharedStr, text_hash};
 
 /// The values of an index with their locations: a persistent tree ordered by the values' hashes.
 ///
-/// A hash trie needs a third of the steps, but leaves three quarters of its nodes empty. With many values of few
-/// objects each, that dominates the memory of an index. Hashes are compared without touching the texts. Texts are
-/// compared only for equal hashes.
+/// A lookup in a hash trie would take a third of the steps, but three quarters of the trie's nodes
+/// are empty. If an index has many values of few objects each, these nodes would be most of its
+/// memory. The tree compares texts only if their hashes are equal, so most comparisons do not load
+/// a text.
 #[derive(Clone, Default)]
 pub(super) struct Values(Tree<ValueLeaf>);
 
