@@ -91,7 +91,8 @@ impl<'t> Fitted<'t> {
         words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
-    /// Renders these columns, then the explanations wrapped to `room` columns; no explanations if `room` is `None`.
+    /// Renders these columns and, if `room` is given, the explanation column, wrapped to `room`
+    /// columns.
     fn table(&self, columns: &[usize], room: Option<usize>, colours: bool) -> String {
         let last = self.header.len().saturating_sub(1);
         let shown: Vec<usize> = columns.iter().copied().chain(room.map(|_| last)).collect();

@@ -10,7 +10,8 @@ use super::print::wrapped;
 use super::{Cli, WRONG_INPUT};
 use informer_hub_types::nearest_name;
 
-/// Names that the commands of other programs have, each list with the commands of this program that do the same.
+/// Command names that users may expect from other programs, with the commands of this program to
+/// suggest instead.
 const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["list", "ls", "show", "describe", "top", "ps"], "get, tree, query, status"),
     (&["tail", "logs", "events"], "watch"),

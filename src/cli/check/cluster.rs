@@ -32,7 +32,8 @@ pub(super) const NAME_ITS_CA: &str =
 /// Compression factor of object bodies, measured with pods (docs/memory.md).
 const COMPRESSION_FACTOR: u64 = 16;
 
-/// Consequence of a missing right to create access or token reviews, as part of the problem text.
+/// Part of a problem text: the effect on readers if the hub may not create access or token reviews
+/// in a cluster.
 const NO_READERS: &str = "readers whose rights depend on it see nothing of the cluster";
 
 /// Maximum number of groups of a user in the report.
@@ -111,7 +112,8 @@ async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut Cl
     }
 }
 
-/// Adds a finding: `problem` as an error if the right is missing, or a warning if the right cannot be checked.
+/// Adds a finding unless the hub has the right: the error `problem` if the right is missing, a
+/// warning if it cannot be checked. `rights` is the advice for a missing right.
 fn note_right(
     verdict: Result<source::AccessVerdict, SourceError>,
     right: &str,

@@ -8,7 +8,7 @@ use crate::cli::client::HubArgs;
 #[derive(Debug)]
 pub(super) struct CompletedWord {
     pub(super) kind: Kind,
-    /// The word so far.
+    /// Part of the word that was typed before completion.
     pub(super) word: String,
     /// Beginning of the word that stays as it is, such as `pods,` or `pod/`.
     pub(super) prefix: String,
@@ -96,7 +96,8 @@ impl CompletedWord {
     }
 }
 
-/// Joins words that bash has split at `=`. Returns the words before the last one, and the last one.
+/// Joins words that bash has split at `=`. Returns the words before the completed word, and the
+/// completed word.
 fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -112,8 +113,8 @@ fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     (words, word)
 }
 
-/// Returns whether a `=` after the word `last` is part of that word. False for an option, because its value is a
-/// separate word.
+/// Returns whether `=` and the text after it belong to the same word as `last`, the text before it.
+/// False if `last` is an option, because the option's value counts as a separate word.
 fn words_can_join(last: &str) -> bool {
     !last.starts_with('-')
 }

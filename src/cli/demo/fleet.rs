@@ -67,8 +67,8 @@ pub(super) struct Member {
     churn: Churn,
     /// Whether the cluster goes down during the demo.
     goes_down: bool,
-    /// Number of injected faults up to the last time at which the hub's copy was fresh. If there are more now, a watch
-    /// has expired since.
+    /// Number of faults that had been injected when the hub's copy was last fresh. If the number
+    /// has grown since, a watch has expired.
     past_faults: usize,
 }
 

@@ -110,7 +110,8 @@ impl Summary {
         Self { ok, verdict, seed, interrupted, ran_millis, settled_after_millis, clusters, totals, violations }
     }
 
-    /// Marks the verdict as unknown after a second interruption, unless all changes had arrived.
+    /// Used if the user interrupts the demo a second time. Makes the verdict "not known", unless
+    /// all changes had arrived by then.
     pub(super) fn cut(mut self) -> Self {
         if !self.is_settled() {
             self.ok = false;

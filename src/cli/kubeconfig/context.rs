@@ -89,7 +89,7 @@ pub(in crate::cli) fn contexts(clusters: &[ClusterName], selections: &[Selection
     Ok(all)
 }
 
-/// Whether a name is that of another cluster.
+/// Returns whether any cluster except `cluster` has this name.
 fn is_other(name: &str, cluster: &ClusterName, clusters: &[ClusterName]) -> bool {
     clusters.iter().any(|other| other != cluster && other.as_str() == name)
 }

@@ -25,7 +25,8 @@ pub(super) struct Cells<'a> {
 
 #[derive(Debug)]
 struct Title {
-    /// Name of the column for programs: its path as written in the query, or the lower-case title.
+    /// Name of the column in CSV: its path as written in the query. For a query that returns whole
+    /// objects, the column's title in lower case.
     field: String,
     column: Column,
 }
@@ -72,7 +73,7 @@ impl<'a> Cells<'a> {
         self.shown.iter().map(|at| self.titles[*at].column.clone()).collect()
     }
 
-    /// Returns the names of the columns for programs.
+    /// Returns the names of the shown columns for CSV.
     pub(super) fn fields(&self) -> Vec<String> {
         self.shown.iter().map(|at| self.titles[*at].field.clone()).collect()
     }
@@ -114,7 +115,8 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Returns the titles of objects: those of the Kubernetes API, with cluster and namespace.
+/// Returns the columns for a query that returns whole objects: cluster, namespace if there are any,
+/// and the columns that the Kubernetes API shows.
 fn of_objects(printer: &Printer, is_namespaced: bool) -> Vec<Title> {
     let place = ["cluster", "namespace"].into_iter().take(if is_namespaced { 2 } else { 1 });
     let title = |name: &str, priority: i64| Title {

@@ -12,7 +12,7 @@ pub(super) struct Concern(pub(super) u8);
 /// Severity of a row that has no problem.
 const WELL: Concern = Concern(9);
 
-/// Mildest severity (highest number) that still needs action by the operator.
+/// Limit of severity: rows with this or a lower number need action by the operator.
 const BAD: Concern = Concern(3);
 
 impl Concern {
@@ -75,7 +75,7 @@ pub(super) fn sink_concern(sink: &Value) -> Concern {
     }
 }
 
-/// Returns `concern`, or `None` if it stands for a row without a problem.
+/// Returns `concern` if it means a problem, else `None`.
 pub(super) fn concern(concern: Concern) -> Option<Concern> {
     (concern < WELL).then_some(concern)
 }

@@ -18,8 +18,9 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Strips the kind from names as `-o name` prints them (`cluster/prod-eu`). Names of resources keep it, because
-    /// after the kind comes a cluster (`resource/prod-eu/pods`).
+    /// Strips the kind from names of clusters and sinks as `-o name` prints them
+    /// (`cluster/prod-eu`). Names of resources stay as they are (`resource/prod-eu/pods`), because
+    /// their cluster is needed to find them.
     pub(super) fn without_kinds(&self) -> Self {
         let strip =
             |names: &[String], kind: &str| names.iter().map(|name| without_kind(kind, name).to_owned()).collect();

@@ -8,7 +8,7 @@ use informer_hub_types::{ApiResource, Gvr, clock};
 
 /// Table columns that show the status of an object, in order of preference.
 const STATUS: [&str; 4] = ["Status", "Phase", "State", "Ready"];
-/// Maximum number of levels; the hub sends fewer.
+/// Maximum depth of the printed tree. The hub's answer has fewer levels.
 const LEVELS: usize = 64;
 
 /// Returns the rows of an answer of `/v1/objects`: cluster, namespace, indented name, status.
