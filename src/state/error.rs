@@ -43,7 +43,7 @@ pub enum StateError {
         /// A file that was found in the directory.
         found: String,
     },
-    /// The directory to inspect does not exist.
+    /// The directory to inspect does not exist, or is empty.
     #[error("the state directory {root} does not exist", root = root.display())]
     Missing {
         /// The directory.
@@ -84,7 +84,8 @@ pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) 
     move |source| StateError::Disk { file, verb, source }
 }
 
-/// Replaces an error of creating a directory by a clearer one, if a file has the directory's name.
+/// Replaces the error of creating a directory by a clearer one, if a file or a dangling link with
+/// the directory's name exists.
 pub(super) fn in_the_way(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {

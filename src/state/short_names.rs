@@ -56,7 +56,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> io::Result<ShortNames> {
     }
 }
 
-/// Returns whether there are names and their file is missing.
+/// Returns whether the file must be written again: `names` has entries, but there is no file.
 #[must_use]
 pub fn is_missing(disk: &dyn Disk, path: &Path, names: &ShortNames) -> bool {
     let is_missing = || matches!(disk.open(path, Open::Read), Err(error) if error.kind() == io::ErrorKind::NotFound);

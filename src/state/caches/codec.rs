@@ -10,8 +10,9 @@
 //! 6 dropped     partition
 //! 7 commit      time
 //! 8 follows     length of all earlier files up to their last commit records
-//! 9 fleet       fleet version, hash of the clusters' labels; for each partition visible at that version: its number, and
-//!               its cluster's list version and greatest version of readers, each plus one, or zero if unknown
+//! 9 fleet       fleet version, hash of the clusters' labels; then for each visible partition: its
+//!               number, the version of a list of its cluster, and the greatest version that
+//!               readers of its cluster may have; both versions plus one, or zero if unknown
 //! 10 objects    minor version of Kubernetes of the protobuf schema; then as 4
 //! ```
 //!
@@ -44,8 +45,8 @@ pub struct PartitionHeader {
     pub cluster: ClusterName,
     /// Scope of the informer.
     pub scope: Scope,
-    /// Hash of the settings with which the objects were decoded. If those of the next start differ, indices are not
-    /// restored.
+    /// Hash of the settings with which the objects were decoded. If the settings at the next start
+    /// have another hash, indices are not restored.
     pub settings: u64,
     /// Resource version up to which the objects are complete; `None` if they may be incomplete.
     pub version: Option<ResourceVersion>,
@@ -58,12 +59,13 @@ pub struct PartitionHeader {
     pub written: i64,
     /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
-    /// Minimum resource version of the next list. Set if it is newer than `version`, or if `version` is `None`. The
-    /// informer had received changes up to this version, and readers may already have deletions up to it.
+    /// Minimum resource version of the next list: the version up to which the informer had received
+    /// changes. Readers may already know of deletions up to it. `None` if `version` is at least as
+    /// new.
     pub floor: Option<ResourceVersion>,
     /// Whether the cluster had a CRD of the resource. If the CRD is gone at the next start, the objects are deleted.
     pub defined: bool,
-    /// `metadata.generation` of that CRD; zero if unknown.
+    /// `metadata.generation` of the resource's CRD; zero if unknown.
     pub generation: u64,
 }
 

@@ -53,11 +53,12 @@ pub(super) struct FilesRead {
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Number of objects read or written. With `object_bytes`, the bytes of their records, it gives the mean size of an
-    /// object.
+    /// Number of objects read or written. Divides `object_bytes`, the bytes of their records, to
+    /// estimate the size of an object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of the object records of partitions that were not selected for decoding, or that have no informer.
+    /// Bytes of the object records of two kinds of partitions: those that were not selected for
+    /// decoding, and those without an informer.
     pub(super) unwanted_bytes: u64,
     /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,
@@ -103,7 +104,8 @@ pub(super) fn read(
     read_beside(disk, dir, (totals, &Dictionaries::default()), claims, syncs)
 }
 
-/// Reads the files of a resource that is partly in memory. Dictionaries in `known` are shared, not restored again.
+/// Reads the files of a resource as [`read`] does, although some of its partitions are already in
+/// memory. Dictionaries in `known` are used again instead of being restored.
 ///
 /// # Errors
 /// If the disk fails.
@@ -183,8 +185,9 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// Reads a file record by record and returns its length. After each record, calls `each` with the decoded changes
-    /// that are not applied yet, and with whether the record was a commit record.
+    /// Reads a file record by record and returns its length. After each record, calls `each` with
+    /// two arguments: the decoded changes that `each` has not removed yet, and whether the record
+    /// was a commit record.
     fn file(
         &mut self,
         disk: &dyn Disk,

@@ -12,10 +12,12 @@ use informer_hub_types::{
     StoredObject, StoredObjectParts, Uid,
 };
 
-/// Form in which a record stores an object's body (JSON or protobuf). `UNKEPT`: no body. `PLAIN`: uncompressed. From
-/// `PACKED` on: compressed with the dictionary whose number is the form minus `PACKED`.
+/// Form of an object's body (JSON or protobuf) in a record: not stored.
 const UNKEPT: u64 = 0;
+/// Form of an object's body in a record: stored uncompressed.
 const PLAIN: u64 = 1;
+/// Least form of compressed bodies in a record. The form minus this number is the number of the
+/// dictionary with which the body is compressed.
 const PACKED: u64 = 2;
 
 /// A record is complete at this many bytes of bodies or this many objects. Small records limit the loss from damage.
@@ -88,7 +90,8 @@ impl<'w> ObjectWriter<'w> {
         })
     }
 
-    /// Adds an object. Passes a full record to `out`, and each dictionary before the first record that uses it.
+    /// Adds an object to the current record. If the record is then full, passes it to `out`. A
+    /// dictionary that is not in the files yet is passed to `out` first.
     pub(super) fn add(
         &mut self,
         partition: u64,
