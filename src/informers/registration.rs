@@ -74,8 +74,9 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// Returns the informers whose sync the handler waits for; `None` before the start. A function, because a transform set
-    /// before the start changes them.
+    /// Returns the informers that must sync before the handler counts as synced; `None` before the
+    /// start. A function, because the transform, which can be set until the start, decides which
+    /// informers these are.
     of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
     registry: Addr<RegistryActor>,
 }
