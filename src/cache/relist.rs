@@ -115,9 +115,9 @@ impl Partition {
         self.note_event(batch, applied, is_same, None);
     }
 
-    /// Records an applied change, about which listeners are notified with this batch or, if the
-    /// change is staged, once the staged list is published. For a deletion, `event` is the resource
-    /// version of the DELETED event.
+    /// Records an applied change. Listeners are notified of it with this batch or, if the change is
+    /// staged, once the staged list is published. For a deletion, `event` is the resource version
+    /// of the DELETED event.
     pub(super) fn note_event(
         &mut self,
         batch: &mut Batch,
@@ -189,8 +189,9 @@ impl Store {
         self.builds.discard(id, object.key());
     }
 
-    /// Replaces an object. With `is_same`, UID and resource version are unchanged: only the body or the index values
-    /// are new.
+    /// Replaces a stored object in the partition and in the indices, or in the stage if the change
+    /// is staged. With `is_same`, UID and resource version are unchanged: only the body or the
+    /// index values are new.
     pub(super) fn exchange(
         &mut self,
         id: PartitionId,

@@ -76,8 +76,7 @@ pub struct SavedPartition {
 
 impl Restored {
     /// Returns whether the partition's objects are the restored ones, unmodified. Also true if the
-    /// restored objects are no longer remembered, because all readers that needed them have
-    /// reconnected.
+    /// restored objects are no longer kept, because no reader needs them any more.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         self.has_objects(&partition.objects)

@@ -11,8 +11,8 @@ use super::applied::Applied;
 use super::objects::{Change, Objects};
 use informer_hub_types::StoredObject;
 
-/// State of a partition when it was restored, kept until all readers (sinks and durable subscriptions) that
-/// acknowledged it have reconnected.
+/// State of a partition when it was restored. Kept until every reader (sink or durable
+/// subscription) that had received this state before the restart has reconnected.
 pub struct Restored {
     waiting: Mutex<Waiting>,
 }

@@ -131,7 +131,8 @@ impl Partition {
         self.converting.is_some()
     }
 
-    /// Returns the partition with a new origin. If the resource differs, its objects must be listed and decoded again.
+    /// Returns the partition for the informer `origin`, which continues it. If that informer
+    /// watches another resource, the objects must be listed and decoded again.
     pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;
         let resume = self.resume.filter(|_| !is_other);

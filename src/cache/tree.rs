@@ -93,7 +93,8 @@ pub(super) trait Leaf: Clone {
     fn bound(&self) -> Self::Bound;
     /// Prepares bounds for [`Self::route`].
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
-    /// Returns how many bounds are not greater than a key.
+    /// Returns the index of the child that may have a key, which is the number of bounds that are
+    /// not greater than the key.
     fn route(routes: &Self::Routes, bounds: &[Self::Bound], probe: Self::Probe<'_>) -> usize;
     /// Loads the entries' memory into the CPU cache. The result only keeps the loads from being optimized away.
     fn prefetch(&self) -> usize;
@@ -263,7 +264,7 @@ impl<L: Leaf> Inner<L> {
         self.children.get(at)?.as_ref()
     }
 
-    /// Adds a child after the one at a position.
+    /// Adds a child after the one at position `at`, with the bound between these two.
     fn add(&mut self, at: usize, bound: L::Bound, child: Node<L>) {
         put(&mut self.children, self.len, at + 1, Some(child));
         self.len += 1;

@@ -83,8 +83,9 @@ impl Uncompressed {
     }
 
     /// Returns whether compression lags so far behind that large writes and first lists should
-    /// wait. Objects that are being compressed count too. The limit may be exceeded by half; during
-    /// a first list, also by at most [`Self::LIST_LIMIT`] bytes.
+    /// wait. True if the uncompressed objects, including those being compressed, exceed the limit
+    /// by more than half. During a first list, also true if they exceed it by more than
+    /// [`Self::LIST_LIMIT`] bytes.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();

@@ -8,17 +8,17 @@ use informer_hub_types::{SharedStr, text_hash};
 
 /// The values of an index with their locations: a persistent tree ordered by the values' hashes.
 ///
-/// A lookup in a hash trie would take a third of the steps, but three quarters of the trie's nodes
-/// are empty. If an index has many values of few objects each, these nodes would be most of its
-/// memory. The tree compares texts only if their hashes are equal, so most comparisons do not load
-/// a text.
+/// A lookup in a hash trie would take a third of the steps, but three quarters of the space in the
+/// trie's nodes would be empty. If an index has many values of few objects each, most of its memory
+/// would be empty space. The tree compares texts only if their hashes are equal, so most
+/// comparisons do not load a text.
 #[derive(Clone, Default)]
 pub(super) struct Values(Tree<ValueLeaf>);
 
 /// Maximum number of values per leaf, chosen so that a leaf fills a size class of the allocator.
 const WIDTH: usize = 15;
 
-/// Values ordered by hash, then by text.
+/// Leaf of the tree: some values of the index, ordered by hash, then by text.
 #[derive(Clone, Default)]
 #[repr(C)]
 struct ValueLeaf {
