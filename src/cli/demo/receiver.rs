@@ -21,9 +21,9 @@ use informer_hub_sim::oracle::{EventContent, ReceivedEvent, Replica};
 use informer_hub_sink::webhook::SigningKeys;
 use informer_hub_types::clock;
 
-/// One of this many batches is refused unread.
+/// One in this many batches is refused without being read.
 const REFUSE_EVERY: u64 = 20;
-/// One of this many batches is accepted but answered with an error, so that the hub sends it again.
+/// One in this many batches is accepted but answered with an error, so that the hub sends it again.
 const FAIL_EVERY: u64 = 33;
 /// Maximum age of a signature in seconds, as recommended by Standard Webhooks.
 const TOLERANCE: u64 = 300;

@@ -17,11 +17,11 @@ use informer_hub_types::printable;
 
 /// Interval at which the fleet's list of processes is read.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time within which a live collector renews its entry in the fleet's list of processes. Collectors renew three times
-/// as often.
+/// Time after which a collector counts as down if it has not renewed its entry in the fleet's list
+/// of processes. A live collector renews it about three times in this time.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time within which a live deliverer renews its entry in the fleet's list of processes. Deliverers renew about three
-/// times as often.
+/// Time after which a deliverer counts as down if it has not renewed its entry in the fleet's list
+/// of processes. A live deliverer renews it about three times in this time.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// Time within which a collector claims a cluster without an owner: first the former owner's lease expires, then the
 /// collector waits before it claims.

@@ -86,8 +86,8 @@ impl PartitionHeader {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SavedFleet {
     pub(super) version: u64,
-    /// Hash of the clusters' labels, by which the next start detects changed labels. Other builds may compute other
-    /// hashes.
+    /// Hash of the clusters' labels, by which the next start detects changed labels. Another build
+    /// of the hub may compute another hash, which then counts as a change.
     pub(super) labels: u64,
     /// Partitions (objects of one informer) that had synced when the state was saved. Key: the number of the partition in
     /// the saved files. Value: the resource versions from which readers of its cluster can resume.

@@ -204,7 +204,7 @@ pub(super) struct ObjectReader {
     labels: HashMap<Box<[u8]>, Labels>,
     /// Objects whose bodies are stored uncompressed.
     pub(super) plain: Vec<Arc<StoredObject>>,
-    /// Whether the record of any object had a body that could not be restored.
+    /// Whether any body in the records could not be restored.
     pub(super) lost: bool,
     /// Objects whose bodies were written with an older schema.
     older: Vec<Arc<StoredObject>>,
