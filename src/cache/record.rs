@@ -268,8 +268,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Records the end of a list. If the list does not continue the previous state (its version is lower, or the
-    /// resource or its CRD changed), all readers of the cluster must list again.
+    /// Records the end of a list. All readers of the cluster must list again if the list's version
+    /// is lower than before, or if the resource or its CRD changed.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
         let continued = partition.marks.complete.filter(|complete| list >= *complete);

@@ -47,8 +47,8 @@ impl Partition {
     }
 
     /// Returns whether the next list may be staged, which means hidden until complete and then
-    /// published in one step. This requires that the first list is complete, bodies are kept,
-    /// memory is not short, and all stored objects are decoded with the present settings and CRD.
+    /// published in one step. The first list must be complete, bodies must be kept, and memory must
+    /// not be short. All stored objects must be decoded with the present settings and CRD.
     fn may_stage(&self) -> bool {
         self.synced
             && !self.bare

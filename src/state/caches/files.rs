@@ -194,9 +194,9 @@ impl CacheFiles {
     /// be kept. On return the state is durable. After an error, the files still have the previous
     /// state.
     ///
-    /// A partition without other changes is saved if its time `alive` (when it was last up to date)
-    /// has advanced by a minute, or if it was last saved an hour ago. With `exactly`, any change of
-    /// `alive` suffices.
+    /// A partition without other changes is saved if it was last saved an hour ago, or if its time
+    /// `alive` has advanced by a minute. That is the time at which it was last up to date. With
+    /// `exactly`, any change of `alive` suffices.
     ///
     /// Costs in proportion to the changes. All files are rewritten if the changes exceed half of
     /// the snapshot, or if the files are much larger than their live data.
