@@ -101,9 +101,8 @@ impl Env {
         self.partial.write().push(wanted);
     }
 
-    /// Returns the view in which informers keep whole objects of a resource. This is the shared
-    /// view, or [`View::Whole`] if the options of a request let the shared view keep only parts of
-    /// objects.
+    /// Returns the view in which informers keep whole objects of a resource. This is the shared view, or
+    /// [`View::Whole`] if the options of a request let the shared view keep only parts of objects.
     #[must_use]
     pub fn whole_view(&self, resource: &ApiResource) -> View {
         let wanted = ResourceRequest::known(resource);

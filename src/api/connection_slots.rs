@@ -47,8 +47,7 @@ struct SlotState {
 
 /// A response that a client reads as a stream.
 struct Stream {
-    /// Time at which the present part of the response began to wait for the client; `None` if no
-    /// part waits.
+    /// Time at which the present part of the response began to wait for the client; `None` if no part waits.
     waits_since: Option<Instant>,
     /// Drops the body and all that it holds, because its client does not read.
     abandon: Box<dyn FnOnce() + Send>,
@@ -64,8 +63,8 @@ impl fmt::Debug for SlotState {
 #[derive(Debug)]
 pub(super) struct Busy {
     slot: Arc<Slot>,
-    /// Whether the response is a stream. If so, the request is marked as answered when its
-    /// [`StreamSlot`] is dropped, not when this value is dropped.
+    /// Whether the response is a stream. If so, the request is marked as answered when its [`StreamSlot`] is dropped,
+    /// not when this value is dropped.
     is_stream: bool,
 }
 
@@ -157,9 +156,8 @@ impl Slot {
         }
     }
 
-    /// Returns the time since which the client has done nothing: since the connection became idle,
-    /// or since the oldest unread part of a stream waits for the client. Returns the present time
-    /// if neither applies.
+    /// Returns the time since which the client has done nothing: since the connection became idle, or since the oldest
+    /// unread part of a stream waits for the client. Returns the present time if neither applies.
     fn waits_since(&self) -> Instant {
         let state = self.state.lock();
         let idle = state.idle.map(|(_, since)| since);
@@ -182,11 +180,9 @@ impl Slot {
 }
 
 impl Busy {
-    /// Marks the response as a stream. From now on, the first part counts as waiting for the
-    /// client.
+    /// Marks the response as a stream. From now on, the first part counts as waiting for the client.
     ///
-    /// `abandon` drops the stream's body. It is called if the client does not read a part for too
-    /// long.
+    /// `abandon` drops the stream's body. It is called if the client does not read a part for too long.
     pub(super) fn into_stream(mut self, abandon: impl FnOnce() + Send + 'static) -> StreamSlot {
         self.is_stream = true;
         let slot = Arc::clone(&self.slot);

@@ -309,8 +309,7 @@ async fn decide(
     }
 }
 
-/// Wraps a body as the only stream of a new connection. Tests read it slowly and expect it to be
-/// broken off.
+/// Wraps a body as the only stream of a new connection. Tests read it slowly and expect it to be broken off.
 #[cfg(test)]
 pub(super) fn with_pace(body: Body, grace: Duration) -> Body {
     let slot = Arc::new(Arc::new(ConnectionSlots::default()).take());
@@ -344,8 +343,8 @@ struct StreamBody {
     /// The body; `None` once the connection's slot has dropped it because the client does not read.
     inner: Arc<Mutex<Option<Body>>>,
     stream: StreamSlot,
-    /// Whether a part waits for the client to read it. True also before the client's connection has
-    /// requested the first part.
+    /// Whether a part waits for the client to read it. True also before the client's connection has requested the first
+    /// part.
     waits: bool,
     /// Measures how fast the client reads; `None` for a stream without an end, such as a watch.
     pace: Option<Pace>,

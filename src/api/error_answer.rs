@@ -1,5 +1,5 @@
-//! Error answers of the API: a Kubernetes `Status` below `/clusters/` and `/unique/` (the
-//! Kubernetes roots), else one JSON object, `{"error": "…"}`.
+//! Error answers of the API: a Kubernetes `Status` below `/clusters/` and `/unique/` (the Kubernetes roots), else one
+//! JSON object, `{"error": "…"}`.
 
 use axum::body::to_bytes;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
@@ -20,8 +20,8 @@ pub(super) fn is_kubernetes(path: &str) -> bool {
     path.starts_with("/clusters/") || path.starts_with("/unique/")
 }
 
-/// Returns an error response: a Kubernetes `Status` if `path` is below `/clusters/` or `/unique/`,
-/// else `{"error": "…"}`.
+/// Returns an error response: a Kubernetes `Status` if `path` is below `/clusters/` or `/unique/`, else `{"error":
+/// "…"}`.
 pub(super) fn denial(path: &str, code: StatusCode, problem: &str) -> Response {
     if !is_kubernetes(path) {
         return error_response(code, problem);
@@ -56,8 +56,8 @@ pub(super) fn error_response(status: StatusCode, problem: impl Into<String>) -> 
     (status, Json(json!({ "error": problem.into() }))).into_response()
 }
 
-/// Converts an error response of axum to JSON, `{"error": "…"}`, and returns other responses
-/// unchanged. axum itself answers errors with an empty body or, below `/v1/`, with plain text.
+/// Converts an error response of axum to JSON, `{"error": "…"}`, and returns other responses unchanged. axum itself
+/// answers errors with an empty body or, below `/v1/`, with plain text.
 pub(super) async fn to_json_error(path: &str, response: Response) -> Response {
     let status = response.status();
     let is_ours = response.headers().get(CONTENT_TYPE).is_some_and(|found| found == JSON || !path.starts_with("/v1/"));

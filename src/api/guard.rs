@@ -34,8 +34,8 @@ pub struct Protection {
     pub readers: ReaderSettings,
     /// Sends token reviews of service accounts to clusters; with `None`, service accounts are not accepted.
     pub clusters: Option<Arc<dyn ReviewTokens>>,
-    /// Whether a request still needs a credential after a reload has removed all readers. If not,
-    /// the port becomes open.
+    /// Whether a request still needs a credential after a reload has removed all readers. If not, the port becomes
+    /// open.
     pub closed: bool,
     /// Whether `/metrics` requires no credential.
     pub metrics_open: bool,

@@ -65,9 +65,9 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// State shown by the API, collected for each request.
 #[derive(Clone, Debug)]
 pub struct ReportedState {
-    /// Whether the hub is ready. Every informer of a reachable cluster has synced or cannot sync at
-    /// present, and each cluster source has reported or failed. With `[fleet]`, some cluster must
-    /// have had a collector process, if NATS is down or this process only serves.
+    /// Whether the hub is ready. Every informer of a reachable cluster has synced or cannot sync at present, and each
+    /// cluster source has reported or failed. With `[fleet]`, some cluster must have had a collector process, if NATS
+    /// is down or this process only serves.
     pub ready: bool,
     /// Lines of `/readyz` about cluster sources, clusters and informers that are not ready, have an error, or lack
     /// memory.

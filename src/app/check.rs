@@ -1,7 +1,7 @@
 //! Checks of a configuration, made at the start of a hub and at each reload.
 //!
-//! Some checks repeat rules of the configuration parser. A program that embeds the hub may build
-//! its configuration without the parser.
+//! Some checks repeat rules of the configuration parser. A program that embeds the hub may build its configuration
+//! without the parser.
 
 use super::durable::DurableSubscription;
 use super::error::{StartError, WITHOUT_FLEET};
@@ -55,8 +55,8 @@ pub(super) fn check_config(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Checks that the configuration has all resources that a durable subscription selects, and that no
-/// sink has the name of the subscription.
+/// Checks that the configuration has all resources that a durable subscription selects, and that no sink has the name
+/// of the subscription.
 pub(super) fn check_subscription(config: &Config, name: &str, resources: &[String]) -> Result<(), StartError> {
     let wrong = |problem: String| StartError::Subscription { name: name.to_owned(), problem };
     if config.sinks.iter().any(|sink| sink.name == name) {

@@ -23,12 +23,11 @@ use informer_hub_roles::{
 };
 use informer_hub_types::{ClusterLabels, ClusterName, Shard, ShardRules, rng};
 
-/// Setup of a collector, the part of a process that watches clusters and writes their changes to
-/// the log of its fleet.
+/// Setup of a collector, the part of a process that watches clusters and writes their changes to the log of its fleet.
 #[derive(Clone, Debug)]
 pub struct Collect {
-    /// Store that the processes of the fleet share. It has the log of changes, the owner of each
-    /// cluster, and checkpoints.
+    /// Store that the processes of the fleet share. It has the log of changes, the owner of each cluster, and
+    /// checkpoints.
     pub backend: Arc<dyn Backend>,
     /// Parameters of the collector.
     pub params: CollectorParams,
@@ -49,8 +48,7 @@ impl Collect {
     }
 }
 
-/// Returns the parameters of the connection to NATS. Each call gives this process a new unique
-/// name.
+/// Returns the parameters of the connection to NATS. Each call gives this process a new unique name.
 pub(crate) fn nats_params(config: &FleetConfig) -> NatsParams {
     let collects = config.roles.contains(&FleetRole::Collect);
     let (replicas, max_age, max_bytes) = NEW_LOG;
@@ -98,10 +96,9 @@ impl Collecting {
         self.collector.add(&name);
     }
 
-    /// Stores new labels of a cluster, which decide the zone whose collectors are preferred for it.
-    /// The registry (the actor that manages the watched clusters) gets these labels when this
-    /// process next becomes the owner. If the cluster is watched now, the caller must also send the
-    /// labels to the registry.
+    /// Stores new labels of a cluster, which decide the zone whose collectors are preferred for it. The registry (the
+    /// actor that manages the watched clusters) gets these labels when this process next becomes the owner. If the
+    /// cluster is watched now, the caller must also send the labels to the registry.
     pub(super) fn set_labels(&self, change: &SetClusterLabels) {
         if let Some(known) = self.host.clusters.lock().get_mut(&change.name) {
             known.add.labels.clone_from(&change.labels);

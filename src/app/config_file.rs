@@ -1,11 +1,10 @@
-//! Watcher of the configuration file. Reloads the file at SIGHUP, on request, and after a change of
-//! the file or of a file that a sink uses.
+//! Watcher of the configuration file. Reloads the file at SIGHUP, on request, and after a change of the file or of a
+//! file that a sink uses.
 //!
-//! The watcher polls time and size of these files every [`POLL_INTERVAL`]. This works on every file
-//! system, and with the symbolic links through which Kubernetes mounts files. A change is applied
-//! once two successive polls find the same times and sizes: the file is then no longer being
-//! written. If a partly written file is read nevertheless, it is reported as a mistake, and its
-//! next change is applied.
+//! The watcher polls time and size of these files every [`POLL_INTERVAL`]. This works on every file system, and with
+//! the symbolic links through which Kubernetes mounts files. A change is applied once two successive polls find the
+//! same times and sizes: the file is then no longer being written. If a partly written file is read nevertheless, it is
+//! reported as a mistake, and its next change is applied.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,8 +45,8 @@ impl ConfigFile {
         Self { source, sink_files, applied }
     }
 
-    /// Watches the configuration file and the files of its sinks. Reloads the configuration after a
-    /// change, at SIGHUP, and on request. Runs until the future is dropped.
+    /// Watches the configuration file and the files of its sinks. Reloads the configuration after a change, at SIGHUP,
+    /// and on request. Runs until the future is dropped.
     pub(super) async fn keep(
         mut self,
         reloader: Reloader,

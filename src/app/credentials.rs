@@ -1,11 +1,9 @@
-//! Monitor of the expiry of credentials: those of clusters, management clusters, sinks and the HTTP
-//! port.
+//! Monitor of the expiry of credentials: those of clusters, management clusters, sinks and the HTTP port.
 //!
-//! Credential files are polled every [`POLL_INTERVAL`]. A file is read again only if it changed or
-//! its credential expires soon. A credential is logged when its notice period before the expiry
-//! begins, and when three quarters of this period have passed. It is logged again when it has
-//! expired. See [`Credential::expiry`]. The checks send no request to a cluster and run no plugin.
-//! Secrets are neither kept nor logged.
+//! Credential files are polled every [`POLL_INTERVAL`]. A file is read again only if it changed or its credential
+//! expires soon. A credential is logged when its notice period before the expiry begins, and when three quarters of
+//! this period have passed. It is logged again when it has expired. See [`Credential::expiry`]. The checks send no
+//! request to a cluster and run no plugin. Secrets are neither kept nor logged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -68,8 +66,8 @@ struct OwnerCredentials {
     source: CredentialSource,
     files: FileStates,
     found: Vec<Credential>,
-    /// Worst expiry state that was logged for each credential that expires soon or has expired. The
-    /// key is the kind and the location (such as a file) of the credential.
+    /// Worst expiry state that was logged for each credential that expires soon or has expired. The key is the kind and
+    /// the location (such as a file) of the credential.
     logged: BTreeMap<(CredentialKind, String), Expiry>,
 }
 
@@ -169,9 +167,9 @@ impl OwnerCredentials {
         Self { source, files: FileStates::of(files), found, logged: BTreeMap::new() }
     }
 
-    /// Returns whether the credentials that were read last are still current. They are if no file
-    /// changed its size or time, and no credential expires soon or has expired. A file that changed
-    /// but has the same size and time is thus read again only when its credential expires soon.
+    /// Returns whether the credentials that were read last are still current. They are if no file changed its size or
+    /// time, and no credential expires soon or has expired. A file that changed but has the same size and time is thus
+    /// read again only when its credential expires soon.
     fn is_current(&self, now: Timestamp) -> bool {
         self.files.again() == self.files && !self.found.iter().any(|one| one.expiry(now).is_due())
     }

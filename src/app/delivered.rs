@@ -58,9 +58,9 @@ impl Delivered {
     }
 }
 
-/// Returns, by cluster and resource, the version up to which the receiver has acknowledged every
-/// change. This is the version that the sink has accepted. If `lowest` has the lowest undelivered
-/// version of the resource, the result stays below that one.
+/// Returns, by cluster and resource, the version up to which the receiver has acknowledged every change. This is the
+/// version that the sink has accepted. If `lowest` has the lowest undelivered version of the resource, the result stays
+/// below that one.
 pub(super) fn acknowledged(accepted: SourceVersions, lowest: &SourceVersions) -> SourceVersions {
     let below = |cluster: &str, resource: &str, accepted: u64| match lowest.get(cluster).and_then(|of| of.get(resource))
     {

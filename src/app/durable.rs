@@ -1,5 +1,5 @@
-//! Durable subscriptions: an actor of the embedding program receives events, which stay in a
-//! journal on disk until the actor acknowledges them.
+//! Durable subscriptions: an actor of the embedding program receives events, which stay in a journal on disk until the
+//! actor acknowledges them.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -39,11 +39,10 @@ pub struct DurableSubscription {
 }
 
 impl DurableSubscription {
-    /// Creates a subscription that delivers all configured resources to `subscriber`, existing
-    /// objects included.
+    /// Creates a subscription that delivers all configured resources to `subscriber`, existing objects included.
     ///
-    /// The name has 1 to 63 characters of `A-Z a-z 0-9 . _ -` and begins with a letter or digit. It
-    /// must differ from the names of all sinks and other durable subscriptions.
+    /// The name has 1 to 63 characters of `A-Z a-z 0-9 . _ -` and begins with a letter or digit. It must differ from
+    /// the names of all sinks and other durable subscriptions.
     #[must_use]
     pub fn new(name: &str, subscriber: Recipient<Deliveries>) -> Self {
         Self {
@@ -110,8 +109,7 @@ impl DurableSubscription {
         self
     }
 
-    /// Sets how events are combined into messages. Default: up to 100 events in a message, without
-    /// waiting for more.
+    /// Sets how events are combined into messages. Default: up to 100 events in a message, without waiting for more.
     #[must_use]
     pub fn batch(mut self, batch: BatchParams) -> Self {
         self.batch = batch;
@@ -125,8 +123,8 @@ impl DurableSubscription {
         self
     }
 
-    /// Sets the maximum number of unacknowledged messages at the same time. Default 4. Two of these
-    /// messages never have events of the same object.
+    /// Sets the maximum number of unacknowledged messages at the same time. Default 4. Two of these messages never have
+    /// events of the same object.
     #[must_use]
     pub fn concurrency(mut self, concurrency: NonZeroUsize) -> Self {
         self.concurrency = concurrency;

@@ -30,8 +30,8 @@ use informer_hub_source::KubeConnector;
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{Threads, rng};
 
-/// Maximum time for which an ending election waits until its Lease is released. If the release
-/// fails, the next leader has to wait until the Lease expires.
+/// Maximum time for which an ending election waits until its Lease is released. If the release fails, the next leader
+/// has to wait until the Lease expires.
 pub(super) const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Role of a replica.
@@ -104,8 +104,8 @@ pub(super) struct SharedElection {
     over: CancellationToken,
 }
 
-/// Handles that connect an election with the hub: the fence that stops deliveries, the notification
-/// of role changes, and the token that ends the election.
+/// Handles that connect an election with the hub: the fence that stops deliveries, the notification of role changes,
+/// and the token that ends the election.
 #[derive(Default)]
 pub(super) struct Connected {
     pub(super) fence: Arc<SendFence>,
@@ -284,8 +284,8 @@ impl SharedElection {
         }
     }
 
-    /// Changes the state of the election. Under the same lock, opens or closes the fence (the
-    /// switch that stops deliveries) to match the new state.
+    /// Changes the state of the election. Under the same lock, opens or closes the fence (the switch that stops
+    /// deliveries) to match the new state.
     fn change<R>(&self, change: impl FnOnce(&mut ElectionState) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -304,8 +304,8 @@ impl SharedElection {
         self.wake.notify_one();
     }
 
-    /// Stops deliveries and begins to release the lease, for which this election no longer
-    /// competes. Returns true if nothing is left to release, so that the caller need not wait.
+    /// Stops deliveries and begins to release the lease, for which this election no longer competes. Returns true if
+    /// nothing is left to release, so that the caller need not wait.
     fn end(&self) -> bool {
         let has_resigned = self.change(|state| {
             let has_resigned = state.end(clock::since_boot());
@@ -347,9 +347,8 @@ impl SharedElection {
         self.changed.notify_one();
     }
 
-    /// Returns whether this replica leads, and the note (the published progress of the sinks). A
-    /// leader has the note that it publishes; any other replica has the note last read from the
-    /// lease.
+    /// Returns whether this replica leads, and the note (the published progress of the sinks). A leader has the note
+    /// that it publishes; any other replica has the note last read from the lease.
     pub(super) fn leads_with_note(&self) -> (bool, Arc<str>) {
         let state = self.state.lock();
         (state.elector.leads(clock::since_boot()), Arc::clone(&state.note))
@@ -379,16 +378,15 @@ impl SharedElection {
         record.map(|record| Arc::clone(&record.holder))
     }
 
-    /// Sets the delay before this process takes a free lease. The delay does not apply if the last
-    /// holder handed the lease over to a named process.
+    /// Sets the delay before this process takes a free lease. The delay does not apply if the last holder handed the
+    /// lease over to a named process.
     pub(super) fn set_claim_delay(&self, delay: Duration) {
         self.state.lock().claim_delay = delay;
     }
 
-    /// Begins a handover of the lease to the process `to`. From now on, the sinks begin no
-    /// delivery, but attempts in flight may complete. The second reconciliation of the sinks after
-    /// this call releases the lease. Does nothing if this process does not lead, or already gives
-    /// the lease up.
+    /// Begins a handover of the lease to the process `to`. From now on, the sinks begin no delivery, but attempts in
+    /// flight may complete. The second reconciliation of the sinks after this call releases the lease. Does nothing if
+    /// this process does not lead, or already gives the lease up.
     pub(super) fn hand_over(&self, to: &str) {
         if self.change(|state| state.hand_over(to, clock::since_boot())) {
             tracing::info!(lease = self.place, to, "handing the Lease over to another process");
@@ -399,9 +397,9 @@ impl SharedElection {
         self.state.lock().is_handing_over()
     }
 
-    /// Advances a handover. The leader calls this at each reconciliation of its sinks. From the
-    /// second call on, returns the process that takes the lease: the sinks have then begun no
-    /// delivery for one interval. Returns `None` before that, and without a handover.
+    /// Advances a handover. The leader calls this at each reconciliation of its sinks. From the second call on, returns
+    /// the process that takes the lease: the sinks have then begun no delivery for one interval. Returns `None` before
+    /// that, and without a handover.
     pub(super) fn advance_handover(&self) -> Option<String> {
         self.change(ElectionState::advance_handover)
     }

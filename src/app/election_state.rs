@@ -7,17 +7,16 @@ use informer_hub_lease::{ElectionParams, Elector};
 use informer_hub_sink::SendFence;
 use informer_hub_types::rng;
 
-/// State of an election. Each change of the state also opens or closes the fence (the switch that
-/// stops deliveries), under the same lock.
+/// State of an election. Each change of the state also opens or closes the fence (the switch that stops deliveries),
+/// under the same lock.
 pub(super) struct ElectionState {
     pub(super) elector: Elector,
     pub(super) was_leader: bool,
-    /// Published progress of the sinks, as text: that of this process if it leads, else the text
-    /// last read from the lease.
+    /// Published progress of the sinks, as text: that of this process if it leads, else the text last read from the
+    /// lease.
     pub(super) note: Arc<str>,
     pub(super) error: Option<String>,
-    /// Delay before this process takes a free lease, unless the last holder handed the lease over
-    /// to a named process.
+    /// Delay before this process takes a free lease, unless the last holder handed the lease over to a named process.
     pub(super) claim_delay: Duration,
     course: Course,
 }
@@ -29,16 +28,16 @@ enum Course {
     /// Hands the lease over to another process. Sinks begin no delivery.
     HandOver {
         to: String,
-        /// Whether the leader has reconciled its sinks once since the handover began. If so, the
-        /// lease is released at the next reconciliation.
+        /// Whether the leader has reconciled its sinks once since the handover began. If so, the lease is released at
+        /// the next reconciliation.
         is_drained: bool,
     },
     /// Releases the lease for another process, and then competes for it again.
     Release,
     /// Releases the lease and ends.
     End,
-    /// The election has ended. It leaves the fence alone, because a new election of the same sink
-    /// may already use the fence.
+    /// The election has ended. It leaves the fence alone, because a new election of the same sink may already use the
+    /// fence.
     Over,
 }
 
@@ -65,8 +64,8 @@ impl ElectionState {
         }
     }
 
-    /// Begins a handover to the process `to`. Returns false, and does nothing, if this process does
-    /// not lead or is already giving the lease up.
+    /// Begins a handover to the process `to`. Returns false, and does nothing, if this process does not lead or is
+    /// already giving the lease up.
     pub(super) fn hand_over(&mut self, to: &str, now: Duration) -> bool {
         let begins = matches!(self.course, Course::Stand) && self.elector.leads(now);
         if begins {
@@ -79,8 +78,8 @@ impl ElectionState {
         matches!(self.course, Course::HandOver { .. } | Course::Release)
     }
 
-    /// Advances a handover. From the second call on, returns the process that takes the lease.
-    /// Returns `None` before that, and without a handover.
+    /// Advances a handover. From the second call on, returns the process that takes the lease. Returns `None` before
+    /// that, and without a handover.
     pub(super) fn advance_handover(&mut self) -> Option<String> {
         let Course::HandOver { to, is_drained } = &mut self.course else { return None };
         std::mem::replace(is_drained, true).then(|| to.clone())
@@ -103,8 +102,8 @@ impl ElectionState {
         releases
     }
 
-    /// Begins to release the lease, for which this election no longer competes. Returns true if
-    /// nothing is left to release.
+    /// Begins to release the lease, for which this election no longer competes. Returns true if nothing is left to
+    /// release.
     pub(super) fn end(&mut self, now: Duration) -> bool {
         if matches!(self.course, Course::Over) {
             return true;
@@ -114,8 +113,8 @@ impl ElectionState {
         self.elector.has_resigned()
     }
 
-    /// Makes the election compete for its lease again, after the elector has released the lease.
-    /// Returns false, and does nothing, if the election is ending.
+    /// Makes the election compete for its lease again, after the elector has released the lease. Returns false, and
+    /// does nothing, if the election is ending.
     pub(super) fn stand_again(&mut self, identity: &str, params: ElectionParams) -> bool {
         if matches!(self.course, Course::End | Course::Over) {
             return false;

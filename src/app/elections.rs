@@ -72,8 +72,7 @@ struct Shares {
 pub(super) struct Group {
     pub(super) shared: Arc<SharedElection>,
     pub(super) leads: bool,
-    /// Published progress of the sinks: that of this process if it leads, else the progress last
-    /// read from the lease.
+    /// Published progress of the sinks: that of this process if it leads, else the progress last read from the lease.
     pub(super) delivered: Delivered,
     pub(super) sinks: BTreeSet<String>,
 }
@@ -227,8 +226,8 @@ impl ElectionSet {
         }
     }
 
-    /// Returns the sinks in groups that share a lease. In a fleet, each group has one sink;
-    /// otherwise, one group has all sinks.
+    /// Returns the sinks in groups that share a lease. In a fleet, each group has one sink; otherwise, one group has
+    /// all sinks.
     pub(super) fn groups(&self, sinks: BTreeSet<String>) -> Vec<Group> {
         let group = |shared: Arc<SharedElection>, sinks| {
             let (leads, note) = shared.leads_with_note();
@@ -277,9 +276,8 @@ impl ElectionSet {
         shares.deliverers.set_sinks(contended.flat_map(|group| group.sinks.iter().cloned()).collect());
     }
 
-    /// In a fleet, sets how long this process leaves free leases to other processes. May also begin
-    /// to hand over one lease: this process must hold the most leases, and the receiving process at
-    /// least two fewer.
+    /// In a fleet, sets how long this process leaves free leases to other processes. May also begin to hand over one
+    /// lease: this process must hold the most leases, and the receiving process at least two fewer.
     pub(super) fn balance(&self) {
         let Some(shares) = self.open_shares() else { return };
         let now = clock::since_boot();

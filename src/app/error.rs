@@ -49,8 +49,8 @@ pub enum StartError {
         /// Problem with the subscription.
         problem: String,
     },
-    /// The configuration of the fleet is not usable. To be fixed in the configuration, or by a
-    /// build with the feature `fleet`.
+    /// The configuration of the fleet is not usable. To be fixed in the configuration, or by a build with the feature
+    /// `fleet`.
     #[error("fleet: {problem}")]
     Fleet {
         /// Problem with the fleet.
@@ -74,9 +74,8 @@ pub enum StartError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// The configuration is not usable. The hub is unchanged, with two exceptions: after
-    /// [`StartError::Cluster`] and [`StartError::Died`], parts of the configuration may have been
-    /// applied.
+    /// The configuration is not usable. The hub is unchanged, with two exceptions: after [`StartError::Cluster`] and
+    /// [`StartError::Died`], parts of the configuration may have been applied.
     #[error(transparent)]
     Unusable(#[from] StartError),
     /// Reading the files that the configuration names was interrupted. The hub is unchanged.

@@ -54,11 +54,9 @@ impl MetricsExporter {
         Self { hub, queues: Arc::default() }
     }
 
-    /// Adds a work queue under a name, which is the value of the label `queue`. Another queue of
-    /// that name is replaced.
+    /// Adds a work queue under a name, which is the value of the label `queue`. Another queue of that name is replaced.
     ///
-    /// The exporter holds a reference to the queue, but not to its workers, until
-    /// [`MetricsExporter::remove_queue`].
+    /// The exporter holds a reference to the queue, but not to its workers, until [`MetricsExporter::remove_queue`].
     pub fn register_queue<T: Key>(&self, name: &str, queue: &WorkQueue<T>) {
         let queue = queue.clone();
         self.queues.lock().insert(name.to_owned(), Box::new(move || queue.metrics()));

@@ -60,27 +60,26 @@ pub struct FleetCluster {
     pub own: bool,
     /// Weight of the cluster, from its objects and events. Collectors share clusters by weight; zero if unknown.
     pub weight: u64,
-    /// In a serving process, the time since which the cached objects of this cluster may be
-    /// outdated; absent if they are current.
+    /// In a serving process, the time since which the cached objects of this cluster may be outdated; absent if they
+    /// are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<jiff::Timestamp>,
-    /// In a serving process, why the cached objects of this cluster may be outdated; absent if they
-    /// are current.
+    /// In a serving process, why the cached objects of this cluster may be outdated; absent if they are current.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_reason: Option<String>,
 }
 
 impl FleetStatus {
-    /// Returns whether the hub is not ready because none of its clusters is known to have ever had
-    /// an owner. This concerns a serving process, which then has nothing to serve, and any process
-    /// while NATS does not answer. Returns false without clusters.
+    /// Returns whether the hub is not ready because none of its clusters is known to have ever had an owner. This
+    /// concerns a serving process, which then has nothing to serve, and any process while NATS does not answer. Returns
+    /// false without clusters.
     pub(super) fn is_waiting(&self) -> bool {
         let has_owners = self.clusters.is_empty() || self.clusters.iter().any(|cluster| cluster.epoch > 0);
         !has_owners && (!self.connected || self.role == "serve")
     }
 
-    /// Returns the number of clusters that have at least one entry for which `is_counted` returns
-    /// true. An entry stands for an undivided cluster or for one shard.
+    /// Returns the number of clusters that have at least one entry for which `is_counted` returns true. An entry stands
+    /// for an undivided cluster or for one shard.
     fn count(&self, is_counted: impl Fn(&FleetCluster) -> bool) -> u64 {
         let counted = self.clusters.iter().filter(|cluster| is_counted(cluster));
         counted.map(|cluster| &cluster.name).collect::<BTreeSet<_>>().len() as u64

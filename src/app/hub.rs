@@ -62,8 +62,8 @@ pub struct Hub {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Number of undelivered events, by sink. Also counts notifications that a full sink has not
-    /// accepted, although the filter of the sink might have dropped some of them.
+    /// Number of undelivered events, by sink. Also counts notifications that a full sink has not accepted, although the
+    /// filter of the sink might have dropped some of them.
     pub undelivered: Vec<(String, u64)>,
     /// Number of undelivered events that stay in the journal for the next start, by sink.
     pub kept: Vec<(String, u64)>,
@@ -234,9 +234,9 @@ impl Hub {
         backlogs.unwrap_or_default().into_iter().flatten().collect()
     }
 
-    /// Ends the hub within `timeout`: first the watches of clusters, then the delivery of
-    /// notifications, then the sinks. A fifth of the time is reserved for the end of the actors.
-    /// The reserve is at most 1 s, or 3 s if leases have to be released too.
+    /// Ends the hub within `timeout`: first the watches of clusters, then the delivery of notifications, then the
+    /// sinks. A fifth of the time is reserved for the end of the actors. The reserve is at most 1 s, or 3 s if leases
+    /// have to be released too.
     pub async fn shutdown(self, timeout: Duration) -> ShutdownReport {
         let end = clock::now() + timeout;
         let reserved = self.reserved(timeout);
@@ -277,8 +277,8 @@ impl Hub {
         ShutdownReport { undelivered, kept, actors_left: actor_count.running() }
     }
 
-    /// Returns how much of a shutdown's `timeout` is reserved for the steps after the sinks have
-    /// been drained. It is a fifth, at most 1 s, or 3 s with leader elections.
+    /// Returns how much of a shutdown's `timeout` is reserved for the steps after the sinks have been drained. It is a
+    /// fifth, at most 1 s, or 3 s with leader elections.
     fn reserved(&self, timeout: Duration) -> Duration {
         let most = if self.running.election.is_some() { RELEASE_TIMEOUT } else { ACTORS_TIMEOUT };
         most.min(timeout / 5)

@@ -52,8 +52,8 @@ pub(super) struct FollowOptions {
 }
 
 impl FollowOptions {
-    /// Whether a subscription with the options `before` can be kept when the options become these.
-    /// If `skip_initial` differs, a new subscription is needed.
+    /// Whether a subscription with the options `before` can be kept when the options become these. If `skip_initial`
+    /// differs, a new subscription is needed.
     fn continues(&self, before: &Self) -> bool {
         self.skip_initial == before.skip_initial
     }

@@ -42,8 +42,8 @@ impl LeaseCluster {
         Self { ha: ha.clone(), connector, settings: Mutex::new(settings) }
     }
 
-    /// Applies the address and credentials of the Lease's cluster from a new configuration. Changes
-    /// nothing if the configuration lacks this cluster or its address.
+    /// Applies the address and credentials of the Lease's cluster from a new configuration. Changes nothing if the
+    /// configuration lacks this cluster or its address.
     pub(super) fn follow(&self, config: &Config) {
         let Some(cluster) = config.clusters.iter().find(|cluster| self.ha.is_lease_in(cluster)) else { return };
         if matches!(cluster.access, ClusterAccess::Agent | ClusterAccess::Awaited { .. }) {

@@ -1,5 +1,5 @@
-//! Loading of a configuration file, with checks that need more than its text: filters are compiled,
-//! and secrets, CA files and kubeconfigs are read.
+//! Loading of a configuration file, with checks that need more than its text: filters are compiled, and secrets, CA
+//! files and kubeconfigs are read.
 
 use std::path::{Path, PathBuf};
 
@@ -24,8 +24,8 @@ pub struct ConfigSource {
 enum User {
     /// A hub, which uses the whole file.
     Hub,
-    /// An agent, which uses the cluster of this name. Without a name, it uses the only cluster of
-    /// the file, or the only one with `agent = true`.
+    /// An agent, which uses the cluster of this name. Without a name, it uses the only cluster of the file, or the only
+    /// one with `agent = true`.
     Agent(Option<ClusterName>),
 }
 

@@ -1,7 +1,6 @@
 //! Composition root: builds a running hub from a configuration, reloads it and shuts it down.
 //!
-//! Apart from the command line, only this module selects the implementations of cluster connections
-//! and of sinks.
+//! Apart from the command line, only this module selects the implementations of cluster connections and of sinks.
 
 mod check;
 #[cfg(feature = "fleet")]

@@ -58,8 +58,8 @@ impl fmt::Debug for Port {
 }
 
 impl Port {
-    /// Serves HTTP on `listener`, which is bound to an address, and returns the port. Requests for
-    /// the state of the hub get status 503 until the hub has started, which sets `fleet`.
+    /// Serves HTTP on `listener`, which is bound to an address, and returns the port. Requests for the state of the hub
+    /// get status 503 until the hub has started, which sets `fleet`.
     ///
     /// # Errors
     /// If the address of the socket cannot be read.

@@ -42,10 +42,9 @@ pub(super) fn history_limits(config: &ReadApiConfig) -> HistoryLimits {
     HistoryLimits { bytes: config.window_bytes, age: config.window_age }
 }
 
-/// Prepares the read API for the shutdown of its hub, in which the watches of readers end. With a
-/// state directory, they end when the caches no longer change. Readers then resume from the version
-/// of the state that the last checkpoint writes. Without a state directory, watches end
-/// immediately.
+/// Prepares the read API for the shutdown of its hub, in which the watches of readers end. With a state directory, they
+/// end when the caches no longer change. Readers then resume from the version of the state that the last checkpoint
+/// writes. Without a state directory, watches end immediately.
 pub(super) fn end_reads(read: &Arc<ReadApi>, view: &FleetView) {
     let (read, caches) = (Arc::clone(read), view.caches().clone());
     let settled = caches.settled();

@@ -1,10 +1,9 @@
 //! Reconciles each sink with the delivery progress that is published in its lease.
 //!
-//! This is repeated at an interval. For each sink, cluster and resource, the leader computes the
-//! version up to which the receiver has acknowledged every change. The leader publishes these
-//! versions with its next renewal of the lease. A standby drops its events up to these versions.
-//! When a standby becomes leader, it delivers its remaining events. Some of them repeat events of
-//! the former leader, with the same ids.
+//! This is repeated at an interval. For each sink, cluster and resource, the leader computes the version up to which
+//! the receiver has acknowledged every change. The leader publishes these versions with its next renewal of the lease.
+//! A standby drops its events up to these versions. When a standby becomes leader, it delivers its remaining events.
+//! Some of them repeat events of the former leader, with the same ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 /// Time after which a process competes for the lease although its sinks have not caught up with the published progress,
 /// e.g. because a cluster has no collector.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Time for which a process keeps publishing the former leader's progress of resources of which its
-/// own sinks have accepted no events yet. After that time, such resources count as removed.
+/// Time for which a process keeps publishing the former leader's progress of resources of which its own sinks have
+/// accepted no events yet. After that time, such resources count as removed.
 const KEEPS_UNREAD: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
@@ -50,10 +49,9 @@ impl SinkProgress {
         }
     }
 
-    /// Returns whether the progress that the former leader published for a resource can be dropped.
-    /// It is kept while the progress of an informer of the resource is unknown, e.g. because it
-    /// just started. If `waits` is set, it is also kept until the sink has accepted events of the
-    /// resource.
+    /// Returns whether the progress that the former leader published for a resource can be dropped. It is kept while
+    /// the progress of an informer of the resource is unknown, e.g. because it just started. If `waits` is set, it is
+    /// also kept until the sink has accepted events of the resource.
     fn is_obsolete(&self, cluster: &str, resource: &str, waits: bool) -> bool {
         let is_expected = waits && !has_read(&self.read, cluster, resource);
         !is_expected && !self.subscriptions.is_unknown(cluster, resource)
@@ -142,9 +140,9 @@ impl Reconciler {
         self.elections.balance();
     }
 
-    /// Whether the sinks of a lease have caught up with the former leader. Each sink must have
-    /// accepted events of every resource for which the former leader published progress. The sinks
-    /// have then also dropped the events that the former leader delivered.
+    /// Whether the sinks of a lease have caught up with the former leader. Each sink must have accepted events of every
+    /// resource for which the former leader published progress. The sinks have then also dropped the events that the
+    /// former leader delivered.
     fn is_in_step(&self, group: &Group) -> bool {
         let has_accepted = |(cluster, versions): (&String, &BTreeMap<String, u64>), accepted: &SourceVersions| {
             let accepted = accepted.get(cluster);

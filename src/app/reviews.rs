@@ -51,8 +51,8 @@ impl SendReview for StartedFleet {
     }
 }
 
-/// Sender of access and token reviews to clusters. By default, it uses the connections of the hub,
-/// and fails until the hub has started.
+/// Sender of access and token reviews to clusters. By default, it uses the connections of the hub, and fails until the
+/// hub has started.
 pub(super) struct ClusterReviews<S = StartedFleet>(S);
 
 impl ClusterReviews {

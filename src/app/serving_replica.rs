@@ -23,12 +23,11 @@ use informer_hub_types::{ClusterName, Shard, ShardRules};
 /// How long the first read of the fleet's log waits for the progress in the leases of the sinks.
 const NOTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Setup of a serving replica, the part of a process whose caches follow the log of its fleet
-/// instead of clusters.
+/// Setup of a serving replica, the part of a process whose caches follow the log of its fleet instead of clusters.
 #[derive(Clone, Debug)]
 pub struct Serve {
-    /// Store that the processes of the fleet share. It has the log of changes, the owner of each
-    /// cluster, and checkpoints.
+    /// Store that the processes of the fleet share. It has the log of changes, the owner of each cluster, and
+    /// checkpoints.
     pub backend: Arc<dyn Backend>,
     /// Parameters of the replica.
     pub params: ReplicaParams,
@@ -80,8 +79,8 @@ impl Serving {
         Self(Replica::start(serve.backend, serve.params, &env.io))
     }
 
-    /// Returns a connector with which the hub reads a cluster from the fleet's log. Only access
-    /// reviews are sent to the cluster itself, through the connector `inner`.
+    /// Returns a connector with which the hub reads a cluster from the fleet's log. Only access reviews are sent to the
+    /// cluster itself, through the connector `inner`.
     pub(super) fn connector(&self, cluster: &ClusterName, inner: Arc<dyn Connector>) -> Arc<dyn Connector> {
         self.0.connector(cluster, inner)
     }

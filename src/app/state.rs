@@ -217,16 +217,15 @@ pub(super) struct LoadedState {
     on_disk: Vec<Arc<Snapshot>>,
     plan: RestorePlan,
     began: Instant,
-    /// Version of the newest journaled event that is missing in the cache on disk. The key is the
-    /// index of the cache in `loaded.caches`, and the partition.
+    /// Version of the newest journaled event that is missing in the cache on disk. The key is the index of the cache in
+    /// `loaded.caches`, and the partition.
     ahead: Mutex<BTreeMap<(usize, PartitionId), ResourceVersion>>,
 }
 
 impl LoadedState {
-    /// Returns whether the state on disk covers an event in the journal of `reader` (a sink or
-    /// durable subscription). The cache on disk must have the object in the event's state or a
-    /// newer one. The reader must have acknowledged the whole saved state of the object's
-    /// partition. Also true if no cache is configured for the object.
+    /// Returns whether the state on disk covers an event in the journal of `reader` (a sink or durable subscription).
+    /// The cache on disk must have the object in the event's state or a newer one. The reader must have acknowledged
+    /// the whole saved state of the object's partition. Also true if no cache is configured for the object.
     pub(super) fn covers(&self, reader: &str, event: &Event) -> bool {
         let Some(subject) = EventObject::of(event) else { return true };
         let Some((cache, id)) = self.partition_of(&subject) else { return true };
@@ -257,9 +256,9 @@ impl LoadedState {
         is_past || stored.is_some_and(|stored| !event.version().newer_than(stored.resource_version()))
     }
 
-    /// Returns, by cache and partition, the version of the newest journaled event that is missing
-    /// in the cache on disk. `None` means that no event is missing. A partition without a missing
-    /// event is left out if its first list was not complete.
+    /// Returns, by cache and partition, the version of the newest journaled event that is missing in the cache on disk.
+    /// `None` means that no event is missing. A partition without a missing event is left out if its first list was not
+    /// complete.
     fn journaled_versions(&self) -> DeliveredVersions {
         let (mut versions, ahead) = (DeliveredVersions::new(), self.ahead.lock());
         for (at, cache) in self.loaded.caches.iter().enumerate() {
@@ -276,9 +275,9 @@ impl LoadedState {
         versions
     }
 
-    /// Raises the minimum version of the next list of each partition. The new minimum is the
-    /// version of the newest object or of the newest journaled event, whichever is newer. Both may
-    /// be newer than the version up to which the partition contains every change.
+    /// Raises the minimum version of the next list of each partition. The new minimum is the version of the newest
+    /// object or of the newest journaled event, whichever is newer. Both may be newer than the version up to which the
+    /// partition contains every change.
     fn raise_floors(&self) {
         let ahead = self.ahead.lock();
         for (at, cache) in self.loaded.caches.iter().enumerate() {
@@ -289,8 +288,8 @@ impl LoadedState {
         }
     }
 
-    /// Adds objects to the caches from journaled events that are newer than the last checkpoint.
-    /// Records them as the states last delivered to `reader` (a sink or durable subscription).
+    /// Adds objects to the caches from journaled events that are newer than the last checkpoint. Records them as the
+    /// states last delivered to `reader` (a sink or durable subscription).
     pub(super) fn adopt(&mut self, reader: &str, uncheckpointed: &[Event]) {
         for event in uncheckpointed {
             let Some(subject) = EventObject::of(event) else { continue };

@@ -56,8 +56,7 @@ impl<K> CacheClient<K> {
         Self { caches, resource, view: View::Shared, kind: PhantomData }
     }
 
-    /// Returns a client of the cache that keeps the same resource in the form `view`, such as
-    /// metadata only.
+    /// Returns a client of the cache that keeps the same resource in the form `view`, such as metadata only.
     #[must_use]
     pub fn in_view(self, view: View) -> Self {
         Self { view, ..self }

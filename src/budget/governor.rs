@@ -100,16 +100,16 @@ struct History {
     objects: u64,
     /// Mean compressed bytes of a body (the stored JSON of one object) when the informer last kept bodies.
     body: u64,
-    /// Estimated bytes after a degradation (a change to a step that keeps less), and the time until
-    /// which the estimate is valid. Until then, it replaces the measured bytes if it is lower.
+    /// Estimated bytes after a degradation (a change to a step that keeps less), and the time until which the estimate
+    /// is valid. Until then, it replaces the measured bytes if it is lower.
     expected: Option<(u64, Instant)>,
-    /// Estimated bytes after an upgrade (a change to a step that keeps more), and the time until
-    /// which the estimate is valid. Until then, it replaces the measured bytes if it is higher.
+    /// Estimated bytes after an upgrade (a change to a step that keeps more), and the time until which the estimate is
+    /// valid. Until then, it replaces the measured bytes if it is higher.
     promised: Option<(u64, Instant)>,
     /// Time of the last change of the informer's memory step.
     since: Instant,
-    /// Last upgrade, unless a degradation followed it: its time, its new step, and the estimated
-    /// total memory in bytes before the upgrade.
+    /// Last upgrade, unless a degradation followed it: its time, its new step, and the estimated total memory in bytes
+    /// before the upgrade.
     improved: Option<(Instant, MemoryStep, u64)>,
     /// Measured memory cost of the last upgrade (a change to a step that keeps more) that had to be reverted.
     observed: Option<ObservedCost>,
@@ -118,14 +118,13 @@ struct History {
     until: Instant,
 }
 
-/// Measured memory cost of an upgrade (a change to a step that keeps more) that had to be reverted.
-/// This cost replaces a lower estimate. Estimates assume the same bytes per object for all
-/// resources, which is too low for some.
+/// Measured memory cost of an upgrade (a change to a step that keeps more) that had to be reverted. This cost replaces
+/// a lower estimate. Estimates assume the same bytes per object for all resources, which is too low for some.
 #[derive(Clone, Copy, Debug)]
 struct ObservedCost {
     step: MemoryStep,
-    /// Growth of the total memory in bytes, from the upgrade until it was reverted. At least the
-    /// cost of an earlier reverted upgrade, scaled to the present number of objects.
+    /// Growth of the total memory in bytes, from the upgrade until it was reverted. At least the cost of an earlier
+    /// reverted upgrade, scaled to the present number of objects.
     grown: u64,
     /// Number of the informer's objects when its upgrade (to a step that keeps more) was reverted.
     objects: u64,
@@ -162,8 +161,8 @@ const ASSUMED_BODY: u64 = 600;
 /// Bytes of object JSON that a resource may keep uncompressed at the memory step `Full`.
 const UNCOMPRESSED: u64 = 4 << 20;
 
-/// Time after which an allocator begins to return freed memory to the operating system. jemalloc
-/// returns most of it after about 5 s.
+/// Time after which an allocator begins to return freed memory to the operating system. jemalloc returns most of it
+/// after about 5 s.
 const RETURNING: Duration = Duration::from_secs(3);
 /// Time after which an allocator has returned all freed memory. jemalloc takes 10 s.
 const RETURNED: Duration = Duration::from_secs(12);
@@ -178,8 +177,8 @@ const TARGET: u64 = 85;
 const HIGH: u64 = 90;
 const GATE: u64 = 92;
 
-/// Headroom (bytes that may be accepted) if there is no memory limit. Half of the greatest number:
-/// it stays far above every limit, even after accepted bytes were subtracted.
+/// Headroom (bytes that may be accepted) if there is no memory limit. Half of the greatest number: it stays far above
+/// every limit, even after accepted bytes were subtracted.
 pub const UNLIMITED: i64 = i64::MAX / 2;
 
 fn percent(part: u64, of: u64) -> u64 {
@@ -280,9 +279,9 @@ impl<Id: Ord + Clone> Governor<Id> {
         slack as i64
     }
 
-    /// Estimates how many of the bytes that informers released recently are still resident. The
-    /// estimate is the largest decrease since a sample of the last 12 s, less the part already
-    /// returned. Decreases are not added up, so repeated growth and release counts once.
+    /// Estimates how many of the bytes that informers released recently are still resident. The estimate is the largest
+    /// decrease since a sample of the last 12 s, less the part already returned. Decreases are not added up, so
+    /// repeated growth and release counts once.
     fn returning(&self, now: Instant, accounted: u64) -> f64 {
         let (held, returned) = (RETURNING.as_secs_f64(), RETURNED.as_secs_f64());
         let part = |(then, before): &(Instant, u64)| {
@@ -434,8 +433,8 @@ impl History {
         self.observed = Some(ObservedCost { step, grown, objects: self.objects });
     }
 
-    /// Returns the bytes that the last reverted upgrade took, scaled to the current number of
-    /// objects. Returns zero if there is no such upgrade, or if its step keeps more than `step`.
+    /// Returns the bytes that the last reverted upgrade took, scaled to the current number of objects. Returns zero if
+    /// there is no such upgrade, or if its step keeps more than `step`.
     fn observed_cost(&self, step: MemoryStep) -> u64 {
         let observed = self.observed.filter(|observed| step <= observed.step && observed.objects > 0);
         observed.map_or(0, |observed| (observed.grown / observed.objects).saturating_mul(self.objects))

@@ -1,12 +1,11 @@
 //! Construction of computed indices over a store that is being written.
 //!
-//! The caller provides the threads, which first index the objects of the current snapshot.
-//! Meanwhile, the store's writer computes the index values of each write, and records them in a
-//! journal in memory. The threads then work off the journal in rounds. Once it is short enough, the
-//! writer applies the remaining entries and publishes the indices.
+//! The caller provides the threads, which first index the objects of the current snapshot. Meanwhile, the store's
+//! writer computes the index values of each write, and records them in a journal in memory. The threads then work off
+//! the journal in rounds. Once it is short enough, the writer applies the remaining entries and publishes the indices.
 //!
-//! Invariant: the entries built from the snapshot, plus those in the journal, equal an index built
-//! from the current store.
+//! Invariant: the entries built from the snapshot, plus those in the journal, equal an index built from the current
+//! store.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -52,8 +51,7 @@ struct Column {
 
 /// Remaining input of an index build: objects of a snapshot, or values of later writes.
 enum Source {
-    /// Objects of a snapshot: those of `partition` after the key `after`, and those of later
-    /// partitions.
+    /// Objects of a snapshot: those of `partition` after the key `after`, and those of later partitions.
     Objects { snapshot: Arc<Snapshot>, partition: PartitionId, after: Option<ObjectKey> },
     /// Index values of objects written during the build, from the journal.
     Rows(std::vec::IntoIter<(Location, Row)>),

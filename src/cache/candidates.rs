@@ -1,5 +1,4 @@
-//! Objects of one partition that a selector may match, found by the stored label filters or by an
-//! index.
+//! Objects of one partition that a selector may match, found by the stored label filters or by an index.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,9 +12,9 @@ use informer_hub_types::{FieldPath, LabelNeeds, ObjectKey, StoredObject};
 const SKIPPED: usize = 64;
 
 impl Partition {
-    /// Returns the objects after `key` in key order, each with a flag: whether its labels may match
-    /// `needs`. Of the objects that cannot match, only one in 64 is returned, so that the caller
-    /// can pause. The others are skipped without being read.
+    /// Returns the objects after `key` in key order, each with a flag: whether its labels may match `needs`. Of the
+    /// objects that cannot match, only one in 64 is returned, so that the caller can pause. The others are skipped
+    /// without being read.
     #[doc(hidden)]
     pub fn candidates_after<'s>(
         &'s self,
@@ -32,9 +31,8 @@ impl Partition {
 }
 
 impl Snapshot {
-    /// Returns the objects of a partition that have `value` at `path`, in key order after `key`.
-    /// `None` if the partition is missing, or if no index has the values of `path` for all its
-    /// objects.
+    /// Returns the objects of a partition that have `value` at `path`, in key order after `key`. `None` if the
+    /// partition is missing, or if no index has the values of `path` for all its objects.
     #[doc(hidden)]
     #[must_use]
     pub fn indexed_after<'s>(

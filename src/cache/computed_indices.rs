@@ -60,8 +60,8 @@ impl Store {
         Some(BuildStep::Done(Err(AddIndexersError::Removed { resource, names })))
     }
 
-    /// Returns whether the store is building the indices of this request, or builds them next.
-    /// False for requests from before a panic, because a recovered store has lost them.
+    /// Returns whether the store is building the indices of this request, or builds them next. False for requests from
+    /// before a panic, because a recovered store has lost them.
     #[must_use]
     pub fn is_building(&self, id: BuildId) -> bool {
         self.builds.is_first(id)

@@ -118,8 +118,7 @@ pub struct DeltaFifo {
     keys: HashMap<ObjectKey, Queued>,
     queue: VecDeque<Entry>,
     listing: Option<HashSet<ObjectKey>>,
-    /// Whether the versions of the running list do not compare with those of earlier changes
-    /// ([`Change::Rewind`]).
+    /// Whether the versions of the running list do not compare with those of earlier changes ([`Change::Rewind`]).
     rewound: bool,
     /// Lists whose ends are in `queue`, in order.
     ends: VecDeque<End>,

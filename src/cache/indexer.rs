@@ -76,8 +76,7 @@ impl<K> Indexer<K> {
         self.add(object);
     }
 
-    /// Removes the stored object with the key of the given object, even if the two differ
-    /// otherwise.
+    /// Removes the stored object with the key of the given object, even if the two differ otherwise.
     pub fn delete(&self, object: &StoredObject) {
         self.store.lock().discard(self.partition, object);
     }
@@ -97,9 +96,8 @@ impl<K> Indexer<K> {
     /// works with this type too.
     pub fn resync(&self) {}
 
-    /// Returns the resource version of the last write: that of the added or deleted object, or the
-    /// one given to [`Self::replace`]. `None` before the first write. Corresponds to client-go's
-    /// `LastStoreSyncResourceVersion`.
+    /// Returns the resource version of the last write: that of the added or deleted object, or the one given to
+    /// [`Self::replace`]. `None` before the first write. Corresponds to client-go's `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn resource_version(&self) -> Option<ResourceVersion> {
         self.reader.snapshot().partition(self.partition).and_then(|partition| partition.version.clone())

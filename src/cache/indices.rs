@@ -1,9 +1,7 @@
-//! Declared and computed indices of a store: the locations of the objects that have each index
-//! value.
+//! Declared and computed indices of a store: the locations of the objects that have each index value.
 //!
-//! Invariant: the posting of an index value has exactly the locations of the objects with this
-//! value. A declared index takes the values from the entries of the object, a computed index from
-//! its function. No posting is empty.
+//! Invariant: the posting of an index value has exactly the locations of the objects with this value. A declared index
+//! takes the values from the entries of the object, a computed index from its function. No posting is empty.
 
 use std::fmt;
 use std::sync::Arc;

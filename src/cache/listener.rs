@@ -1,17 +1,16 @@
-//! Notification queue of one subscriber of one informer: merges notifications of one object if the
-//! subscriber is slow.
+//! Notification queue of one subscriber of one informer: merges notifications of one object if the subscriber is slow.
 //!
-//! Merging bounds the queue. Up to a threshold, every notification is kept. Above it, notifications
-//! of one object merge. At most three per object then wait, however long the subscriber stalls: the
-//! initial addition, the deletion, and the addition of a successor. A successor is another object
-//! of the same name. Merging never changes the final state that a subscriber sees.
+//! Merging bounds the queue. Up to a threshold, every notification is kept. Above it, notifications of one object
+//! merge. At most three per object then wait, however long the subscriber stalls: the initial addition, the deletion,
+//! and the addition of a successor. A successor is another object of the same name. Merging never changes the final
+//! state that a subscriber sees.
 //!
-//! An initial addition (of an object that existed before the subscription) merges with nothing. The
-//! receiver of a sink may know the object from an earlier process, and drop the addition as a
-//! repetition. It must still get the update or the deletion that follows.
+//! An initial addition (of an object that existed before the subscription) merges with nothing. The receiver of a sink
+//! may know the object from an earlier process, and drop the addition as a repetition. It must still get the update or
+//! the deletion that follows.
 //!
-//! Initial objects for a late subscriber are not queued. The subscriber reads them, one by one,
-//! from the snapshot at which its subscription began.
+//! Initial objects for a late subscriber are not queued. The subscriber reads them, one by one, from the snapshot at
+//! which its subscription began.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,8 +60,8 @@ pub struct ListenerQueue {
     last_batch: u64,
     synced: bool,
     continues: bool,
-    /// Whether initial objects may have been delivered without their bodies, which were not in
-    /// memory. If so, a body that is restored later is delivered as an update.
+    /// Whether initial objects may have been delivered without their bodies, which were not in memory. If so, a body
+    /// that is restored later is delivered as an update.
     delivered_bare: bool,
 }
 
@@ -76,9 +75,8 @@ impl ListenerQueue {
     /// Number of waiting notifications above which merging starts.
     pub const DEFAULT_MERGE_ABOVE: usize = 1024;
 
-    /// The queue is not compacted while it has at most this many empty slots, which cancelled
-    /// notifications leave. An empty queue keeps up to this many spare slots. Reclaiming so few
-    /// would cost more than it saves.
+    /// The queue is not compacted while it has at most this many empty slots, which cancelled notifications leave. An
+    /// empty queue keeps up to this many spare slots. Reclaiming so few would cost more than it saves.
     const MIN_GAPS: usize = 64;
 
     /// Creates a queue for a subscriber that joins at the state `partition`.
@@ -112,10 +110,9 @@ impl ListenerQueue {
         }
     }
 
-    /// Creates a queue for a subscriber that may have been connected before a restart of the hub.
-    /// `reader` is the name of a sink or durable subscription. If it has received or acknowledged
-    /// states of the restored partition, it only gets the changes since then. Otherwise as
-    /// [`Self::new`].
+    /// Creates a queue for a subscriber that may have been connected before a restart of the hub. `reader` is the name
+    /// of a sink or durable subscription. If it has received or acknowledged states of the restored partition, it only
+    /// gets the changes since then. Otherwise as [`Self::new`].
     #[must_use]
     pub fn for_reader(
         reader: Option<&str>,
@@ -236,9 +233,8 @@ impl ListenerQueue {
         usize::try_from(number.checked_sub(self.first)?).ok().and_then(|at| self.slots.get_mut(at))
     }
 
-    /// Returns whether exactly one notification of the key waits. An initial addition that is alone
-    /// belongs to the present object of the key. If others wait before it, it belongs to a
-    /// successor.
+    /// Returns whether exactly one notification of the key waits. An initial addition that is alone belongs to the
+    /// present object of the key. If others wait before it, it belongs to a successor.
     fn is_first(&self, key: &ObjectKey) -> bool {
         self.by_key.as_ref().and_then(|by_key| by_key.get(key)).is_some_and(|numbers| numbers.len() == 1)
     }
@@ -250,8 +246,8 @@ impl ListenerQueue {
         matches!(self.slot(before), Some(Some(Notification::Deleted { .. })))
     }
 
-    /// Counts a waiting notification and a newer one that cancelled each other. Also forgets the
-    /// slot of the waiting one, which the caller has emptied.
+    /// Counts a waiting notification and a newer one that cancelled each other. Also forgets the slot of the waiting
+    /// one, which the caller has emptied.
     fn cancel(&mut self, key: &ObjectKey, number: u64) {
         self.live -= 1;
         self.merged += 2;
@@ -340,8 +336,8 @@ impl ListenerQueue {
         }
     }
 
-    /// Returns the positions of the first slot and of the end of the queue. Positions count from
-    /// the creation of the queue. They may change when empty slots are removed after merging.
+    /// Returns the positions of the first slot and of the end of the queue. Positions count from the creation of the
+    /// queue. They may change when empty slots are removed after merging.
     #[must_use]
     pub fn places(&self) -> (u64, u64) {
         (self.first, self.first + self.slots.len() as u64)
@@ -384,9 +380,9 @@ enum Merged {
     Cancelled,
 }
 
-/// Merges a waiting notification with the next one of the same key, keeping the first `old` and the
-/// last `new`. `Added` and a later `Deleted` cancel each other. A deletion never merges with the
-/// addition of a later object of the same name.
+/// Merges a waiting notification with the next one of the same key, keeping the first `old` and the last `new`. `Added`
+/// and a later `Deleted` cancel each other. A deletion never merges with the addition of a later object of the same
+/// name.
 fn merge(waiting: Notification, next: Notification) -> Merged {
     use Notification::{Added, Deleted, Updated};
     match (waiting, next) {

@@ -268,9 +268,8 @@ pub(super) fn end_of(range: &ObjectKey) -> Bound<ObjectKey> {
     Bound::Unbounded
 }
 
-/// Converts one bound of a key range to a position in the tree: a key, and a flag whether the
-/// position is after that key. For an included key, the flag is `behind`; for an excluded key, its
-/// opposite. `None` if the range is unbounded.
+/// Converts one bound of a key range to a position in the tree: a key, and a flag whether the position is after that
+/// key. For an included key, the flag is `behind`; for an excluded key, its opposite. `None` if the range is unbounded.
 fn place(bound: Bound<&ObjectKey>, behind: bool) -> Option<(Probe<'_>, bool)> {
     match bound {
         Bound::Unbounded => None,

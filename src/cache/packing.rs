@@ -29,9 +29,9 @@ pub struct Packing {
     fitness: Fitness,
     /// Progress of the current sweep, which repacks old bodies.
     sweep: Option<Sweep>,
-    /// Number of dead bytes (of replaced or deleted bodies) at the start of the last sweep.
-    /// [`Self::slice`] compares it with the number after the sweep, to decide whether another sweep
-    /// is worthwhile. `None` if there is nothing to compare.
+    /// Number of dead bytes (of replaced or deleted bodies) at the start of the last sweep. [`Self::slice`] compares it
+    /// with the number after the sweep, to decide whether another sweep is worthwhile. `None` if there is nothing to
+    /// compare.
     swept_from: Option<usize>,
     /// Dead bytes (of replaced or deleted bodies) that the last sweep could not free, because old object states that
     /// are still referenced keep their chunks alive.
@@ -48,8 +48,8 @@ enum Fitness {
     Untrained,
     /// Built-in dictionary of the kind.
     Builtin {
-        /// Resource that has one built-in dictionary per encoding (JSON, protobuf). If most objects
-        /// have the other encoding, its dictionary is used instead. `None` in tests.
+        /// Resource that has one built-in dictionary per encoding (JSON, protobuf). If most objects have the other
+        /// encoding, its dictionary is used instead. `None` in tests.
         kind: Option<&'static Kind>,
         dictionary: Arc<Dictionary>,
         /// Uncompressed bytes of the bodies packed so far. While it is 0, a round first checks whether the dictionary
@@ -127,8 +127,8 @@ struct Ratio {
 }
 
 impl Ratio {
-    /// Minimum uncompressed bytes for a meaningful compression ratio. It takes several rounds,
-    /// because neighbours in a list are alike.
+    /// Minimum uncompressed bytes for a meaningful compression ratio. It takes several rounds, because neighbours in a
+    /// list are alike.
     const MIN_BYTES: usize = 1024 * 1024;
 
     fn add(&mut self, outcome: &PackOutcome) {

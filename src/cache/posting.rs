@@ -28,12 +28,11 @@ impl Location {
     }
 }
 
-/// Set of the locations of the objects that have one index value; never empty. Each location costs
-/// one reference to a key. Keys in a chunk store their partition once if it is the same for all.
+/// Set of the locations of the objects that have one index value; never empty. Each location costs one reference to a
+/// key. Keys in a chunk store their partition once if it is the same for all.
 ///
-/// Most values have one or few objects: those need no allocation, or a single exact one. Larger
-/// sets are a persistent tree of chunks. An update of a set with a million locations then copies
-/// one path of the tree and one chunk.
+/// Most values have one or few objects: those need no allocation, or a single exact one. Larger sets are a persistent
+/// tree of chunks. An update of a set with a million locations then copies one path of the tree and one chunk.
 #[derive(Clone, Debug)]
 pub(super) enum Posting {
     One(Location),
@@ -170,9 +169,8 @@ enum ChunkInsertion {
 }
 
 impl Chunk {
-    /// Maximum number of locations per chunk. An update copies a whole chunk, so larger sets are a
-    /// tree of chunks. With its reference counts, a full chunk fills the allocator's size class of
-    /// 256 bytes.
+    /// Maximum number of locations per chunk. An update copies a whole chunk, so larger sets are a tree of chunks. With
+    /// its reference counts, a full chunk fills the allocator's size class of 256 bytes.
     const MAX: usize = 30;
 
     fn of(locations: Vec<Location>) -> Self {
@@ -289,8 +287,8 @@ impl<'p> Iterator for Run<'p> {
 
 /// A large set of locations, in chunks.
 ///
-/// Invariant: the locations of a chunk are not less than its key in `chunks`, and less than the key
-/// of the next chunk. No chunk is empty.
+/// Invariant: the locations of a chunk are not less than its key in `chunks`, and less than the key of the next chunk.
+/// No chunk is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     chunks: imbl::OrdMap<Location, Chunk>,

@@ -15,11 +15,10 @@ use informer_hub_types::{
 
 /// Reads the last published state of a store, in all or some clusters.
 ///
-/// Cheap to clone and to send. Each call reads one snapshot, takes no lock and never waits for a
-/// writer. For several answers about one state, use [`Self::snapshot`]. The cost of a call grows
-/// with its result and with the number of the resource's informers. Objects are ordered by cluster,
-/// then key. If several informers of one cluster watch the same object, it is returned once, in its
-/// newest state.
+/// Cheap to clone and to send. Each call reads one snapshot, takes no lock and never waits for a writer. For several
+/// answers about one state, use [`Self::snapshot`]. The cost of a call grows with its result and with the number of the
+/// resource's informers. Objects are ordered by cluster, then key. If several informers of one cluster watch the same
+/// object, it is returned once, in its newest state.
 pub struct IndexReader<K = Dynamic> {
     published: Arc<ArcSwap<Snapshot>>,
     clusters: ClusterSelector,
@@ -85,13 +84,12 @@ impl<K> IndexReader<K> {
         Ok(self.get(cluster, &key.parse()?))
     }
 
-    /// Returns the objects that share an index value with `object`, which need not be stored. If
-    /// the index has a function, that function computes the values of `object`. Otherwise the
-    /// values are those that `object` contains for the index.
+    /// Returns the objects that share an index value with `object`, which need not be stored. If the index has a
+    /// function, that function computes the values of `object`. Otherwise the values are those that `object` contains
+    /// for the index.
     ///
     /// # Errors
-    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for
-    /// `object`.
+    /// [`QueryError::UnknownIndex`]; [`QueryError::Unindexable`] if the index function fails for `object`.
     pub fn index(&self, index: &str, object: &StoredObject) -> Result<Vec<Object<K>>, QueryError> {
         let snapshot = self.snapshot();
         let values = snapshot.values_for(index, object)?;
@@ -114,8 +112,8 @@ impl<K> IndexReader<K> {
         Ok(keys(&self.by_index(index, value)?))
     }
 
-    /// Returns all values of an index, sorted. If several informers of a cluster watch the same
-    /// object, the result may include a value that only an older copy of the object has.
+    /// Returns all values of an index, sorted. If several informers of a cluster watch the same object, the result may
+    /// include a value that only an older copy of the object has.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`], with the known indices.
@@ -178,8 +176,8 @@ impl<K> IndexReader<K> {
 }
 
 impl Snapshot {
-    /// Returns whether any index has the values at `path`: an index that is computed for all
-    /// objects, or one that an informer declares and that covers its objects.
+    /// Returns whether any index has the values at `path`: an index that is computed for all objects, or one that an
+    /// informer declares and that covers its objects.
     #[doc(hidden)]
     #[must_use]
     pub fn has_index_of(&self, path: &FieldPath) -> bool {

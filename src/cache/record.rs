@@ -1,5 +1,5 @@
-//! Records a store's changes in its history, from which watches of readers resume. Assigns the
-//! resource versions that readers get.
+//! Records a store's changes in its history, from which watches of readers resume. Assigns the resource versions that
+//! readers get.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ fn number(version: Option<&ResourceVersion>) -> Option<u64> {
 }
 
 impl Store {
-    /// Records the versions under which an earlier process saved the present state, so that readers
-    /// of that process can resume. The store must hold the complete saved state. The next change
-    /// drops these versions; [`Self::keep_history`] uses them up.
+    /// Records the versions under which an earlier process saved the present state, so that readers of that process can
+    /// resume. The store must hold the complete saved state. The next change drops these versions;
+    /// [`Self::keep_history`] uses them up.
     pub fn set_saved_version(&mut self, saved: SavedVersion, clusters: BTreeMap<ClusterName, ClusterVersions>) {
         self.saved_version = Some((saved, clusters));
     }
@@ -35,12 +35,11 @@ impl Store {
         self.saved_version.as_ref().map(|(saved, _)| *saved)
     }
 
-    /// Starts to record recent changes and to count versions. The present objects get the version
-    /// `base`, and later changes get greater ones. Call it once, before readers use versions.
+    /// Starts to record recent changes and to count versions. The present objects get the version `base`, and later
+    /// changes get greater ones. Call it once, before readers use versions.
     ///
-    /// `base` should exceed the versions of earlier processes, for example the present time in
-    /// microseconds. If the saved version is not less than `base`, the version after it is used
-    /// instead.
+    /// `base` should exceed the versions of earlier processes, for example the present time in microseconds. If the
+    /// saved version is not less than `base`, the version after it is used instead.
     pub fn keep_history(&mut self, limits: HistoryLimits, base: u64, now: Instant) {
         let (saved, clusters) = self.saved_version.take().unzip();
         let base = base.max(saved.map_or(0, |saved| saved.version.saturating_add(1)));
@@ -59,14 +58,14 @@ impl Store {
         self.publish();
     }
 
-    /// Prepares a restored cluster for recording, so that new changes get versions greater than all
-    /// that readers may have. Returns the lowest version from which readers can resume. `saved` are
-    /// the versions that were saved with the cluster's state.
+    /// Prepares a restored cluster for recording, so that new changes get versions greater than all that readers may
+    /// have. Returns the lowest version from which readers can resume. `saved` are the versions that were saved with
+    /// the cluster's state.
     ///
-    /// A restored object can be newer than the version from which the cluster's watch resumes, if
-    /// it was delivered shortly before the process was killed. The watch then repeats changes that
-    /// the store already has and ignores. In this case, readers of the earlier process must list
-    /// again. The hub invents greater versions for this cluster until the watch has caught up.
+    /// A restored object can be newer than the version from which the cluster's watch resumes, if it was delivered
+    /// shortly before the process was killed. The watch then repeats changes that the store already has and ignores. In
+    /// this case, readers of the earlier process must list again. The hub invents greater versions for this cluster
+    /// until the watch has caught up.
     fn start_cluster(&mut self, name: &ClusterName, saved: Option<ClusterVersions>, base: u64) -> Floor {
         let (mut own, mut is_ahead) = (None, false);
         for id in self.joined(name) {
@@ -97,9 +96,9 @@ impl Store {
         greatest.map_or(Floor::UNKNOWN, |below| Floor { below, exact })
     }
 
-    /// Goes back from versions that the hub made up to those that the apiserver assigns. Does
-    /// nothing until every partition of the cluster is complete up to the version at which this is
-    /// safe. Readers must then list again, since they may have made-up versions.
+    /// Goes back from versions that the hub made up to those that the apiserver assigns. Does nothing until every
+    /// partition of the cluster is complete up to the version at which this is safe. Readers must then list again,
+    /// since they may have made-up versions.
     fn return_to_own_versions(&mut self, partition: &mut Partition) {
         if partition.marks.until.is_none() || partition.marks.is_behind() {
             return;
@@ -115,9 +114,8 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Sets the marks of all visible partitions of a cluster: the versions that decide from where
-    /// readers can resume. Skips the partition that is being written, because it is not in the
-    /// store meanwhile.
+    /// Sets the marks of all visible partitions of a cluster: the versions that decide from where readers can resume.
+    /// Skips the partition that is being written, because it is not in the store meanwhile.
     fn mark_joined(&mut self, cluster: &ClusterName, marks_of: impl Fn(&Partition) -> Marks) {
         for id in self.joined(cluster) {
             let Some(mut partition) = self.next.take(id) else { continue };
@@ -168,8 +166,8 @@ impl Store {
         }
     }
 
-    /// Records the changes (`drafts`) that a batch has made to `partition`, which is being written.
-    /// `list` is the resource version of the list that ended within the batch, if any.
+    /// Records the changes (`drafts`) that a batch has made to `partition`, which is being written. `list` is the
+    /// resource version of the list that ended within the batch, if any.
     pub(super) fn record_batch(
         &mut self,
         id: PartitionId,
@@ -226,10 +224,9 @@ impl Store {
         self.history().is_some_and(|history| history.has_used(cluster, version))
     }
 
-    /// Returns the resource versions that are taken, so that a deletion which the hub did not
-    /// observe gets a different one. Taken are the versions of recorded changes and of the
-    /// partition's objects. Objects whose version the apiserver sent with a change in `drafts` do
-    /// not count.
+    /// Returns the resource versions that are taken, so that a deletion which the hub did not observe gets a different
+    /// one. Taken are the versions of recorded changes and of the partition's objects. Objects whose version the
+    /// apiserver sent with a change in `drafts` do not count.
     fn used_versions(&self, cluster: &ClusterName, partition: &Partition, drafts: &[Draft]) -> HashSet<u64> {
         let received: HashSet<_> = drafts.iter().filter_map(Draft::received).collect();
         let changes = self.history().into_iter().flat_map(|history| history.versions_of(cluster));
@@ -268,8 +265,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Change(Arc::new(change)), bytes });
     }
 
-    /// Records the end of a list. All readers of the cluster must list again if the list's version
-    /// is lower than before, or if the resource or its CRD changed.
+    /// Records the end of a list. All readers of the cluster must list again if the list's version is lower than
+    /// before, or if the resource or its CRD changed.
     fn record_list_end(&mut self, partition: &mut Partition, list: u64, before: Before) {
         let cluster = partition.origin().cluster.clone();
         let continued = partition.marks.complete.filter(|complete| list >= *complete);
@@ -290,8 +287,8 @@ impl Store {
         self.cut(cluster, floor, false);
     }
 
-    /// Records that a list jumped from version `from` to version `to` without the changes in
-    /// between. Readers cannot resume from a version in between.
+    /// Records that a list jumped from version `from` to version `to` without the changes in between. Readers cannot
+    /// resume from a version in between.
     fn record_skip(&mut self, partition: &mut Partition, from: u64, to: u64) {
         let cluster = partition.origin().cluster.clone();
         // New readers must not start between the two versions either, though other partitions may not be complete up to
@@ -363,8 +360,8 @@ impl Store {
         self.record_all(id, &partition, PartitionChangeKind::Relabelled(before), 0);
     }
 
-    /// Records a change of a whole partition, such as its removal, as one entry. The change uses
-    /// one fleet version (change number over all clusters) per object, and at least one.
+    /// Records a change of a whole partition, such as its removal, as one entry. The change uses one fleet version
+    /// (change number over all clusters) per object, and at least one.
     fn record_all(&mut self, id: PartitionId, partition: &Partition, kind: PartitionChangeKind, bytes: usize) {
         let first = self.next.version + 1;
         self.next.version += partition.len().max(1) as u64;
@@ -375,8 +372,8 @@ impl Store {
         self.step(cluster, Step::Push { entry: Entry::Partition(Arc::new(change)), bytes });
     }
 
-    /// Makes all readers of a cluster list again, except readers whose version is `floor`.
-    /// `has_left` is true if the cluster's last partition was removed.
+    /// Makes all readers of a cluster list again, except readers whose version is `floor`. `has_left` is true if the
+    /// cluster's last partition was removed.
     fn cut(&mut self, cluster: ClusterName, floor: Option<u64>, has_left: bool) {
         self.step(cluster, Step::Cut { at: self.next.version, floor: Floor::at(floor), has_left });
     }
@@ -385,16 +382,15 @@ impl Store {
         self.pending.0.push((cluster, step));
     }
 
-    /// Makes up a resource version that is greater than `received` and than all versions that
-    /// readers may have. Stores it in the partition as the greatest version given to readers.
+    /// Makes up a resource version that is greater than `received` and than all versions that readers may have. Stores
+    /// it in the partition as the greatest version given to readers.
     ///
-    /// If the cluster has no other partition, the made-up version is at least `MADE_UP`, far above
-    /// all versions of an apiserver. Later processes thereby recognize it. The hub uses the
-    /// apiserver's versions again once they exceed all of them that readers may have.
+    /// If the cluster has no other partition, the made-up version is at least `MADE_UP`, far above all versions of an
+    /// apiserver. Later processes thereby recognize it. The hub uses the apiserver's versions again once they exceed
+    /// all of them that readers may have.
     ///
-    /// With several partitions, the made-up version is only the next greater number. A far greater
-    /// one could stay in use forever: to end it, all partitions must be complete up to one version
-    /// at the same time.
+    /// With several partitions, the made-up version is only the next greater number. A far greater one could stay in
+    /// use forever: to end it, all partitions must be complete up to one version at the same time.
     fn make_up(&mut self, partition: &mut Partition, received: Option<u64>) {
         let cluster = partition.origin().cluster.clone();
         let Some(greatest) = self.marks_with(&cluster, partition).greatest().max(received) else { return };
@@ -415,8 +411,8 @@ impl Store {
         self.next.joined_partitions(cluster).map(|(id, _)| id).collect()
     }
 
-    /// Combines the marks of all visible partitions of a cluster and of `partition`, which is being
-    /// written. Marks are the versions that decide from where readers can resume.
+    /// Combines the marks of all visible partitions of a cluster and of `partition`, which is being written. Marks are
+    /// the versions that decide from where readers can resume.
     fn marks_with(&self, cluster: &ClusterName, partition: &Partition) -> ClusterMarks {
         let partition = Some(&partition.marks).filter(|_| partition.has_synced());
         ClusterMarks::of(self.next.joined_partitions(cluster).map(|(_, other)| &other.marks).chain(partition))

@@ -46,9 +46,9 @@ impl Partition {
         matches!(self.relist, Relist::Staged(_))
     }
 
-    /// Returns whether the next list may be staged, which means hidden until complete and then
-    /// published in one step. The first list must be complete, bodies must be kept, and memory must
-    /// not be short. All stored objects must be decoded with the present settings and CRD.
+    /// Returns whether the next list may be staged, which means hidden until complete and then published in one step.
+    /// The first list must be complete, bodies must be kept, and memory must not be short. All stored objects must be
+    /// decoded with the present settings and CRD.
     fn may_stage(&self) -> bool {
         self.synced
             && !self.bare
@@ -65,8 +65,8 @@ impl Partition {
         }
     }
 
-    /// Records that a list has replaced all objects. Every object now has values in all declared
-    /// indices, and is decoded with the present settings and CRD generation.
+    /// Records that a list has replaced all objects. Every object now has values in all declared indices, and is
+    /// decoded with the present settings and CRD generation.
     pub(super) fn finish_list(&mut self) {
         (self.is_indexed, self.outdated) = (true, None);
         if let Some(generation) = self.converting.take().filter(|generation| *generation > 0) {
@@ -74,12 +74,11 @@ impl Partition {
         }
     }
 
-    /// Records at the end of a list whether the cluster's resource versions went back (`rewound`),
-    /// as after an etcd restore. `version` is that of the list.
+    /// Records at the end of a list whether the cluster's resource versions went back (`rewound`), as after an etcd
+    /// restore. `version` is that of the list.
     ///
-    /// If they went back, another list must follow, because this one kept stored objects with an
-    /// equal version although their contents may differ. Also records the objects that still have a
-    /// version greater than `version`.
+    /// If they went back, another list must follow, because this one kept stored objects with an equal version although
+    /// their contents may differ. Also records the objects that still have a version greater than `version`.
     pub(super) fn note_rewind(&mut self, version: &ResourceVersion, rewound: bool) {
         self.rewound.clear();
         if rewound {
@@ -97,11 +96,11 @@ impl Partition {
         }
     }
 
-    /// Returns the stage (changes hidden until a list is complete) if a new state of `key` must go
-    /// there. Returns `None` if the state must be written to the visible objects.
+    /// Returns the stage (changes hidden until a list is complete) if a new state of `key` must go there. Returns
+    /// `None` if the state must be written to the visible objects.
     ///
-    /// `is_same` means that the resource version is unchanged, and only the body or the index
-    /// values are new. Such a state goes to the stage only if the stage already contains `key`.
+    /// `is_same` means that the resource version is unchanged, and only the body or the index values are new. Such a
+    /// state goes to the stage only if the stage already contains `key`.
     pub(super) fn stage_of(&mut self, key: &ObjectKey, is_same: bool) -> Option<&mut Stage> {
         match &mut self.relist {
             Relist::Staged(stage) if !is_same || stage.objects.contains_key(key) => Some(stage),
@@ -115,9 +114,8 @@ impl Partition {
         self.note_event(batch, applied, is_same, None);
     }
 
-    /// Records an applied change. Listeners are notified of it with this batch or, if the change is
-    /// staged, once the staged list is published. For a deletion, `event` is the resource version
-    /// of the DELETED event.
+    /// Records an applied change. Listeners are notified of it with this batch or, if the change is staged, once the
+    /// staged list is published. For a deletion, `event` is the resource version of the DELETED event.
     pub(super) fn note_event(
         &mut self,
         batch: &mut Batch,
@@ -189,9 +187,8 @@ impl Store {
         self.builds.discard(id, object.key());
     }
 
-    /// Replaces a stored object in the partition and in the indices, or in the stage if the change
-    /// is staged. With `is_same`, UID and resource version are unchanged: only the body or the
-    /// index values are new.
+    /// Replaces a stored object in the partition and in the indices, or in the stage if the change is staged. With
+    /// `is_same`, UID and resource version are unchanged: only the body or the index values are new.
     pub(super) fn exchange(
         &mut self,
         id: PartitionId,

@@ -75,8 +75,8 @@ pub struct SavedPartition {
 }
 
 impl Restored {
-    /// Returns whether the partition's objects are the restored ones, unmodified. Also true if the
-    /// restored objects are no longer kept, because no reader needs them any more.
+    /// Returns whether the partition's objects are the restored ones, unmodified. Also true if the restored objects are
+    /// no longer kept, because no reader needs them any more.
     #[must_use]
     pub fn is_unchanged(&self, partition: &Partition) -> bool {
         self.has_objects(&partition.objects)
@@ -84,9 +84,8 @@ impl Restored {
 }
 
 impl Partition {
-    /// Compares the partition with its earlier state `before`. Calls `put` for each object that is
-    /// new or was replaced, and `gone` for each key that was removed. The cost is proportional to
-    /// the number of differences.
+    /// Compares the partition with its earlier state `before`. Calls `put` for each object that is new or was replaced,
+    /// and `gone` for each key that was removed. The cost is proportional to the number of differences.
     #[doc(hidden)]
     pub fn changes_since<'p>(
         &'p self,
@@ -100,17 +99,16 @@ impl Partition {
         });
     }
 
-    /// Returns whether both partitions share the same object tree in memory, as after a clone that
-    /// was not modified. Compares no objects.
+    /// Returns whether both partitions share the same object tree in memory, as after a clone that was not modified.
+    /// Compares no objects.
     #[must_use]
     #[doc(hidden)]
     pub fn has_objects_of(&self, other: &Self) -> bool {
         self.objects.is_same(&other.objects)
     }
 
-    /// Raises the minimum resource version that the informer's next list must have. The new minimum
-    /// is the version of the newest stored object, or `delivered` (the version of an event that a
-    /// reader received), whichever is greater.
+    /// Raises the minimum resource version that the informer's next list must have. The new minimum is the version of
+    /// the newest stored object, or `delivered` (the version of an event that a reader received), whichever is greater.
     #[doc(hidden)]
     pub fn raise_floor(&self, delivered: Option<&ResourceVersion>) {
         let objects = self.iter().map(|object| object.resource_version());
@@ -123,8 +121,8 @@ impl Partition {
     }
 }
 
-/// Returns whether a delivered object should replace the stored one: it must be newer. A newer
-/// state without a body does not replace a stored state of the same object.
+/// Returns whether a delivered object should replace the stored one: it must be newer. A newer state without a body
+/// does not replace a stored state of the same object.
 fn is_news(object: &StoredObject, stored: Option<&Arc<StoredObject>>) -> bool {
     stored.is_none_or(|stored| {
         let same = stored.uid() == object.uid();
@@ -174,11 +172,11 @@ impl Store {
         id
     }
 
-    /// Adds an object that was delivered to a reader (sink or durable subscription) after the
-    /// partition was saved. Returns whether it was added.
+    /// Adds an object that was delivered to a reader (sink or durable subscription) after the partition was saved.
+    /// Returns whether it was added.
     ///
-    /// The object is ignored if the stored one is not older. A state without a body is also ignored
-    /// if the stored one has the same UID. The resume version of the partition does not change.
+    /// The object is ignored if the stored one is not older. A state without a body is also ignored if the stored one
+    /// has the same UID. The resume version of the partition does not change.
     pub fn add_delivered(&mut self, id: PartitionId, object: &Arc<StoredObject>) -> bool {
         let mut is_in = false;
         self.write(id, |store, partition| {
@@ -190,20 +188,19 @@ impl Store {
         is_in
     }
 
-    /// Records that the resource's CRD has a new generation, which may change objects without
-    /// events or new resource versions. No watch may resume until a list is complete.
+    /// Records that the resource's CRD has a new generation, which may change objects without events or new resource
+    /// versions. No watch may resume until a list is complete.
     pub fn convert(&mut self, id: PartitionId, generation: u64) {
         self.write(id, |_, partition| {
             (partition.converting, partition.resume, partition.relist) = (Some(generation), None, Relist::None);
         });
     }
 
-    /// Records the hash of the decoding settings of the informer that opens a partition. Returns
-    /// the resource version from which the informer's watch can resume.
+    /// Records the hash of the decoding settings of the informer that opens a partition. Returns the resource version
+    /// from which the informer's watch can resume.
     ///
-    /// The version is returned only if the partition was restored, is opened for the first time,
-    /// has the same settings, and has the bodies of all objects. With `None`, the informer must
-    /// list.
+    /// The version is returned only if the partition was restored, is opened for the first time, has the same settings,
+    /// and has the bodies of all objects. With `None`, the informer must list.
     pub fn go_on(&mut self, id: PartitionId, settings: u64) -> Option<ResourceVersion> {
         let partition = self.partition(id)?;
         let is_same = settings != 0 && partition.settings == settings;

@@ -1,5 +1,5 @@
-//! Objects of a partition as they were restored from disk. Readers that acknowledged this state
-//! before the restart receive only the changes since then.
+//! Objects of a partition as they were restored from disk. Readers that acknowledged this state before the restart
+//! receive only the changes since then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,8 +11,8 @@ use super::applied::Applied;
 use super::objects::{Change, Objects};
 use informer_hub_types::StoredObject;
 
-/// State of a partition when it was restored. Kept until every reader (sink or durable
-/// subscription) that had received this state before the restart has reconnected.
+/// State of a partition when it was restored. Kept until every reader (sink or durable subscription) that had received
+/// this state before the restart has reconnected.
 pub struct Restored {
     waiting: Mutex<Waiting>,
 }
@@ -24,15 +24,13 @@ struct Waiting {
     is_fresh: bool,
     readers: BTreeSet<String>,
     objects: Option<Objects>,
-    /// By reader (sink or durable subscription): the objects of events that it received after the
-    /// last checkpoint.
+    /// By reader (sink or durable subscription): the objects of events that it received after the last checkpoint.
     delivered: BTreeMap<String, Vec<Arc<StoredObject>>>,
 }
 
 impl Waiting {
-    /// Removes a reader (sink or durable subscription) that has reconnected, and returns the state
-    /// that it last received. The flag is true if the reader has received the end of the first
-    /// list.
+    /// Removes a reader (sink or durable subscription) that has reconnected, and returns the state that it last
+    /// received. The flag is true if the reader has received the end of the first list.
     ///
     /// Returns `None` if the reader has received nothing, or has reconnected before.
     fn take(&mut self, name: &str) -> Option<(bool, Objects)> {
@@ -75,8 +73,8 @@ impl Restored {
         std::mem::take(&mut self.waiting.lock().is_fresh)
     }
 
-    /// Returns whether `objects` is the restored tree, unmodified. Also true if the restored tree
-    /// was dropped, because no reader needs it any more.
+    /// Returns whether `objects` is the restored tree, unmodified. Also true if the restored tree was dropped, because
+    /// no reader needs it any more.
     pub(super) fn has_objects(&self, objects: &Objects) -> bool {
         self.waiting.lock().objects.as_ref().is_none_or(|restored| restored.is_same(objects))
     }
@@ -95,16 +93,16 @@ impl Restored {
         self.waiting.lock().readers.contains(name)
     }
 
-    /// Returns the readers (sinks and durable subscriptions) that received objects of this
-    /// partition before the restart and have not reconnected.
+    /// Returns the readers (sinks and durable subscriptions) that received objects of this partition before the restart
+    /// and have not reconnected.
     #[must_use]
     pub fn awaited(&self) -> BTreeSet<String> {
         let waiting = self.waiting.lock();
         waiting.readers.iter().chain(waiting.delivered.keys()).cloned().collect()
     }
 
-    /// Records the object of an event that a reader (sink or durable subscription) received after
-    /// the last checkpoint. A later call for the same object replaces the earlier state.
+    /// Records the object of an event that a reader (sink or durable subscription) received after the last checkpoint.
+    /// A later call for the same object replaces the earlier state.
     pub fn note_delivered(&self, reader: &str, object: Arc<StoredObject>) {
         self.waiting.lock().delivered.entry(reader.to_owned()).or_default().push(object);
     }
@@ -124,9 +122,9 @@ impl Restored {
         self.waiting.lock().is_fresh
     }
 
-    /// Removes a reader (sink or durable subscription) that has reconnected. Returns the changes
-    /// that lead from the state that it last received to the state `now`. The flag is true if the
-    /// reader has received the end of the first list.
+    /// Removes a reader (sink or durable subscription) that has reconnected. Returns the changes that lead from the
+    /// state that it last received to the state `now`. The flag is true if the reader has received the end of the first
+    /// list.
     ///
     /// Returns `None` if the reader has received nothing, or has reconnected before.
     pub(super) fn reconnect(&self, name: &str, now: &Objects) -> Option<(bool, Vec<Applied>)> {

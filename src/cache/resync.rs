@@ -1,22 +1,21 @@
 //! Schedule of resyncs: client-go's resync periods. Times are passed in.
 //!
-//! All resyncs of one informer fall on ticks of one timer, at the shortest requested period. On a
-//! tick, the stored objects are repeated to every listener that is due. A listener waits at most
-//! one tick longer than its period. The delay does not add up, because the next resync is counted
-//! from the scheduled time of the last one. If several resyncs are missed during a stall, only one
-//! follows.
+//! All resyncs of one informer fall on ticks of one timer, at the shortest requested period. On a tick, the stored
+//! objects are repeated to every listener that is due. A listener waits at most one tick longer than its period. The
+//! delay does not add up, because the next resync is counted from the scheduled time of the last one. If several
+//! resyncs are missed during a stall, only one follows.
 //!
-//! Differences from client-go: its timer keeps the shortest period requested before the informer
-//! started, and raises periods that are requested later to it. It also counts a listener's period
-//! from the actual tick, which rounds the period up to a multiple of the timer's.
+//! Differences from client-go: its timer keeps the shortest period requested before the informer started, and raises
+//! periods that are requested later to it. It also counts a listener's period from the actual tick, which rounds the
+//! period up to a multiple of the timer's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use informer_hub_types::clock::Instant;
 
-/// Resync schedule of one informer's listeners, by `Id`. Does no I/O and reads no clock. A tick of
-/// the timer visits all listeners.
+/// Resync schedule of one informer's listeners, by `Id`. Does no I/O and reads no clock. A tick of the timer visits all
+/// listeners.
 #[derive(Debug)]
 pub struct ResyncSchedule<Id> {
     listeners: BTreeMap<Id, Listener>,

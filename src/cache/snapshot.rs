@@ -22,8 +22,8 @@ use informer_hub_types::{
 pub struct DeclaredIndex {
     /// Name of the index.
     pub name: SharedStr,
-    /// Path of the field whose values are exactly the index values of each object. With a path, the
-    /// index can answer queries by this field. `None` if there is no such field.
+    /// Path of the field whose values are exactly the index values of each object. With a path, the index can answer
+    /// queries by this field. `None` if there is no such field.
     pub path: Option<FieldPath>,
 }
 
@@ -51,20 +51,19 @@ pub struct Partition {
     pub(super) version: Option<ResourceVersion>,
     /// Version up to which the partition is complete, so that a watch may resume from there; `None` if unknown.
     pub(super) resume: Option<ResourceVersion>,
-    /// Resource version of the newest applied deletion; `None` once the partition is complete up to
-    /// that version. While it is set, `resume` gets no new version.
+    /// Resource version of the newest applied deletion; `None` once the partition is complete up to that version. While
+    /// it is set, `resume` gets no new version.
     pub(super) deleted: Option<ResourceVersion>,
-    /// Keys of objects whose stored version may be too great, because the cluster's versions went
-    /// back (as after an etcd restore). The next event of such an object is applied even if its
-    /// version is lower. Almost always empty.
+    /// Keys of objects whose stored version may be too great, because the cluster's versions went back (as after an
+    /// etcd restore). The next event of such an object is applied even if its version is lower. Almost always empty.
     pub(super) rewound: imbl::OrdSet<ObjectKey>,
     /// Hash of the settings that the informer decodes objects with.
     pub(super) settings: u64,
     /// Hash of earlier settings, with which some objects are still decoded until a list replaces them.
     pub(super) outdated: Option<u64>,
-    /// Set while stored objects may differ from the cluster's objects of equal resource version,
-    /// until a list is complete. Causes: the resource or its CRD changed, or the cluster's versions
-    /// went back. The value is the CRD's new generation, or zero if the CRD is not the cause.
+    /// Set while stored objects may differ from the cluster's objects of equal resource version, until a list is
+    /// complete. Causes: the resource or its CRD changed, or the cluster's versions went back. The value is the CRD's
+    /// new generation, or zero if the CRD is not the cause.
     pub(super) converting: Option<u64>,
     /// State at the restore from disk, for readers that continue from there; `None` if it was not restored.
     pub(super) restored: Option<Arc<Restored>>,
@@ -122,17 +121,16 @@ impl Partition {
         self.plain_bytes
     }
 
-    /// Returns whether stored objects may differ from the cluster's objects of equal resource
-    /// version. True from when the resource or its CRD changes, or the cluster's versions go back,
-    /// until a list is complete.
+    /// Returns whether stored objects may differ from the cluster's objects of equal resource version. True from when
+    /// the resource or its CRD changes, or the cluster's versions go back, until a list is complete.
     #[must_use]
     #[doc(hidden)]
     pub fn is_converting(&self) -> bool {
         self.converting.is_some()
     }
 
-    /// Returns the partition for the informer `origin`, which continues it. If that informer
-    /// watches another resource, the objects must be listed and decoded again.
+    /// Returns the partition for the informer `origin`, which continues it. If that informer watches another resource,
+    /// the objects must be listed and decoded again.
     pub(super) fn continue_as(self, origin: Arc<Origin>) -> Self {
         let is_other = self.origin.resource != origin.resource;
         let resume = self.resume.filter(|_| !is_other);
@@ -183,8 +181,8 @@ impl Partition {
         self.synced
     }
 
-    /// Returns the sequence number of the last batch of changes that was applied to the partition;
-    /// zero before the first.
+    /// Returns the sequence number of the last batch of changes that was applied to the partition; zero before the
+    /// first.
     #[must_use]
     #[doc(hidden)]
     pub fn number(&self) -> u64 {
@@ -198,8 +196,8 @@ impl Partition {
         self.indexes.iter().any(|declared| declared.name == index)
     }
 
-    /// Returns the names of the informer's declared indices whose values are those at `path`. Empty
-    /// while indices that were added do not cover all objects yet.
+    /// Returns the names of the informer's declared indices whose values are those at `path`. Empty while indices that
+    /// were added do not cover all objects yet.
     pub(super) fn indexes_of<'s>(&'s self, path: &'s FieldPath) -> impl Iterator<Item = &'s SharedStr> {
         let of_path = |declared: &&DeclaredIndex| declared.path.as_ref() == Some(path);
         self.indexes.iter().filter(|_| self.is_indexed).filter(of_path).map(|declared| &declared.name)
@@ -271,8 +269,8 @@ pub struct Snapshot {
     pub(super) next_partition: u32,
     /// Fleet version (change number over all clusters) of the last change.
     pub(super) version: u64,
-    /// Greatest resource version that the store has made up for changes without a usable one from
-    /// the apiserver; zero if none.
+    /// Greatest resource version that the store has made up for changes without a usable one from the apiserver; zero
+    /// if none.
     pub(super) made_up: u64,
     /// Recent changes; `None` if the store does not record them.
     pub(super) history: Option<HistoryReader>,

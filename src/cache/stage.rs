@@ -1,24 +1,19 @@
-//! Staged relists: changes of a list after the first one, hidden from readers until the list is
-//! complete.
+//! Staged relists: changes of a list after the first one, hidden from readers until the list is complete.
 //!
-//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without
-//! keeping the whole list in memory. An object that the list repeats unchanged is dropped
-//! immediately. A new or changed one waits in a [`Stage`] beside the partition. At the end of the
-//! list, the stage is written to the partition, unlisted objects are deleted, and both are
-//! published as one snapshot. The notifications follow that snapshot.
+//! client-go's `AtomicFIFO` passes a relist to the store in one step. This crate does so without keeping the whole list
+//! in memory. An object that the list repeats unchanged is dropped immediately. A new or changed one waits in a
+//! [`Stage`] beside the partition. At the end of the list, the stage is written to the partition, unlisted objects are
+//! deleted, and both are published as one snapshot. The notifications follow that snapshot.
 //!
-//! - If a list is interrupted, its stage stays, and the next list adds to it. This is correct
-//!   because every staged state is newer than the visible one. No part is visible until a list is
-//!   complete.
-//! - During a staged relist, all changes are staged, including events queued before the list. A
-//!   resync repeats the visible objects.
+//! - If a list is interrupted, its stage stays, and the next list adds to it. This is correct because every staged
+//!   state is newer than the visible one. No part is visible until a list is complete.
+//! - During a staged relist, all changes are staged, including events queued before the list. A resync repeats the
+//!   visible objects.
 //! - The version from which a watch can resume stays that of the visible objects.
-//! - A stage is bounded ([`Stage::LIMIT`]). The rest of a list is published in parts, as a first
-//!   list is, in three cases: above the limit, under memory pressure, or if the informer decodes
-//!   objects differently than before.
+//! - A stage is bounded ([`Stage::LIMIT`]). The rest of a list is published in parts, as a first list is, in three
+//!   cases: above the limit, under memory pressure, or if the informer decodes objects differently than before.
 //!
-//! The stage is part of the partition, so a store that recovers from the published snapshot
-//! continues it.
+//! The stage is part of the partition, so a store that recovers from the published snapshot continues it.
 
 use std::sync::Arc;
 

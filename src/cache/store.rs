@@ -1,8 +1,7 @@
-//! Store of one resource over all clusters, with its indices: applies a batch of changes, then
-//! publishes a snapshot that readers see.
+//! Store of one resource over all clusters, with its indices: applies a batch of changes, then publishes a snapshot
+//! that readers see.
 //!
-//! Invariant: the indices contain exactly the values of the stored objects; the module `indices`
-//! has the details.
+//! Invariant: the indices contain exactly the values of the stored objects; the module `indices` has the details.
 
 use std::sync::Arc;
 
@@ -29,8 +28,8 @@ pub struct Store {
     pub(super) published: Arc<ArcSwap<Snapshot>>,
     pub(super) builds: Builds,
     pub(super) pending: Pending,
-    /// If the state was restored from disk and did not change since: the fleet version (version
-    /// over all clusters) and the cluster versions that were saved with it.
+    /// If the state was restored from disk and did not change since: the fleet version (version over all clusters) and
+    /// the cluster versions that were saved with it.
     pub(super) saved_version: Option<(SavedVersion, SavedClusters)>,
 }
 
@@ -153,24 +152,23 @@ impl Store {
         self.publish();
     }
 
-    /// Returns the effects of a partition's last batch, from which notifications are made. They are
-    /// kept until the next batch, so that a restarted processor can notify listeners of them.
+    /// Returns the effects of a partition's last batch, from which notifications are made. They are kept until the next
+    /// batch, so that a restarted processor can notify listeners of them.
     #[must_use]
     pub fn outbox(&self, id: PartitionId) -> Option<Outbox> {
         self.next.partition(id).and_then(|partition| partition.outbox.clone())
     }
 
-    /// Applies a batch of changes that has no version up to which it is complete, and publishes one
-    /// snapshot. Returns the effects, from which notifications are made; `None` if the partition is
-    /// closed. Details: [`Self::apply_batch`].
+    /// Applies a batch of changes that has no version up to which it is complete, and publishes one snapshot. Returns
+    /// the effects, from which notifications are made; `None` if the partition is closed. Details:
+    /// [`Self::apply_batch`].
     pub fn apply(&mut self, id: PartitionId, batch: Vec<Popped>) -> Option<Outbox> {
         self.apply_up_to(id, batch, None)
     }
 
-    /// Applies a batch of changes to a partition and publishes one snapshot. `version` is the
-    /// resource version up to which the changes are complete, if known. Returns the effects, from
-    /// which notifications are made; `None` if the partition is closed. Details:
-    /// [`Self::apply_batch`].
+    /// Applies a batch of changes to a partition and publishes one snapshot. `version` is the resource version up to
+    /// which the changes are complete, if known. Returns the effects, from which notifications are made; `None` if the
+    /// partition is closed. Details: [`Self::apply_batch`].
     pub fn apply_up_to(
         &mut self,
         id: PartitionId,
@@ -180,15 +178,15 @@ impl Store {
         self.apply_batch(id, batch, version).map(|(outbox, _)| outbox)
     }
 
-    /// Applies a batch of changes to a partition and publishes the result as one snapshot.
-    /// `version` is the resource version up to which the changes are complete, if known. Changes of
-    /// a list after the first one are staged (see the module `stage`).
+    /// Applies a batch of changes to a partition and publishes the result as one snapshot. `version` is the resource
+    /// version up to which the changes are complete, if known. Changes of a list after the first one are staged (see
+    /// the module `stage`).
     ///
-    /// An empty batch with a version only moves the partition's version forward. It gets no number,
-    /// and drops the kept effects of the previous batch.
+    /// An empty batch with a version only moves the partition's version forward. It gets no number, and drops the kept
+    /// effects of the previous batch.
     ///
-    /// Returns the visible effects in order, with the batch's number within the partition, and the
-    /// objects that were added to memory. `None` if the partition is closed.
+    /// Returns the visible effects in order, with the batch's number within the partition, and the objects that were
+    /// added to memory. `None` if the partition is closed.
     pub fn apply_batch(
         &mut self,
         id: PartitionId,
@@ -413,9 +411,9 @@ impl Partition {
         }
     }
 
-    /// Sets the resource version up to which the visible state is complete, and from which a watch
-    /// may resume. Sets none if an object was deleted at a newer version. A watch would add that
-    /// object again, and delete it only when it repeats the deletion.
+    /// Sets the resource version up to which the visible state is complete, and from which a watch may resume. Sets
+    /// none if an object was deleted at a newer version. A watch would add that object again, and delete it only when
+    /// it repeats the deletion.
     fn complete_up_to(&mut self, version: Option<ResourceVersion>) {
         if let Some(complete) = &version {
             self.deleted.take_if(|deleted| !deleted.newer_than(complete));
@@ -424,8 +422,8 @@ impl Partition {
     }
 }
 
-/// Sets the resource version of a partition that a program writes to that of `object`. An object
-/// without a version changes nothing.
+/// Sets the resource version of a partition that a program writes to that of `object`. An object without a version
+/// changes nothing.
 fn note_version(partition: &mut Partition, object: &StoredObject) {
     if !object.resource_version().is_empty() {
         partition.version = Some(object.resource_version().clone());

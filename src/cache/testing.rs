@@ -80,8 +80,8 @@ pub fn change(text: &str) -> Change {
     Change::Delta(delta(kind, object("ns", name, uid, version.parse().unwrap())))
 }
 
-/// Returns the changes of a list that contains these objects of namespace `ns`, none of which could
-/// be decoded. The store therefore keeps them as they are.
+/// Returns the changes of a list that contains these objects of namespace `ns`, none of which could be decoded. The
+/// store therefore keeps them as they are.
 pub fn list_keeping<'n>(names: impl Iterator<Item = &'n str>) -> Vec<Change> {
     let keep = names.map(|name| Change::ReplaceKeep(ObjectKey::new("ns", name)));
     let end = Change::ReplaceEnd(ResourceVersion::new("1"));
@@ -94,8 +94,8 @@ pub fn push_all(fifo: &mut DeltaFifo, script: &str) {
     }
 }
 
-/// Formats a batch in the notation of [`change`], a line for the deltas of each key. The end of a
-/// list is followed by the names in the list, such as `]9 a b`.
+/// Formats a batch in the notation of [`change`], a line for the deltas of each key. The end of a list is followed by
+/// the names in the list, such as `]9 a b`.
 #[must_use]
 pub fn popped_lines(batch: &[Popped]) -> Vec<String> {
     let line = |popped: &Popped| match popped {
@@ -124,8 +124,8 @@ fn delta_text(Delta { kind, object }: &Delta) -> String {
     format!("{sign}{}{uid}@{}", object.key().name(), object.resource_version())
 }
 
-/// An informer for tests, without a connection: a queue of changes, and a store with one open
-/// partition that the queue feeds.
+/// An informer for tests, without a connection: a queue of changes, and a store with one open partition that the queue
+/// feeds.
 pub struct Informer {
     pub controller: Controller,
     pub id: PartitionId,
@@ -151,8 +151,8 @@ impl Informer {
         Self { controller: Controller::new(store, id, DeltaFifo::new(limit)), id }
     }
 
-    /// Processes a script (see [`change`]), in which each list end closes a batch. Returns the
-    /// effects of all batches together, with the number of the last one.
+    /// Processes a script (see [`change`]), in which each list end closes a batch. Returns the effects of all batches
+    /// together, with the number of the last one.
     pub fn apply(&mut self, script: &str) -> Outbox {
         self.apply_changes(script.split_whitespace().map(change).collect())
     }

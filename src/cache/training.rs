@@ -14,8 +14,8 @@ pub(super) fn is_of(kind: &Kind, dictionary: &Dictionary) -> bool {
     [Encoding::Protobuf, Encoding::Json].iter().any(|encoding| kind.bytes(*encoding) == dictionary.bytes())
 }
 
-/// Returns the encoding (protobuf or JSON) in which most of these objects are stored. The objects
-/// almost always have the same encoding.
+/// Returns the encoding (protobuf or JSON) in which most of these objects are stored. The objects almost always have
+/// the same encoding.
 pub(super) fn encoding_of(objects: &[Arc<StoredObject>]) -> Encoding {
     let protobuf = objects.iter().filter(|object| matches!(object.protobuf(), Ok(Some(_)))).count();
     if protobuf * 2 >= objects.len() { Encoding::Protobuf } else { Encoding::Json }

@@ -1,9 +1,8 @@
 //! Persistent B+ tree: clones share all nodes that are not written afterwards.
 //!
-//! The leaf type decides how entries are stored. It also decides how an inner node finds the child
-//! for a key: bounds separate the children, and are kept in a form that is fast to search (routes).
-//! A lookup therefore waits for memory once or twice per node, not once per comparison. Inserting
-//! entries in order, as a list does, leaves the leaves full.
+//! The leaf type decides how entries are stored. It also decides how an inner node finds the child for a key: bounds
+//! separate the children, and are kept in a form that is fast to search (routes). A lookup therefore waits for memory
+//! once or twice per node, not once per comparison. Inserting entries in order, as a list does, leaves the leaves full.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,14 +14,14 @@ mod runs;
 
 use runs::Runs;
 
-/// Maximum number of children of an inner node. A leaf has at most about half as many entries.
-/// Wider inner nodes make the tree one level lower.
+/// Maximum number of children of an inner node. A leaf has at most about half as many entries. Wider inner nodes make
+/// the tree one level lower.
 pub(super) const WIDTH: usize = 32;
 /// Number of entries or children up to which merging with a neighbour is tried.
 const MERGE_MAX: usize = 6;
 
-/// Array inside a node, of which the first elements are filled. The node stores how many. A vector
-/// would need another allocation.
+/// Array inside a node, of which the first elements are filled. The node stores how many. A vector would need another
+/// allocation.
 pub(super) type Slots<T, const N: usize> = [Option<T>; N];
 
 /// Inserts an element at a position among the first `len`.
@@ -55,8 +54,7 @@ pub(super) trait Leaf: Clone {
     type Probe<'w>: Copy;
     /// A complete entry.
     type Item;
-    /// Result of replacing or removing an entry: those parts of the old entry that the caller
-    /// needs.
+    /// Result of replacing or removing an entry: those parts of the old entry that the caller needs.
     type Old;
     /// Lower limit of the keys in a leaf, by which a parent node separates its children.
     type Bound: Clone;
@@ -88,13 +86,13 @@ pub(super) trait Leaf: Clone {
     fn append(&mut self, next: &Self);
     /// Returns whether this leaf and the next one fit into one, with room to spare.
     fn has_room_for(&self, next: &Self) -> bool;
-    /// Returns the bound (lower limit of the keys) that separates this leaf from the one before it:
-    /// that of its first entry.
+    /// Returns the bound (lower limit of the keys) that separates this leaf from the one before it: that of its first
+    /// entry.
     fn bound(&self) -> Self::Bound;
     /// Prepares bounds for [`Self::route`].
     fn routes(bounds: &[Self::Bound]) -> Self::Routes;
-    /// Returns the index of the child that may have a key, which is the number of bounds that are
-    /// not greater than the key.
+    /// Returns the index of the child that may have a key, which is the number of bounds that are not greater than the
+    /// key.
     fn route(routes: &Self::Routes, bounds: &[Self::Bound], probe: Self::Probe<'_>) -> usize;
     /// Loads the entries' memory into the CPU cache. The result only keeps the loads from being optimized away.
     fn prefetch(&self) -> usize;
@@ -105,8 +103,8 @@ enum Node<L: Leaf> {
     Inner(Arc<Inner<L>>),
 }
 
-/// Inner node: children with a bound between each two neighbours. All entries left of a bound are
-/// less than it; those right of it are not less.
+/// Inner node: children with a bound between each two neighbours. All entries left of a bound are less than it; those
+/// right of it are not less.
 #[repr(C)]
 struct Inner<L: Leaf> {
     routes: L::Routes,
@@ -139,8 +137,8 @@ impl<L: Leaf> Clone for Inner<L> {
 enum Insertion<L: Leaf> {
     Replaced(L::Old),
     Added,
-    /// The node was full and was split. The fields are the new right neighbour, and the bound that
-    /// separates it from the node.
+    /// The node was full and was split. The fields are the new right neighbour, and the bound that separates it from
+    /// the node.
     Split(L::Bound, Node<L>),
 }
 
@@ -375,8 +373,7 @@ impl<L: Leaf> Tree<L> {
         }
     }
 
-    /// Returns the leaf and the position of an entry, for writing. Copies the nodes on the path
-    /// that other trees share.
+    /// Returns the leaf and the position of an entry, for writing. Copies the nodes on the path that other trees share.
     pub(super) fn find_mut(&mut self, probe: L::Probe<'_>) -> Option<(&mut L, usize)> {
         self.find(probe)?;
         let mut node = self.root.as_mut()?;
@@ -453,9 +450,9 @@ impl<L: Leaf> Tree<L> {
         runs
     }
 
-    /// Returns the entries between the two places `from` and `to`, leaf by leaf. A place is a key
-    /// with a flag: false means before the entry of that key, true means after it. `None` is the
-    /// start of the tree for `from`, and its end for `to`. `from` must not be after `to`.
+    /// Returns the entries between the two places `from` and `to`, leaf by leaf. A place is a key with a flag: false
+    /// means before the entry of that key, true means after it. `None` is the start of the tree for `from`, and its end
+    /// for `to`. `from` must not be after `to`.
     pub(super) fn runs_between(
         &self,
         from: Option<(L::Probe<'_>, bool)>,

@@ -62,9 +62,9 @@ impl Uncompressed {
         self.list_limit.map_or(self.limit, |lower| lower.min(self.limit))
     }
 
-    /// Adds a new object. Its size counts towards the limits. During a first list, the size does
-    /// not include JSON that readers may make of the object: few objects are read that early, and a
-    /// greater size would cause smaller, costlier rounds of compression.
+    /// Adds a new object. Its size counts towards the limits. During a first list, the size does not include JSON that
+    /// readers may make of the object: few objects are read that early, and a greater size would cause smaller,
+    /// costlier rounds of compression.
     pub fn add(&mut self, object: Arc<StoredObject>) {
         let bytes = if self.is_listing() { object.body_size() } else { object.weight() };
         self.bytes += bytes;
@@ -82,10 +82,9 @@ impl Uncompressed {
         self.bytes > self.current_limit()
     }
 
-    /// Returns whether compression lags so far behind that large writes and first lists should
-    /// wait. True if the uncompressed objects, including those being compressed, exceed the limit
-    /// by more than half. During a first list, also true if they exceed it by more than
-    /// [`Self::LIST_LIMIT`] bytes.
+    /// Returns whether compression lags so far behind that large writes and first lists should wait. True if the
+    /// uncompressed objects, including those being compressed, exceed the limit by more than half. During a first list,
+    /// also true if they exceed it by more than [`Self::LIST_LIMIT`] bytes.
     #[must_use]
     pub fn is_pressing(&self) -> bool {
         let limit = self.current_limit();
@@ -107,9 +106,9 @@ impl Uncompressed {
         self.aging = 0;
     }
 
-    /// Removes the oldest objects from the queue until it uses at most half of the limit; during a
-    /// first list, removes all. Returns those of them that the cache or a reader still uses, to be
-    /// compressed. They count towards the limits until [`Self::aged`] is called.
+    /// Removes the oldest objects from the queue until it uses at most half of the limit; during a first list, removes
+    /// all. Returns those of them that the cache or a reader still uses, to be compressed. They count towards the
+    /// limits until [`Self::aged`] is called.
     pub fn take_aged(&mut self) -> Vec<Arc<StoredObject>> {
         self.take_down_to(if self.is_listing() { 0 } else { self.limit / 2 })
     }
@@ -231,8 +230,8 @@ mod tests {
         assert_eq!((uncompressed.bytes(), uncompressed.objects.capacity()), (0, 0));
     }
 
-    /// Adds the objects one by one. Returns a result for each: whether the queue was then over its
-    /// limit, pressing, and full.
+    /// Adds the objects one by one. Returns a result for each: whether the queue was then over its limit, pressing, and
+    /// full.
     fn passed_with_each(uncompressed: &mut Uncompressed, objects: &[Arc<StoredObject>]) -> Vec<(bool, bool, bool)> {
         let mut add = |object: &Arc<StoredObject>| {
             uncompressed.add(Arc::clone(object));

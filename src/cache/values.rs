@@ -8,10 +8,9 @@ use informer_hub_types::{SharedStr, text_hash};
 
 /// The values of an index with their locations: a persistent tree ordered by the values' hashes.
 ///
-/// A lookup in a hash trie would take a third of the steps. However, three quarters of the space in
-/// the trie's nodes would be empty. If an index has many values of few objects each, most of its
-/// memory would be empty space. The tree compares texts only if their hashes are equal, so most
-/// comparisons do not load a text.
+/// A lookup in a hash trie would take a third of the steps. However, three quarters of the space in the trie's nodes
+/// would be empty. If an index has many values of few objects each, most of its memory would be empty space. The tree
+/// compares texts only if their hashes are equal, so most comparisons do not load a text.
 #[derive(Clone, Default)]
 pub(super) struct Values(Tree<ValueLeaf>);
 

@@ -1,5 +1,5 @@
-//! Versions for readers that list a snapshot and then watch from it: the fleet version, and per
-//! cluster the resource versions.
+//! Versions for readers that list a snapshot and then watch from it: the fleet version, and per cluster the resource
+//! versions.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,8 @@ impl Snapshot {
         known.filter(|(_, partition)| partition.has_synced())
     }
 
-    /// Returns whether at most one informer watches the cluster. If several do, a resource version
-    /// from the hub may be greater than any that the cluster has assigned.
+    /// Returns whether at most one informer watches the cluster. If several do, a resource version from the hub may be
+    /// greater than any that the cluster has assigned.
     #[must_use]
     #[doc(hidden)]
     pub fn has_one_informer(&self, cluster: &ClusterName) -> bool {
@@ -42,9 +42,8 @@ impl Snapshot {
         self.clusters().map(|(name, _)| name).filter(|name| self.joined_partitions(name).next().is_some())
     }
 
-    /// Returns the resource version that a reader gets when it lists a cluster's objects in this
-    /// snapshot, and from which its watch continues. `None` if it is unknown, or if the store does
-    /// not count changes.
+    /// Returns the resource version that a reader gets when it lists a cluster's objects in this snapshot, and from
+    /// which its watch continues. `None` if it is unknown, or if the store does not count changes.
     #[must_use]
     pub fn cluster_version(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).version()
@@ -57,10 +56,9 @@ impl Snapshot {
         self.cluster_marks(cluster).versions()
     }
 
-    /// Returns the resource version up to which all changes of a cluster are in the snapshot;
-    /// `None` if it is unknown. Only informers whose first list is complete count. May be less than
-    /// [`Self::cluster_version`], because the snapshot may already have later changes of some
-    /// objects.
+    /// Returns the resource version up to which all changes of a cluster are in the snapshot; `None` if it is unknown.
+    /// Only informers whose first list is complete count. May be less than [`Self::cluster_version`], because the
+    /// snapshot may already have later changes of some objects.
     #[must_use]
     pub fn cluster_complete(&self, cluster: &ClusterName) -> Option<u64> {
         self.cluster_marks(cluster).complete
@@ -76,8 +74,8 @@ impl Snapshot {
         history.locate(cluster, version, self.cluster_marks(cluster).base().unwrap_or(0))
     }
 
-    /// Returns, by cluster, the lowest resource version from which readers can resume if no changes
-    /// before this snapshot are recorded.
+    /// Returns, by cluster, the lowest resource version from which readers can resume if no changes before this
+    /// snapshot are recorded.
     pub(super) fn floors(&self) -> Vec<(ClusterName, Floor)> {
         self.joined_clusters().map(|name| (name.clone(), self.cluster_marks(name).as_floor())).collect()
     }

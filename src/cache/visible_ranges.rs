@@ -1,7 +1,7 @@
 //! The objects of a partition that a reader's rights allow, as ranges of keys.
 //!
-//! The keys of a namespace are one range of the tree of objects. A query of a reader that sees some
-//! namespaces therefore costs two tree descents per namespace, and nothing per object.
+//! The keys of a namespace are one range of the tree of objects. A query of a reader that sees some namespaces
+//! therefore costs two tree descents per namespace, and nothing per object.
 
 use std::ops::Bound;
 use std::sync::Arc;

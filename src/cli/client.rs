@@ -299,8 +299,8 @@ fn address(hub: &HubConfig) -> String {
     format!("{scheme}://{}", SocketAddr::new(ip, hub.listen.port()))
 }
 
-/// Returns whether an HTTP status code of the hub means that the request itself is wrong, which is
-/// a mistake in the command line.
+/// Returns whether an HTTP status code of the hub means that the request itself is wrong, which is a mistake in the
+/// command line.
 pub(super) fn is_rejected(code: u16) -> bool {
     matches!(code, 400 | 422)
 }

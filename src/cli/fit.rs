@@ -91,8 +91,7 @@ impl<'t> Fitted<'t> {
         words.map(|word| word.chars().count()).max().unwrap_or_default()
     }
 
-    /// Renders these columns and, if `room` is given, the explanation column, wrapped to `room`
-    /// columns.
+    /// Renders these columns and, if `room` is given, the explanation column, wrapped to `room` columns.
     fn table(&self, columns: &[usize], room: Option<usize>, colours: bool) -> String {
         let last = self.header.len().saturating_sub(1);
         let shown: Vec<usize> = columns.iter().copied().chain(room.map(|_| last)).collect();

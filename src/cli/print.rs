@@ -64,8 +64,8 @@ pub(super) fn complaint(error: &anyhow::Error) -> String {
     format!("informer-hub: {}", printable_lines(&format!("{error:#}"), false))
 }
 
-/// Prints a line to standard error. Ignores errors: such a line is only a note, since results go to
-/// standard output and a failure also sets the exit code.
+/// Prints a line to standard error. Ignores errors: such a line is only a note, since results go to standard output and
+/// a failure also sets the exit code.
 pub(super) fn note(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

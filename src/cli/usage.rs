@@ -10,8 +10,7 @@ use super::print::wrapped;
 use super::{Cli, WRONG_INPUT};
 use informer_hub_types::nearest_name;
 
-/// Command names that users may expect from other programs, with the commands of this program to
-/// suggest instead.
+/// Command names that users may expect from other programs, with the commands of this program to suggest instead.
 const ELSEWHERE: [(&[&str], &str); 6] = [
     (&["list", "ls", "show", "describe", "top", "ps"], "get, tree, query, status"),
     (&["tail", "logs", "events"], "watch"),

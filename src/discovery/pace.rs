@@ -36,8 +36,8 @@ impl Default for DiscoveryIntervals {
 /// Result of a discovery request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The cluster serves the resources of all of its CRDs. If CRDs cannot be watched, every
-    /// successful answer counts as complete.
+    /// The cluster serves the resources of all of its CRDs. If CRDs cannot be watched, every successful answer counts
+    /// as complete.
     Complete,
     /// The cluster has answered, but does not serve the resources of all of its CRDs yet, for example just after its
     /// start.
@@ -50,8 +50,8 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Pace {
     due: Instant,
-    /// Discovery requests that the last change of a CRD or API service still needs: the time of
-    /// that change, and the index in `DELAYS` of the next request. `None` if no request is left.
+    /// Discovery requests that the last change of a CRD or API service still needs: the time of that change, and the
+    /// index in `DELAYS` of the next request. `None` if no request is left.
     changed: Option<(Instant, usize)>,
     last_request: Option<Instant>,
     intervals: DiscoveryIntervals,
@@ -106,9 +106,9 @@ impl Pace {
             };
     }
 
-    /// Returns the time of the next discovery request that the last change of a CRD or API service
-    /// still needs; `None` if no request is left. Requests whose time has passed are skipped,
-    /// because the request that has just ended replaces them.
+    /// Returns the time of the next discovery request that the last change of a CRD or API service still needs; `None`
+    /// if no request is left. Requests whose time has passed are skipped, because the request that has just ended
+    /// replaces them.
     fn next_request(&mut self, now: Instant) -> Option<Instant> {
         while let Some((since, next)) = self.changed.take() {
             let after = *DELAYS.get(next)?;

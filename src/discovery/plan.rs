@@ -44,11 +44,11 @@ pub fn definition_of(gvr: &Gvr) -> SmolStr {
     smol_str::format_smolstr!("{}.{}", gvr.resource, gvr.group)
 }
 
-/// Decides about the requested resource `written`. `watched` is the resource that is watched for
-/// this request now. `was_defined` is whether a CRD of the watched resource was ever seen.
+/// Decides about the requested resource `written`. `watched` is the resource that is watched for this request now.
+/// `was_defined` is whether a CRD of the watched resource was ever seen.
 ///
-/// If the request names no API group, the group of `watched` is kept, even if another group gets a
-/// resource of the same name.
+/// If the request names no API group, the group of `watched` is kept, even if another group gets a resource of the same
+/// name.
 #[must_use]
 pub fn decide_watch(
     written: &ResourceRef,

@@ -24,8 +24,8 @@ pub enum InformerError {
     /// The handler has been removed.
     #[error("the handler has been removed")]
     Removed,
-    /// The indices cannot be added: the name of one is taken, or the index was removed or the cache
-    /// stopped before all objects were indexed.
+    /// The indices cannot be added: the name of one is taken, or the index was removed or the cache stopped before all
+    /// objects were indexed.
     #[error(transparent)]
     Indexer(#[from] AddIndexersError),
     /// The hub has shut down.

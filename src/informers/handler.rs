@@ -169,14 +169,13 @@ impl<K: 'static> ResourceEventHandler<K> for ResourceEventHandlerDetailedFuncs<K
 
 /// Handler that passes on only objects that a filter accepts.
 ///
-/// If an update changes the filter's answer, it is passed on as another event. If only the new
-/// state is accepted, it becomes an addition that is not initial. If only the old state is
-/// accepted, it becomes a deletion of the old state that is not a tombstone.
+/// If an update changes the filter's answer, it is passed on as another event. If only the new state is accepted, it
+/// becomes an addition that is not initial. If only the old state is accepted, it becomes a deletion of the old state
+/// that is not a tombstone.
 ///
-/// As in client-go, a deletion is filtered by the state in the deletion event. If the filter
-/// accepted the state before it but rejects this one, the handler is not notified of the deletion.
-/// The filter of a subscription ([`ObjectFilter`]) does report this deletion; prefer it if
-/// namespace and labels suffice.
+/// As in client-go, a deletion is filtered by the state in the deletion event. If the filter accepted the state before
+/// it but rejects this one, the handler is not notified of the deletion. The filter of a subscription
+/// ([`ObjectFilter`]) does report this deletion; prefer it if namespace and labels suffice.
 ///
 /// [`ObjectFilter`]: crate::cache::ObjectFilter
 pub struct FilteringResourceEventHandler<K, H> {

@@ -74,9 +74,8 @@ impl HandlerOptions {
 pub struct HandlerRegistration {
     id: SubscriptionId,
     calls: Arc<Calls>,
-    /// Returns the informers that must sync before the handler counts as synced; `None` before the
-    /// start. A function, because the transform, which can be set until the start, decides which
-    /// informers these are.
+    /// Returns the informers that must sync before the handler counts as synced; `None` before the start. A function,
+    /// because the transform, which can be set until the start, decides which informers these are.
     of: Arc<dyn Fn() -> Option<SyncScope> + Send + Sync>,
     registry: Addr<RegistryActor>,
 }

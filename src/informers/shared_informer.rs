@@ -424,9 +424,8 @@ impl<K: 'static> SharedInformer<K> {
         self.state_in(cluster).is_some_and(|informer| informer.synced)
     }
 
-    /// Returns whether no cluster is worth waiting for any longer. Each cluster has then synced, or
-    /// cannot sync at present, for example because it is unreachable or lacks the resource. False
-    /// before the start and after the stop.
+    /// Returns whether no cluster is worth waiting for any longer. Each cluster has then synced, or cannot sync at
+    /// present, for example because it is unreachable or lacks the resource. False before the start and after the stop.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.all_informers(|informer| informer.settled)

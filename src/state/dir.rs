@@ -58,12 +58,11 @@ impl StateDir {
         Ok(dir)
     }
 
-    /// Opens a state directory for inspection. Locks it if no other process has; writes nothing but
-    /// the lock file.
+    /// Opens a state directory for inspection. Locks it if no other process has; writes nothing but the lock file.
     ///
     /// # Errors
-    /// If the directory is missing or empty, a newer version of the hub wrote it, it is not a state
-    /// directory, or the disk fails. A directory that another process uses is no error.
+    /// If the directory is missing or empty, a newer version of the hub wrote it, it is not a state directory, or the
+    /// disk fails. A directory that another process uses is no error.
     pub fn look(disk: Arc<dyn Disk>, root: &Path) -> Result<(Self, Access), StateError> {
         if let Format::Empty = format(&*disk, root)? {
             return Err(StateError::Missing { root: root.to_owned() });
@@ -156,8 +155,8 @@ impl StateDir {
         Ok(names)
     }
 
-    /// Returns the sinks and durable subscribers that have files in the directory but are not in
-    /// `wanted`. The undelivered events in their journals will not be delivered.
+    /// Returns the sinks and durable subscribers that have files in the directory but are not in `wanted`. The
+    /// undelivered events in their journals will not be delivered.
     pub fn unwanted<'n>(&self, wanted: impl IntoIterator<Item = &'n str>) -> Result<Vec<String>, StateError> {
         let wanted: std::collections::BTreeSet<&str> = wanted.into_iter().collect();
         Ok(self.readers()?.into_iter().filter(|name| !wanted.contains(name.as_str())).collect())

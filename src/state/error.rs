@@ -84,8 +84,8 @@ pub(super) fn failed(file: &Path, verb: &'static str) -> impl FnOnce(io::Error) 
     move |source| StateError::Disk { file, verb, source }
 }
 
-/// Replaces the error of creating a directory by a clearer one, if a file or a dangling link with
-/// the directory's name exists.
+/// Replaces the error of creating a directory by a clearer one, if a file or a dangling link with the directory's name
+/// exists.
 pub(super) fn in_the_way(error: io::Error) -> io::Error {
     match error.kind() {
         kind @ (io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory) => {

@@ -1,5 +1,5 @@
-//! Bounded cache of the clusters' answers to access reviews (`SubjectAccessReview`). Concurrent
-//! callers with the same review share one request.
+//! Bounded cache of the clusters' answers to access reviews (`SubjectAccessReview`). Concurrent callers with the same
+//! review share one request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -33,16 +33,13 @@ pub struct ReviewCacheOptions {
     pub at_once: usize,
     /// Maximum number of reviews in flight to one cluster, so that a hanging cluster does not delay the others. Default 16.
     pub at_once_per_cluster: usize,
-    /// Maximum rate of reviews to one cluster, per second, after a burst of `burst` reviews.
-    /// Default 100.
+    /// Maximum rate of reviews to one cluster, per second, after a burst of `burst` reviews. Default 100.
     ///
-    /// Reviews above the rate wait. A review fails immediately if it would have to wait longer than
-    /// `deadline`.
+    /// Reviews above the rate wait. A review fails immediately if it would have to wait longer than `deadline`.
     pub per_second: u32,
     /// Number of reviews that one cluster may receive in one burst before `per_second` applies. Default 2000.
     pub burst: u32,
-    /// Maximum number of reviews of all clusters that are queued or in flight. Further reviews
-    /// fail. Default 20 000.
+    /// Maximum number of reviews of all clusters that are queued or in flight. Further reviews fail. Default 20 000.
     pub waiting: usize,
 }
 
@@ -90,8 +87,8 @@ struct State {
 /// Limits on the reviews that one cluster receives.
 struct ClusterQueue {
     slots: Arc<Semaphore>,
-    /// State of the rate limiter: each review moves this time forward by `1 / per_second`. Reviews
-    /// wait if it is ahead of the clock by more than a burst takes.
+    /// State of the rate limiter: each review moves this time forward by `1 / per_second`. Reviews wait if it is ahead
+    /// of the clock by more than a burst takes.
     paid_until: Instant,
 }
 
@@ -159,8 +156,8 @@ impl ReviewCache {
         self.state.lock().keep_for(kept);
     }
 
-    /// Returns the time since the cache was created. Watches share this clock to repeat their
-    /// reviews at the same times.
+    /// Returns the time since the cache was created. Watches share this clock to repeat their reviews at the same
+    /// times.
     #[must_use]
     pub fn age(&self) -> Duration {
         clock::now().duration_since(self.began)
@@ -172,8 +169,8 @@ impl ReviewCache {
         &self.meter
     }
 
-    /// Returns the clusters and namespaces that a user may read, by resource. Considers only cached
-    /// answers that have not expired, for any verb. Denials are not included.
+    /// Returns the clusters and namespaces that a user may read, by resource. Considers only cached answers that have
+    /// not expired, for any verb. Denials are not included.
     #[must_use]
     pub fn allowed(&self, user: &User) -> BTreeMap<Gvr, Reviewed> {
         let (now, state) = (clock::now(), self.state.lock());
@@ -235,11 +232,10 @@ impl State {
         self.expiries = self.answers.iter().map(|(review, held)| (held.until, Arc::clone(review))).collect();
     }
 
-    /// Reserves a time to send one review to a cluster, as the rate limit permits. Returns this
-    /// time and the semaphore that limits the cluster's reviews in flight.
+    /// Reserves a time to send one review to a cluster, as the rate limit permits. Returns this time and the semaphore
+    /// that limits the cluster's reviews in flight.
     ///
-    /// Returns `None`, without a reservation, if the review would have to wait longer than the
-    /// deadline.
+    /// Returns `None`, without a reservation, if the review would have to wait longer than the deadline.
     fn queue(&mut self, cluster: &ClusterName, options: &ReviewCacheOptions) -> Option<(Arc<Semaphore>, Instant)> {
         let now = clock::now();
         if self.clusters.len() >= MAX_IDLE_QUEUES && !self.clusters.contains_key(cluster) {
@@ -290,9 +286,8 @@ mod tests {
     use crate::review::{User, Verb};
     use informer_hub_types::Gvr;
 
-    /// Simulated cluster whose answer depends on the review's namespace. It allows `yes…` and
-    /// denies `no…`. Reviews of `slow…` and of all other namespaces fail. An answer takes 1 s; for
-    /// `slow…`, 1 h.
+    /// Simulated cluster whose answer depends on the review's namespace. It allows `yes…` and denies `no…`. Reviews of
+    /// `slow…` and of all other namespaces fail. An answer takes 1 s; for `slow…`, 1 h.
     #[derive(Debug, Default)]
     struct SlowCluster {
         asked: AtomicU64,

@@ -13,8 +13,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Reads the names from a certificate in DER. If there are several common names, the last one
-    /// counts. If the certificate cannot be decoded, all names are empty.
+    /// Reads the names from a certificate in DER. If there are several common names, the last one counts. If the
+    /// certificate cannot be decoded, all names are empty.
     #[must_use]
     pub fn from_der(der: &[u8]) -> Self {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::default() };

@@ -16,11 +16,10 @@ use jiff::Timestamp;
 /// Group of all authenticated users, as in Kubernetes.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Key in the `extra` attributes of a reader that a bearer token of a table `[readers.<name>]` has
-/// authenticated.
+/// Key in the `extra` attributes of a reader that a bearer token of a table `[readers.<name>]` has authenticated.
 ///
-/// The value is the number of the configuration load that introduced the token. When the token is
-/// replaced, the number changes, and readers with the old number are no longer valid.
+/// The value is the number of the configuration load that introduced the token. When the token is replaced, the number
+/// changes, and readers with the old number are no longer valid.
 const CREDENTIAL: &str = "informer-hub.io/credential";
 
 /// Credential by which a request is matched to a table `[readers.<name>]`.
@@ -72,8 +71,7 @@ pub struct DirectoryEntry {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Directory {
     entries: Vec<DirectoryEntry>,
-    /// For each table in `entries`, the `number` of the first directory that had the table with its
-    /// present credential.
+    /// For each table in `entries`, the `number` of the first directory that had the table with its present credential.
     credentials: Vec<u64>,
     /// Number of configuration reloads before this directory: 0 at the start of the hub.
     number: u64,
@@ -89,9 +87,8 @@ impl Directory {
 
     /// Prepares this directory to replace the directory `old` at a reload, and returns it.
     ///
-    /// A table with the same name and credential as in `old` keeps its credential number. Any other
-    /// table gets a new number, so that readers authenticated by an earlier token are no longer
-    /// valid.
+    /// A table with the same name and credential as in `old` keeps its credential number. Any other table gets a new
+    /// number, so that readers authenticated by an earlier token are no longer valid.
     #[must_use]
     pub fn replacing(mut self, old: &Self) -> Self {
         self.number = old.number + 1;
@@ -201,8 +198,7 @@ impl Directory {
 
     /// Returns the data of a reader that has the rights of all tables that `matches` selects.
     ///
-    /// Each limit is the highest of the matching tables. If one of these tables does not set the
-    /// limit, it is `None`.
+    /// Each limit is the highest of the matching tables. If one of these tables does not set the limit, it is `None`.
     fn user(
         &self,
         user: User,
@@ -230,11 +226,10 @@ impl Directory {
         }
     }
 
-    /// Returns `reader`, which was authenticated before a reload, with the rights that this new
-    /// directory gives it.
+    /// Returns `reader`, which was authenticated before a reload, with the rights that this new directory gives it.
     ///
-    /// Returns `None` if the table with the reader's bearer token is gone or has another token.
-    /// Readers with a token of `hub.auth`, and those without a credential, are returned unchanged.
+    /// Returns `None` if the table with the reader's bearer token is gone or has another token. Readers with a token of
+    /// `hub.auth`, and those without a credential, are returned unchanged.
     #[must_use]
     pub fn current(&self, reader: &Reader) -> Option<Reader> {
         let parts = reader.parts();

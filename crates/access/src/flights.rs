@@ -22,15 +22,13 @@ impl<K, A> Default for Flights<K, A> {
 }
 
 impl<K: Hash + Eq, A: Clone> Flights<K, A> {
-    /// Returns the request with this key; `None` if there is none or all its callers have stopped
-    /// waiting.
+    /// Returns the request with this key; `None` if there is none or all its callers have stopped waiting.
     pub(crate) fn get(&self, key: &K) -> Option<Flight<A>> {
         let (number, flight) = self.all.get(key)?;
         Some((*number, flight.upgrade()?))
     }
 
-    /// Returns whether at least `most` requests are queued or in flight. Cancelled requests do not
-    /// count.
+    /// Returns whether at least `most` requests are queued or in flight. Cancelled requests do not count.
     pub(crate) fn is_full(&mut self, most: usize) -> bool {
         if self.all.len() >= most {
             self.all.retain(|_, (_, flight)| flight.upgrade().is_some());
@@ -38,8 +36,7 @@ impl<K: Hash + Eq, A: Clone> Flights<K, A> {
         self.all.len() >= most
     }
 
-    /// Adds and returns a request that callers with the same key share. If the key already has a
-    /// request, replaces it.
+    /// Adds and returns a request that callers with the same key share. If the key already has a request, replaces it.
     pub(crate) fn begin(&mut self, key: K, request: BoxFuture<'static, A>) -> Flight<A> {
         let (number, flight) = (self.next, request.shared());
         self.next += 1;
@@ -51,8 +48,8 @@ impl<K: Hash + Eq, A: Clone> Flights<K, A> {
 
     /// Removes the answered request with this key and number. Returns whether it was still there.
     ///
-    /// The caller that gets true stores the answer. All other callers of the request get false. If
-    /// a newer request has replaced this one, all get false.
+    /// The caller that gets true stores the answer. All other callers of the request get false. If a newer request has
+    /// replaced this one, all get false.
     pub(crate) fn end(&mut self, key: &K, number: u64) -> bool {
         let is_current = self.all.get(key).is_some_and(|(current, _)| *current == number);
         if is_current {

@@ -29,8 +29,8 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// Returns the algorithm with this name. Returns `None` for algorithms that the hub refuses,
-    /// such as `none` and HMAC.
+    /// Returns the algorithm with this name. Returns `None` for algorithms that the hub refuses, such as `none` and
+    /// HMAC.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "RS256" => Self::Rs256,
@@ -98,8 +98,8 @@ struct WrittenKey {
 }
 
 impl KeySet {
-    /// Parses a key set. Ignores keys of unknown types, and keys that are not for signatures.
-    /// Returns `None` if no usable key remains.
+    /// Parses a key set. Ignores keys of unknown types, and keys that are not for signatures. Returns `None` if no
+    /// usable key remains.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let written: WrittenSet = serde_json::from_slice(text).ok()?;
         let keys = written.keys.into_iter().take(MAX_KEYS);
@@ -114,8 +114,7 @@ impl KeySet {
 
     /// Returns whether `signature` is a valid signature of the bytes `signed` by a key of the set.
     ///
-    /// Tries the keys with this `name` (`kid`) and the keys without a name; if `name` is `None`,
-    /// tries all keys.
+    /// Tries the keys with this `name` (`kid`) and the keys without a name; if `name` is `None`, tries all keys.
     pub(crate) fn verify(&self, name: Option<&str>, algorithm: Algorithm, signed: &[u8], signature: &[u8]) -> bool {
         let may_be = |key: &&Key| name.is_none() || key.name.is_none() || key.name.as_deref() == name;
         self.0.iter().filter(may_be).any(|key| key.verifies(algorithm, signed, signature))

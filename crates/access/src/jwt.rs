@@ -11,8 +11,7 @@ use crate::jwks::Algorithm;
 /// A decoded, unverified JSON Web Token.
 #[derive(Debug)]
 pub(crate) struct Jwt<'t> {
-    /// Algorithm of the signature; `None` for algorithms that the hub refuses, such as `none` and
-    /// HMAC.
+    /// Algorithm of the signature; `None` for algorithms that the hub refuses, such as `none` and HMAC.
     pub(crate) algorithm: Option<Algorithm>,
     /// Name (`kid`) of the key that signed the token.
     pub(crate) key: Option<String>,

@@ -1,19 +1,18 @@
 //! Readers of the hub and what they may see.
 //!
-//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] are its rights: static
-//! [`Rule`]s, access reviews by the clusters ([`Reviews`]), or both. An object is visible if a rule
-//! or a review allows it.
+//! A [`Reader`] is the authenticated sender of a request. Its [`Grants`] are its rights: static [`Rule`]s, access
+//! reviews by the clusters ([`Reviews`]), or both. An object is visible if a rule or a review allows it.
 //!
-//! Decisions are made per cluster, resource and namespace, never per object name. [`Visibility`]
-//! has the decisions for one resource, and [`Visible`] those for one resource in one cluster.
+//! Decisions are made per cluster, resource and namespace, never per object name. [`Visibility`] has the decisions for
+//! one resource, and [`Visible`] those for one resource in one cluster.
 //!
 //! # Layout
 //!
-//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review`
-//! is the interface to the clusters, `cache` keeps their answers, and `meter` counts the reviews.
+//! `reader` and `rule` are the data; `namespaces`, `visible` and `visibility` evaluate it. `review` is the interface to
+//! the clusters, `cache` keeps their answers, and `meter` counts the reviews.
 //!
-//! `directory` finds the reader of a credential. Static tokens are in `token`, JWTs of an issuer in
-//! `oidc`, `jwt` and `jwks`, and tokens of service accounts in `token_review`.
+//! `directory` finds the reader of a credential. Static tokens are in `token`, JWTs of an issuer in `oidc`, `jwt` and
+//! `jwks`, and tokens of service accounts in `token_review`.
 
 mod cache;
 mod certificate;

@@ -164,11 +164,10 @@ impl Oidc {
 
     /// Fetches the issuer's keys again, if necessary, before a token is verified.
     ///
-    /// `before` is the key set that the caller has loaded, and `is_known` whether it has the
-    /// token's key. Does nothing if `before` is no longer the current key set.
+    /// `before` is the key set that the caller has loaded, and `is_known` whether it has the token's key. Does nothing
+    /// if `before` is no longer the current key set.
     ///
-    /// - If the token's key is known, fetches only after `MAX_AGE`, and does not wait for a fetch
-    ///   in progress.
+    /// - If the token's key is known, fetches only after `MAX_AGE`, and does not wait for a fetch in progress.
     /// - If it is unknown, fetches after `MIN_INTERVAL`, and waits for a fetch in progress.
     async fn refresh(&self, is_known: bool, before: Option<&Arc<KeySet>>) {
         let mut fetched = match self.fetched.try_lock() {

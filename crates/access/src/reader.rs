@@ -196,8 +196,7 @@ impl Reader {
         self.0.expires
     }
 
-    /// Returns whether the reader may change the hub: reload it, replay events and purge dead
-    /// letters.
+    /// Returns whether the reader may change the hub: reload it, replay events and purge dead letters.
     #[must_use]
     pub fn may_change(&self) -> bool {
         self.0.may_change

@@ -9,8 +9,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterSelecto
 /// Resources that one entry of a rule matches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResourceMatch {
-    /// All resources of some API groups, except Secrets: a rule allows Secrets only if it names
-    /// them.
+    /// All resources of some API groups, except Secrets: a rule allows Secrets only if it names them.
     Groups(Groups),
     /// A resource by its plural or its kind in lowercase, in any version. Without a group, it matches in every group.
     Named {
@@ -60,8 +59,7 @@ pub(crate) fn is_secrets(resource: &ApiResource) -> bool {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     clusters: ClusterSelector,
-    /// Namespaces in which the rule applies; `None` means every namespace, and objects without a
-    /// namespace.
+    /// Namespaces in which the rule applies; `None` means every namespace, and objects without a namespace.
     namespaces: Option<Namespaces>,
     resources: Vec<ResourceMatch>,
     except: Vec<ResourceMatch>,
@@ -81,8 +79,8 @@ impl Rule {
         Self { clusters, namespaces: (!is_every).then_some(namespaces), resources, except }
     }
 
-    /// Returns whether the rule applies to a resource. An entry for whole API groups does not allow
-    /// Secrets, but can exclude them.
+    /// Returns whether the rule applies to a resource. An entry for whole API groups does not allow Secrets, but can
+    /// exclude them.
     #[must_use]
     pub fn covers(&self, resource: &ApiResource) -> bool {
         let is_secret = is_secrets(resource);
@@ -103,11 +101,10 @@ impl Rule {
         &self.clusters
     }
 
-    /// Returns the objects that the rule makes visible in a cluster that it selects, for a resource
-    /// that it covers.
+    /// Returns the objects that the rule makes visible in a cluster that it selects, for a resource that it covers.
     ///
-    /// `has_namespaces` is whether the resource is namespaced. If it is not, only a rule for every
-    /// namespace makes its objects visible.
+    /// `has_namespaces` is whether the resource is namespaced. If it is not, only a rule for every namespace makes its
+    /// objects visible.
     #[must_use]
     pub fn visible(&self, has_namespaces: bool) -> Visible {
         match &self.namespaces {

@@ -1,8 +1,7 @@
 //! Authentication of Kubernetes service accounts: their clusters review the tokens (`TokenReview`).
 //!
-//! A token is sent to clusters only if its claims name a service account and the configured
-//! audience (if any), and it has not expired. Answers are cached by the token's hash. A cluster
-//! that does not answer authenticates no user.
+//! A token is sent to clusters only if its claims name a service account and the configured audience (if any), and it
+//! has not expired. Answers are cached by the token's hash. A cluster that does not answer authenticates no user.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -25,8 +24,8 @@ use informer_hub_types::clock::{self, Instant};
 
 /// How long a rejection is cached: briefly, because a cluster may not know a new service account yet.
 const REFUSAL_KEPT: Duration = Duration::from_secs(10);
-/// Longest time that a token waits for one of the `AT_ONCE` slots. Also the longest time to wait
-/// for a cluster's answer.
+/// Longest time that a token waits for one of the `AT_ONCE` slots. Also the longest time to wait for a cluster's
+/// answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum number of cached answers: acceptances and rejections each.
 const MAX_ANSWERS: usize = 10_000;
@@ -76,8 +75,7 @@ pub enum RefusedToken {
     /// No cluster accepts the token.
     #[error("no cluster accepts the token")]
     Unknown,
-    /// It is unknown whether the token is valid: a cluster has not answered, or too many tokens are
-    /// in review.
+    /// It is unknown whether the token is valid: a cluster has not answered, or too many tokens are in review.
     #[error("a cluster does not answer token reviews; try again")]
     Unanswered,
 }
@@ -101,8 +99,8 @@ struct State {
     flights: Flights<Key, Answer>,
 }
 
-/// Cached answers of one kind, acceptances or rejections. At most `MAX_ANSWERS` are kept; those
-/// that expire first are dropped.
+/// Cached answers of one kind, acceptances or rejections. At most `MAX_ANSWERS` are kept; those that expire first are
+/// dropped.
 #[derive(Default)]
 struct Kept {
     answers: HashMap<Key, (Instant, Answer)>,
@@ -159,12 +157,11 @@ impl TokenReviewer {
         answer
     }
 
-    /// Checks the unverified claims of a token before clusters are asked. Returns the token's
-    /// expiry; `None` if it has none.
+    /// Checks the unverified claims of a token before clusters are asked. Returns the token's expiry; `None` if it has
+    /// none.
     ///
     /// # Errors
-    /// [`RefusedToken::Unknown`] if the token is not of a service account, has another audience, or
-    /// has expired.
+    /// [`RefusedToken::Unknown`] if the token is not of a service account, has another audience, or has expired.
     fn may_be_known(&self, token: &str) -> Result<Option<Timestamp>, RefusedToken> {
         let jwt = Jwt::parse(token).ok_or(RefusedToken::Unknown)?;
         let subject = jwt.claims.get("sub").and_then(|sub| sub.as_str());
@@ -211,8 +208,8 @@ impl TokenReviewer {
     }
 }
 
-/// Combines the clusters' answers about a token. Returns the service account of the first cluster
-/// that accepts the token, or the reason why it is refused.
+/// Combines the clusters' answers about a token. Returns the service account of the first cluster that accepts the
+/// token, or the reason why it is refused.
 fn join(answers: Vec<(ClusterName, Result<Option<User>, ReviewError>)>, expires: Option<Timestamp>) -> Answer {
     let is_unanswered = answers.iter().any(|(_, answer)| answer.is_err());
     let mut accepted = answers.into_iter().filter_map(|(cluster, answer)| Some((cluster, answer.ok()??)));

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Simulated clusters, with the answers that a test sets. A cluster without an answer never
-/// responds.
+/// Simulated clusters, with the answers that a test sets. A cluster without an answer never responds.
 #[derive(Debug, Default)]
 struct Clusters {
     answers: Mutex<BTreeMap<&'static str, Result<Option<&'static str>, ReviewError>>>,

@@ -13,8 +13,7 @@ use informer_hub_types::{ApiResource, ClusterLabels, ClusterName};
 
 /// A cluster's answers to the access reviews of one reader, verb and resource.
 ///
-/// If the reader may not read all namespaces, only the namespaces that the cluster has allowed are
-/// visible.
+/// If the reader may not read all namespaces, only the namespaces that the cluster has allowed are visible.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReviewedCluster {
     /// Whether the reader may read all namespaces; `None` if the cluster gave no answer about this.
@@ -131,8 +130,7 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules alone show all objects of a cluster, so that no access review is
-    /// needed.
+    /// Returns whether rules alone show all objects of a cluster, so that no access review is needed.
     #[must_use]
     pub fn sees_all_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
         match &self.0 {
@@ -141,8 +139,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether rules alone make a namespace visible, so that no access review is needed.
-    /// `namespace` is `None` for objects without a namespace.
+    /// Returns whether rules alone make a namespace visible, so that no access review is needed. `namespace` is `None`
+    /// for objects without a namespace.
     #[must_use]
     pub fn sees_by_rules(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -172,8 +170,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether the objects in `namespace` of a cluster are visible. `namespace` is `None`
-    /// for objects without a namespace.
+    /// Returns whether the objects in `namespace` of a cluster are visible. `namespace` is `None` for objects without a
+    /// namespace.
     #[must_use]
     pub fn sees(&self, cluster: &ClusterName, labels: &ClusterLabels, namespace: Option<&str>) -> bool {
         match &self.0 {
@@ -185,8 +183,8 @@ impl Visibility {
         }
     }
 
-    /// Returns whether it is already known if a namespace is visible, from rules or earlier answers
-    /// to access reviews. If not known, the cluster must be asked by an access review.
+    /// Returns whether it is already known if a namespace is visible, from rules or earlier answers to access reviews.
+    /// If not known, the cluster must be asked by an access review.
     ///
     /// `namespace` is `None` for objects without a namespace.
     #[must_use]

@@ -14,8 +14,7 @@ pub enum Visible {
 }
 
 impl Visible {
-    /// Returns whether the objects in `namespace` are visible. `namespace` is `None` for objects
-    /// without a namespace.
+    /// Returns whether the objects in `namespace` are visible. `namespace` is `None` for objects without a namespace.
     #[must_use]
     pub fn sees(&self, namespace: Option<&str>) -> bool {
         match self {

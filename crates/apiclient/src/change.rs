@@ -39,11 +39,11 @@ pub struct ChangeData {
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
-    /// Whether an `added` object is new to the stream but not newly created. It existed when the
-    /// stream began, or joined it later, for example when its cluster was added.
+    /// Whether an `added` object is new to the stream but not newly created. It existed when the stream began, or
+    /// joined it later, for example when its cluster was added.
     pub initial: bool,
-    /// For a `deleted` object, whether the hub did not receive its last state. Also true if the
-    /// object only left the stream, for example because its cluster was removed.
+    /// For a `deleted` object, whether the hub did not receive its last state. Also true if the object only left the
+    /// stream, for example because its cluster was removed.
     pub tombstone: bool,
     /// The object; for a deletion, its last known state.
     pub object: Value,
@@ -80,8 +80,8 @@ pub struct ChangedPath {
     pub new: Option<Value>,
 }
 
-/// Deserializes a member's value as `Some`, even if it is `null`. With `serde(default)`, only an
-/// absent member is `None`.
+/// Deserializes a member's value as `Some`, even if it is `null`. With `serde(default)`, only an absent member is
+/// `None`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -19,12 +19,11 @@ impl Lines {
         Self { partial: Vec::new(), limit }
     }
 
-    /// Adds bytes and returns the lines that they complete, without their line breaks (`\n` or
-    /// `\r\n`).
+    /// Adds bytes and returns the lines that they complete, without their line breaks (`\n` or `\r\n`).
     ///
     /// # Errors
-    /// [`LineTooLong`] if a line exceeds the limit; a `\r` at its end counts. Lines that the same
-    /// call has completed are lost.
+    /// [`LineTooLong`] if a line exceeds the limit; a `\r` at its end counts. Lines that the same call has completed
+    /// are lost.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, LineTooLong> {
         let mut complete = Vec::new();
         let mut rest = bytes;

@@ -57,8 +57,8 @@ impl WatchEvent {
         serde_json::from_slice(json)
     }
 
-    /// Returns the `resourceVersion` of the event's object, from which a later watch may continue.
-    /// Returns `None` if the object has no `resourceVersion`.
+    /// Returns the `resourceVersion` of the event's object, from which a later watch may continue. Returns `None` if
+    /// the object has no `resourceVersion`.
     #[must_use]
     pub fn version(&self) -> Option<String> {
         #[derive(Deserialize)]

@@ -23,12 +23,11 @@ pub struct QueryAnswer<'a> {
     /// How the query was evaluated, in one line.
     #[serde(default)]
     pub plan: String,
-    /// Steps of the query plan that find candidates: objects that may match. Empty unless the query
-    /// asks for an explanation.
+    /// Steps of the query plan that find candidates: objects that may match. Empty unless the query asks for an
+    /// explanation.
     #[serde(default)]
     pub steps: Vec<String>,
-    /// Estimated number of candidates, the objects that `steps` find. 0 unless the query asks for
-    /// an explanation.
+    /// Estimated number of candidates, the objects that `steps` find. 0 unless the query asks for an explanation.
     #[serde(default)]
     pub candidates: u64,
     /// Clusters that the answer covers.
@@ -40,8 +39,7 @@ pub struct QueryAnswer<'a> {
     /// Whether the answer is incomplete because it reached the limit on results.
     #[serde(default)]
     pub more: bool,
-    /// Continue token with which a request returns further results; `None` if the answer is
-    /// complete or has no token.
+    /// Continue token with which a request returns further results; `None` if the answer is complete or has no token.
     #[serde(rename = "continue")]
     pub continuation: Option<String>,
 }
@@ -110,8 +108,8 @@ pub fn value_text(value: &Value) -> String {
     }
 }
 
-/// Returns the parts of a query plan that follow the estimate `about <candidates> objects`, such as
-/// `matched on heads`. If the plan has no such estimate, returns all its parts.
+/// Returns the parts of a query plan that follow the estimate `about <candidates> objects`, such as `matched on heads`.
+/// If the plan has no such estimate, returns all its parts.
 #[must_use]
 pub fn plan_parts(plan: &str, candidates: u64) -> Vec<&str> {
     let about = format!(": about {candidates} objects; ");

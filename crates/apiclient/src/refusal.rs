@@ -10,8 +10,8 @@ pub struct Refusal {
     pub code: u16,
     /// Text for the user.
     pub message: String,
-    /// For an error in a query: its message, the affected line of the query, and a mark below the
-    /// position. `None` for other errors.
+    /// For an error in a query: its message, the affected line of the query, and a mark below the position. `None` for
+    /// other errors.
     pub excerpt: Option<String>,
     /// Seconds after which the request may be repeated; `None` if the hub sends none.
     pub retry_after: Option<u64>,
@@ -25,8 +25,8 @@ impl Refusal {
         Self::of(code, retry_after, &body)
     }
 
-    /// Reads an error from the `Status` in an `ERROR` event of a watch. Returns `None` if the text
-    /// is not a `Status` with code and message.
+    /// Reads an error from the `Status` in an `ERROR` event of a watch. Returns `None` if the text is not a `Status`
+    /// with code and message.
     #[must_use]
     pub fn of_event(status: &str) -> Option<Self> {
         let status: Value = serde_json::from_str(status).ok()?;

@@ -139,10 +139,9 @@ impl Resources {
 
     /// Returns the resource with a name, or all resources of a category such as `all`.
     ///
-    /// The name may be a plural, singular, kind or short name, in any case. It may stand alone
-    /// (`po`) or before its group (`deploy.apps`) or version and group (`deployments.v1.apps`).
-    /// Plurals have precedence over other names. Among equal names, the first group in discovery
-    /// counts.
+    /// The name may be a plural, singular, kind or short name, in any case. It may stand alone (`po`) or before its
+    /// group (`deploy.apps`) or version and group (`deployments.v1.apps`). Plurals have precedence over other names.
+    /// Among equal names, the first group in discovery counts.
     ///
     /// # Errors
     /// [`UnknownResource`], which suggests the nearest name.

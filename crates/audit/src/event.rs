@@ -68,8 +68,7 @@ pub struct ObjectRef {
 
 /// One event of the audit log: a request at one of its stages.
 ///
-/// The caller must first bound the length of texts from the client, and remove credentials from
-/// them.
+/// The caller must first bound the length of texts from the client, and remove credentials from them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
     /// Identifier of the request, the same in all of its events.

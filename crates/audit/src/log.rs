@@ -86,18 +86,15 @@ impl AuditLog {
         AuditCounts { written: self.shared.written.load(Relaxed), lost, waiting }
     }
 
-    /// Returns the number of events lost since the last call of this function. The caller logs the
-    /// number.
+    /// Returns the number of events lost since the last call of this function. The caller logs the number.
     pub fn unreported(&self) -> u64 {
         let now = self.counts().lost;
         now.saturating_sub(self.reported.swap(now, Relaxed))
     }
 
-    /// Refuses further events, and blocks until all queued events are written, for at most
-    /// `timeout`.
+    /// Refuses further events, and blocks until all queued events are written, for at most `timeout`.
     ///
-    /// Returns the number of events that were lost since the last call of [`Self::unreported`] or
-    /// are still unwritten.
+    /// Returns the number of events that were lost since the last call of [`Self::unreported`] or are still unwritten.
     pub fn close(&self, timeout: Duration) -> u64 {
         let has_ended = self.shared.queue.close(timeout);
         let AuditCounts { waiting, .. } = self.counts();

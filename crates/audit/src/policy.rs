@@ -126,11 +126,10 @@ impl PolicyRule {
             && self.has_resources(request.resources)
     }
 
-    /// Returns whether the rule's list of resources matches those of a request. An empty list
-    /// matches every request.
+    /// Returns whether the rule's list of resources matches those of a request. An empty list matches every request.
     ///
-    /// If the rule's level is `Metadata`, one resource in the list is enough. If the level is
-    /// `None`, all resources of the request must be in the list.
+    /// If the rule's level is `Metadata`, one resource in the list is enough. If the level is `None`, all resources of
+    /// the request must be in the list.
     fn has_resources(&self, resources: &[ResourceName]) -> bool {
         if self.resources.is_empty() {
             return true;

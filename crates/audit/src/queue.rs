@@ -34,8 +34,7 @@ struct State {
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) events: u64,
-    /// Number of events lost after the lines of this batch. The writer appends a line that reports
-    /// it.
+    /// Number of events lost after the lines of this batch. The writer appends a line that reports it.
     pub(crate) gap: u64,
 }
 
@@ -66,8 +65,8 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Waits for lines, then removes and returns at least one line and at most about `most` bytes.
-    /// Returns `None` if the queue is closed and empty.
+    /// Waits for lines, then removes and returns at least one line and at most about `most` bytes. Returns `None` if
+    /// the queue is closed and empty.
     pub(crate) fn take(&self, most: usize) -> Option<Batch> {
         let mut state = self.state.lock();
         while state.lines.is_empty() && state.gap == 0 && !state.is_closed {
@@ -97,8 +96,7 @@ impl Queue {
         state.is_closed
     }
 
-    /// Adds to the number of lost events: events that were removed from the queue and could not be
-    /// written.
+    /// Adds to the number of lost events: events that were removed from the queue and could not be written.
     pub(crate) fn lose(&self, events: u64) {
         self.state.lock().lost += events;
     }

@@ -74,8 +74,8 @@ pub(super) struct WalkResult<'de> {
 pub(super) enum Bytes<'b> {
     /// A buffer, and the range of bytes in it that is the object's JSON.
     Json(&'b [u8], Range<usize>),
-    /// An object that stays protobuf: the excerpt that encodes it for the store, its `apiVersion`
-    /// and `kind`, and its protobuf message.
+    /// An object that stays protobuf: the excerpt that encodes it for the store, its `apiVersion` and `kind`, and its
+    /// protobuf message.
     Protobuf(&'b Excerpt, TypeMeta<'b>, &'b [u8]),
 }
 
@@ -83,8 +83,8 @@ pub(super) enum Bytes<'b> {
 type TransformResult = (Labels, Vec<IndexEntry>, Arc<[u8]>);
 
 impl Decoder {
-    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its
-    /// values. If several indexes have the same path, an object's index values keep their order.
+    /// Creates a decoder for one resource. `indexes` are pairs of an index name and the path of its values. If several
+    /// indexes have the same path, an object's index values keep their order.
     #[must_use]
     pub fn new(resource: ApiResource, projection: &Projection, indexes: Vec<(SharedStr, FieldPath)>) -> Self {
         let paths = Paths::shared(projection, &indexes);
@@ -146,12 +146,11 @@ impl Decoder {
         }
     }
 
-    /// Decodes the object at the start of `bytes`. Other bytes may follow it. If the object is
-    /// incomplete, returns [`Next::Incomplete`].
+    /// Decodes the object at the start of `bytes`. Other bytes may follow it. If the object is incomplete, returns
+    /// [`Next::Incomplete`].
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON,
-    /// whatever follows them.
+    /// [`ErrorClass::Malformed`](super::ErrorClass::Malformed) if the bytes are invalid JSON, whatever follows them.
     pub fn decode_next(&mut self, bytes: &[u8]) -> Result<Next, SourceError> {
         let (found, result) = self.walk_object(bytes);
         let used = match result {
@@ -189,8 +188,7 @@ impl Decoder {
         Ok(self.event(&kind, found, Bytes::Json(line, span)))
     }
 
-    /// Returns the watch event of type `kind` for an object. The caller has already handled the
-    /// type `ERROR`.
+    /// Returns the watch event of type `kind` for an object. The caller has already handled the type `ERROR`.
     pub(super) fn event(&mut self, kind: &str, found: WalkResult<'_>, bytes: Bytes<'_>) -> WatchItem {
         if kind == "BOOKMARK" {
             // Free the buffers now and then: apiservers send a bookmark about once a minute, and at the end of a
@@ -224,8 +222,8 @@ impl Decoder {
         self.skipped(&found.head, result.is_ok(), reason)
     }
 
-    /// Returns the watch event for an object that is too large to decode. `head` is the object's
-    /// metadata as JSON, `{"metadata":{…}}`, or `{}` if the metadata is unknown.
+    /// Returns the watch event for an object that is too large to decode. `head` is the object's metadata as JSON,
+    /// `{"metadata":{…}}`, or `{}` if the metadata is unknown.
     pub(super) fn skip_event_of(&mut self, kind: &str, head: &[u8], reason: String) -> WatchItem {
         let (found, result) = self.walk_object(head);
         let skipped = self.skipped(&found.head, result.is_ok(), reason);
@@ -241,21 +239,20 @@ impl Decoder {
         skipped_event(envelope.kind.as_deref().unwrap_or_default(), found.head.uid.as_deref(), skipped)
     }
 
-    /// Reads identity, labels and index values of an object in JSON. Also records the spans that
-    /// the projection keeps or drops.
+    /// Reads identity, labels and index values of an object in JSON. Also records the spans that the projection keeps
+    /// or drops.
     pub(super) fn walk_object<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, false, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Does the same as [`Self::walk_object`] for JSON that was just converted from protobuf. The
-    /// converter has recorded where members end, so unneeded members are skipped without being
-    /// read.
+    /// Does the same as [`Self::walk_object`] for JSON that was just converted from protobuf. The converter has
+    /// recorded where members end, so unneeded members are skipped without being read.
     pub(super) fn walk_converted<'de>(&mut self, json: &'de [u8]) -> (WalkResult<'de>, Scanned) {
         self.walk(json, true, |walk| walk.value(Trie::ROOT, 0))
     }
 
-    /// Creates a walk over `input`, passes it to `run`, and returns the values that it has read.
-    /// `is_converted` is whether `input` is the JSON that was converted from protobuf last.
+    /// Creates a walk over `input`, passes it to `run`, and returns the values that it has read. `is_converted` is
+    /// whether `input` is the JSON that was converted from protobuf last.
     fn walk<'de>(
         &mut self,
         input: &'de [u8],
@@ -383,15 +380,15 @@ impl Decoder {
         (!is_own && !is_metadata).then(|| self.unexpected_type(kind, api_version, &self.resource.kind))
     }
 
-    /// Returns the text of an error: an object has the kind `kind` of `api_version`, instead of the
-    /// kind `expected` of the resource's version.
+    /// Returns the text of an error: an object has the kind `kind` of `api_version`, instead of the kind `expected` of
+    /// the resource's version.
     pub(super) fn unexpected_type(&self, kind: &str, api_version: &str, expected: &str) -> String {
         let (kind, api_version) = (bounded(kind), bounded(api_version));
         format!("unexpected kind {kind:?} of {api_version:?}, expected {expected:?} of {:?}", self.api_version)
     }
 
-    /// Returns an object's JSON after the projection, which either keeps or drops spans of it. A
-    /// missing `apiVersion` or `kind` is inserted at the start.
+    /// Returns an object's JSON after the projection, which either keeps or drops spans of it. A missing `apiVersion`
+    /// or `kind` is inserted at the start.
     fn json(&mut self, head: &Head<'_>, input: &[u8], span: Range<usize>) -> Arc<[u8]> {
         let api_version = if head.api_version.is_none() { self.default_members[0].as_str() } else { "" };
         let kind = if head.kind.is_none() { self.default_members[1].as_str() } else { "" };
@@ -424,8 +421,8 @@ impl Decoder {
         copy_scratch(out)
     }
 
-    /// Describes a skipped object. `whole` is false if only its first bytes were read: the
-    /// namespace may then be missing. If the object's key is therefore uncertain, it is `None`.
+    /// Describes a skipped object. `whole` is false if only its first bytes were read: the namespace may then be
+    /// missing. If the object's key is therefore uncertain, it is `None`.
     fn skipped(&self, head: &Head<'_>, whole: bool, reason: String) -> Skipped {
         let name = head.name.as_deref().filter(|name| !name.is_empty() && !name.contains('/'));
         let namespace = head.namespace.as_deref().filter(|namespace| !namespace.contains('/'));
@@ -454,8 +451,7 @@ struct Envelope<'de> {
 }
 
 impl<'de> Envelope<'de> {
-    /// Reads a watch event and walks over its object with `walk`. Returns the offset behind the
-    /// event.
+    /// Reads a watch event and walks over its object with `walk`. Returns the offset behind the event.
     ///
     /// Keys are compared without resolving escapes, since no server escapes "object".
     fn read(&mut self, input: &'de [u8], walk: &mut Walk<'_, 'de>) -> Scanned {

@@ -17,8 +17,8 @@ pub struct SourceError {
 /// Class of a failure, by the reaction that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// 429, or a 5xx that says when to retry. The request may be repeated after this duration;
-    /// `None` if the server names none.
+    /// 429, or a 5xx that says when to retry. The request may be repeated after this duration; `None` if the server
+    /// names none.
     ///
     /// The duration is from the header `Retry-After`, or from `retryAfterSeconds` in the `Status`.
     Throttled(Option<Duration>),
@@ -59,8 +59,8 @@ impl ErrorClass {
         matches!(self, Self::Refused | Self::Stalled | Self::Transient)
     }
 
-    /// Returns whether the error shows that the server works: it rejected only the requested
-    /// `resourceVersion` or kind of list.
+    /// Returns whether the error shows that the server works: it rejected only the requested `resourceVersion` or kind
+    /// of list.
     #[must_use]
     pub fn is_healthy_answer(self) -> bool {
         matches!(self, Self::Expired | Self::TooLarge | Self::StreamingUnsupported)

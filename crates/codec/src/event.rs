@@ -11,8 +11,8 @@ pub enum WatchItem {
     Added(Arc<StoredObject>),
     /// Event `MODIFIED`, with the changed object.
     Modified(Arc<StoredObject>),
-    /// Event `DELETED`, with the last state of the object. If the state cannot be decoded, the
-    /// object has only key, UID and `resourceVersion`.
+    /// Event `DELETED`, with the last state of the object. If the state cannot be decoded, the object has only key, UID
+    /// and `resourceVersion`.
     Deleted(Arc<StoredObject>),
     /// Event `BOOKMARK`, which reports the progress of the watch without an object.
     Bookmark {

@@ -3,8 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A frame longer than this many times the splitter's size limit ends the watch. A frame between
-/// the two is skipped.
+/// A frame longer than this many times the splitter's size limit ends the watch. A frame between the two is skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// First bytes of an oversized frame that are kept: enough for the metadata of its object.
@@ -72,8 +71,8 @@ impl FrameSplitter {
         }
     }
 
-    /// Buffers bytes of `chunk` until a frame, or the start of an oversized one, is complete, and
-    /// passes it to `each`. Returns the remaining bytes of `chunk`.
+    /// Buffers bytes of `chunk` until a frame, or the start of an oversized one, is complete, and passes it to `each`.
+    /// Returns the remaining bytes of `chunk`.
     fn buffered<'c, F>(&mut self, chunk: &'c [u8], each: &mut F) -> Result<&'c [u8], SourceError>
     where
         F: FnMut(Frame<'_>) -> Result<(), SourceError>,

@@ -1,17 +1,16 @@
 //! Decoders for answers of an apiserver: from the bytes of a list or watch to stored objects.
 //!
-//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch,
-//! however the body is cut into chunks. [`Decoder`] turns an item into a stored object and a line
-//! into a watch event, in one pass. It applies the [`Projection`], reads labels and index values,
-//! and runs the [`Transform`]. [`classify_status`] turns a failed answer into a [`SourceError`].
+//! [`ListSplitter`] finds the items of a list body and [`LineSplitter`] the lines of a watch, however the body is cut
+//! into chunks. [`Decoder`] turns an item into a stored object and a line into a watch event, in one pass. It applies
+//! the [`Projection`], reads labels and index values, and runs the [`Transform`]. [`classify_status`] turns a failed
+//! answer into a [`SourceError`].
 //!
-//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`].
-//! The stored object keeps its protobuf bytes. When the object is read, the bytes are converted to
-//! the JSON that the apiserver would have sent. So readers need not distinguish the two encodings.
+//! Kubernetes protobuf has splitters of its own, [`ProtobufListSplitter`] and [`FrameSplitter`]. The stored object
+//! keeps its protobuf bytes. When the object is read, the bytes are converted to the JSON that the apiserver would have
+//! sent. So readers need not distinguish the two encodings.
 //!
-//! The crate is synchronous, its memory is bounded, and no input makes it panic. Compression of
-//! stored objects is in `informer_hub_types`, next to
-//! [`StoredObject`](informer_hub_types::StoredObject).
+//! The crate is synchronous, its memory is bounded, and no input makes it panic. Compression of stored objects is in
+//! `informer_hub_types`, next to [`StoredObject`](informer_hub_types::StoredObject).
 
 mod decode;
 mod error;

@@ -3,8 +3,7 @@
 use super::error::{SourceError, malformed};
 use super::{KEPT_CAPACITY, MAX_OBJECT_BYTES};
 
-/// A line longer than this many times the splitter's size limit ends the watch. A line between the
-/// two is skipped.
+/// A line longer than this many times the splitter's size limit ends the watch. A line between the two is skipped.
 const MAX_SKIPPED_LIMITS: usize = 4;
 
 /// A line of a watch.

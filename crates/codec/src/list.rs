@@ -135,8 +135,8 @@ impl ListSplitter {
         }
     }
 
-    /// Returns the next item or the end of the list, after all bytes of the list were fed. Call it
-    /// until it returns [`ListStep::End`].
+    /// Returns the next item or the end of the list, after all bytes of the list were fed. Call it until it returns
+    /// [`ListStep::End`].
     ///
     /// # Errors
     /// [`ErrorClass::Transient`] if the list is not complete. Also the errors of [`Self::next`].
@@ -253,9 +253,9 @@ impl ListSplitter {
 
     /// Refuses a `Table` or `Status` that the server sent instead of a list, before items are read.
     ///
-    /// The list of a custom resource may be named `Table` or `Status`. It is accepted if its API
-    /// group is the resource's, and not the core group. While `apiVersion` is unknown, the check
-    /// passes, except with `last`: the final check.
+    /// The list of a custom resource may be named `Table` or `Status`. It is accepted if its API group is the
+    /// resource's, and not the core group. While `apiVersion` is unknown, the check passes, except with `last`: the
+    /// final check.
     fn check_kind(&self, resource: &ApiResource, last: bool) -> Result<(), SourceError> {
         let refusal = match self.kind.as_deref() {
             Some("Table") => "list: the server sent a Table instead of objects",

@@ -1,7 +1,7 @@
 //! The paths that a decoder needs: those of the projection and of the indexes.
 //!
-//! There is one decoder for each watched cluster, resource and scope (all namespaces, or one). The
-//! decoders of a resource share their paths.
+//! There is one decoder for each watched cluster, resource and scope (all namespaces, or one). The decoders of a
+//! resource share their paths.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -35,8 +35,8 @@ struct InUse {
 thread_local! {
     /// Prepared paths of the decoders that this thread has created, to share them among decoders.
     ///
-    /// A thread does not share them with other threads: a hub creates its decoders on a few
-    /// threads, and several hubs in one process stay independent.
+    /// A thread does not share them with other threads: a hub creates its decoders on a few threads, and several hubs
+    /// in one process stay independent.
     static IN_USE: RefCell<Vec<InUse>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -75,12 +75,10 @@ pub(super) const READ: [&[&str]; 5] = [
 /// Members that the decoder reads of bookmarks.
 const READ_OF_BOOKMARKS: &[&str] = &["metadata", "annotations"];
 
-/// Returns the members that are left out when protobuf is converted to JSON, because the projection
-/// drops them.
+/// Returns the members that are left out when protobuf is converted to JSON, because the projection drops them.
 ///
-/// A dropped member is still converted if it contains a path that the decoder or an index reads, or
-/// if its path has `[*]`. The returned `bool` is true if there is no such member, and the
-/// projection is a [`Projection::Drop`].
+/// A dropped member is still converted if it contains a path that the decoder or an index reads, or if its path has
+/// `[*]`. The returned `bool` is true if there is no such member, and the projection is a [`Projection::Drop`].
 pub(super) fn omitted(projection: &Projection, indexes: &[(SharedStr, FieldPath)]) -> (Omit, bool) {
     let mut omit = Omit::default();
     let Projection::Drop(paths) = projection else { return (omit, false) };

@@ -35,11 +35,10 @@ pub enum Projection {
 }
 
 impl Projection {
-    /// Returns whether the projection keeps the value at `path`. A path in the projection's list
-    /// includes all paths below it.
+    /// Returns whether the projection keeps the value at `path`. A path in the projection's list includes all paths
+    /// below it.
     ///
-    /// With [`Self::Drop`], parts of the value may still be dropped: listed paths below `path` are
-    /// not considered.
+    /// With [`Self::Drop`], parts of the value may still be dropped: listed paths below `path` are not considered.
     #[must_use]
     pub fn keeps(&self, path: &FieldPath) -> bool {
         let is_in = |outer: &FieldPath| path.segments().starts_with(outer.segments());

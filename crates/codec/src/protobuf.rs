@@ -1,10 +1,10 @@
 //! Decoder of objects and watch events in Kubernetes protobuf.
 //!
-//! An object of a built-in type usually stays protobuf: one pass checks it and finds the identity,
-//! labels and index values.
+//! An object of a built-in type usually stays protobuf: one pass checks it and finds the identity, labels and index
+//! values.
 //!
-//! An object is converted to JSON at arrival in these cases: a transform is set; the projection or
-//! an index needs JSON; the object is large or has a rare form.
+//! An object is converted to JSON at arrival in these cases: a transform is set; the projection or an index needs JSON;
+//! the object is large or has a rare form.
 
 use super::decode::{Bytes, Decoded, Decoder, WalkResult};
 use super::error::{ErrorClass, SourceError, malformed};
@@ -38,11 +38,10 @@ impl Decoder {
         self.protobuf.refuse(reason, bounded(message));
     }
 
-    /// Counts `error` as a failure of protobuf if it is [`ErrorClass::Malformed`], and returns it
-    /// unchanged.
+    /// Counts `error` as a failure of protobuf if it is [`ErrorClass::Malformed`], and returns it unchanged.
     ///
-    /// After three failures in a row, the decoder requests JSON for ten minutes. After these, a
-    /// single failure is enough, until protobuf works again.
+    /// After three failures in a row, the decoder requests JSON for ten minutes. After these, a single failure is
+    /// enough, until protobuf works again.
     pub(super) fn not_protobuf(&mut self, error: SourceError) -> SourceError {
         if error.class == ErrorClass::Malformed {
             self.protobuf.failed(bounded(&error.message));
@@ -100,8 +99,8 @@ impl Decoder {
         }
     }
 
-    /// Reads an object that is to be stored as protobuf, and returns the result of `build`. Returns
-    /// `None` if the object must be converted to JSON instead.
+    /// Reads an object that is to be stored as protobuf, and returns the result of `build`. Returns `None` if the
+    /// object must be converted to JSON instead.
     fn excerpt<T>(
         &mut self,
         message: MessageId,
@@ -167,13 +166,12 @@ impl Decoder {
         self.skip_object(&head, reason)
     }
 
-    /// Decodes one frame of a watch in protobuf, given without its length prefix. An object may
-    /// have at most `limit` bytes of JSON.
+    /// Decodes one frame of a watch in protobuf, given without its length prefix. An object may have at most `limit`
+    /// bytes of JSON.
     ///
     /// # Errors
-    /// The error of an ERROR event; [`ErrorClass::Malformed`] if the frame is not an event.
-    /// [`ErrorClass::Transient`] if the object cannot be converted: [`Self::wants_protobuf`] is
-    /// then false for a while.
+    /// The error of an ERROR event; [`ErrorClass::Malformed`] if the frame is not an event. [`ErrorClass::Transient`]
+    /// if the object cannot be converted: [`Self::wants_protobuf`] is then false for a while.
     pub fn decode_frame(&mut self, frame: &[u8], limit: usize) -> Result<WatchItem, SourceError> {
         let event = WatchEvent::read(frame).map_err(|error| self.bad_frame(&error))?;
         if event.kind == "ERROR" {
@@ -225,8 +223,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the event for a frame that is too large to decode. Its object is identified by the
-    /// frame's first bytes, `head`.
+    /// Returns the event for a frame that is too large to decode. Its object is identified by the frame's first bytes,
+    /// `head`.
     #[must_use]
     pub fn skip_frame(&mut self, head: &[u8], reason: String) -> WatchItem {
         // The frame is cut off, so the lengths of its outer messages exceed the available bytes. Each message is read

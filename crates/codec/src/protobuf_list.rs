@@ -13,8 +13,7 @@ use informer_hub_types::ResourceVersion;
 /// read to describe it.
 const MAX_MEMBER: usize = 64 * 1024;
 
-/// Splits a list body in protobuf into items and decodes each.
-/// [`ListSplitter`](super::ListSplitter) does so for JSON.
+/// Splits a list body in protobuf into items and decodes each. [`ListSplitter`](super::ListSplitter) does so for JSON.
 ///
 /// Buffers at most one item of the largest size, plus the last chunk fed.
 #[derive(Debug)]
@@ -47,8 +46,8 @@ struct ListMeta {
     remaining: Option<u64>,
 }
 
-/// Start of a protobuf field: the field's `number`, the `length` of its content in bytes, and the
-/// bytes `used` by the start itself.
+/// Start of a protobuf field: the field's `number`, the `length` of its content in bytes, and the bytes `used` by the
+/// start itself.
 struct Start {
     number: u64,
     length: u64,
@@ -79,8 +78,8 @@ impl ProtobufListSplitter {
     /// Decodes and returns the next item or the end of the list.
     ///
     /// # Errors
-    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf. [`ErrorClass::Transient`]
-    /// if an item cannot be converted: the decoder then requests JSON for a while.
+    /// [`ErrorClass::Malformed`] if the body is not a list in protobuf. [`ErrorClass::Transient`] if an item cannot be
+    /// converted: the decoder then requests JSON for a while.
     pub fn next(&mut self, decoder: &mut Decoder) -> Result<ListStep, SourceError> {
         loop {
             let step = match self.state {
@@ -96,8 +95,8 @@ impl ProtobufListSplitter {
         }
     }
 
-    /// Returns the next item or the end of the list, after all bytes of the list were fed. Call it
-    /// until it returns [`ListStep::End`].
+    /// Returns the next item or the end of the list, after all bytes of the list were fed. Call it until it returns
+    /// [`ListStep::End`].
     ///
     /// # Errors
     /// [`ErrorClass::Transient`] if the list is not complete. Also the errors of [`Self::next`].

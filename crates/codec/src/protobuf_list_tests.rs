@@ -115,8 +115,7 @@ fn metadata_of_any_resource_is_read() {
     assert!(object.json().unwrap().starts_with(start), "{}", String::from_utf8_lossy(&object.json().unwrap()));
 }
 
-/// If a list ends without an error, it must contain all objects: the reflector deletes objects that
-/// a list lacks.
+/// If a list ends without an error, it must contain all objects: the reflector deletes objects that a list lacks.
 #[test]
 fn list_with_a_lying_length_is_never_complete() {
     let items = [pod("a", "1"), pod("b", "2"), pod("c", "3")];

@@ -9,11 +9,10 @@ use informer_hub_protobuf::{ConvertError, Converter, Excerpt, Extent, MessageId,
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{ApiResource, EncodingInUse, JsonReason, Segment};
 
-/// Assumed maximum growth of an object when it is converted from protobuf to JSON. An empty message
-/// of two bytes can have tens of bytes of JSON.
+/// Assumed maximum growth of an object when it is converted from protobuf to JSON. An empty message of two bytes can
+/// have tens of bytes of JSON.
 ///
-/// An object is converted at arrival if its protobuf is larger than the JSON limit divided by this
-/// number.
+/// An object is converted at arrival if its protobuf is larger than the JSON limit divided by this number.
 const MAX_GROWTH: usize = 256;
 
 /// Number of answers in a row that are not protobuf, after which JSON is requested.
@@ -47,8 +46,7 @@ pub(super) struct Protobuf {
     paths: Arc<Paths>,
     /// Converter from protobuf to JSON. Created when an object needs it, and freed at each bookmark.
     converter: Option<Box<Converter>>,
-    /// Cached [`Excerpt`], which reads objects that stay protobuf. Created when needed, and freed
-    /// at each bookmark.
+    /// Cached [`Excerpt`], which reads objects that stay protobuf. Created when needed, and freed at each bookmark.
     excerpt: Prepared,
     /// Scratch buffer of the converted JSON.
     pub(super) json: Vec<u8>,
@@ -137,11 +135,11 @@ impl Protobuf {
         converter.object(message, type_meta, bytes, &self.paths.omit, limit, &mut self.json)
     }
 
-    /// Removes the cached excerpt, or creates one, to read an object that stays protobuf. The
-    /// caller returns it with [`Self::keep_excerpt`].
+    /// Removes the cached excerpt, or creates one, to read an object that stays protobuf. The caller returns it with
+    /// [`Self::keep_excerpt`].
     ///
-    /// Returns `None` if the object must be converted to JSON: the projection or an index needs
-    /// JSON, or the object's JSON could exceed `limit`.
+    /// Returns `None` if the object must be converted to JSON: the projection or an index needs JSON, or the object's
+    /// JSON could exceed `limit`.
     pub(super) fn excerpt(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Option<Box<Excerpt>> {
         if !self.paths.keeps_protobuf || bytes.len() > limit / MAX_GROWTH {
             return None;
@@ -153,8 +151,8 @@ impl Protobuf {
         }
     }
 
-    /// Creates an excerpt to read objects of this type in protobuf. Returns `None` if the
-    /// projection or an index needs JSON.
+    /// Creates an excerpt to read objects of this type in protobuf. Returns `None` if the projection or an index needs
+    /// JSON.
     fn prepare(&self, message: MessageId) -> Option<Box<Excerpt>> {
         let read = READ.iter().map(|path| path.iter().copied().map(Step::Member).collect());
         let indexes = self.paths.indexes.iter().map(|path| path.segments().iter().map(step).collect());
@@ -172,8 +170,8 @@ impl Protobuf {
         self.converter.as_ref().map(|converter| converter.extents()).unwrap_or_default()
     }
 
-    /// Returns an object's metadata as JSON, `{"metadata":{…}}`, or `{}` if `bytes` do not contain
-    /// all of it. `bytes` may be only the start of the object.
+    /// Returns an object's metadata as JSON, `{"metadata":{…}}`, or `{}` if `bytes` do not contain all of it. `bytes`
+    /// may be only the start of the object.
     pub(super) fn head(&mut self, message: MessageId, bytes: &[u8], limit: usize) -> Vec<u8> {
         self.converter.get_or_insert_default().head(message, bytes, limit)
     }

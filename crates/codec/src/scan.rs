@@ -48,8 +48,8 @@ pub struct Key {
 }
 
 impl Key {
-    /// Returns the key without quotes and with its escapes resolved. Returns `None` if a key with
-    /// escapes is not valid UTF-8.
+    /// Returns the key without quotes and with its escapes resolved. Returns `None` if a key with escapes is not valid
+    /// UTF-8.
     #[inline]
     #[must_use]
     pub fn name<'i>(&self, input: &'i [u8]) -> Option<Cow<'i, [u8]>> {
@@ -106,9 +106,8 @@ fn string(input: &[u8], mut at: usize) -> Scanned<(usize, bool)> {
     }
 }
 
-/// Finds the first quote, backslash or control character among eight bytes. The lowest bit set in
-/// the result is the high bit of its byte; the bits above are meaningless. Returns 0 if there is
-/// none.
+/// Finds the first quote, backslash or control character among eight bytes. The lowest bit set in the result is the
+/// high bit of its byte; the bits above are meaningless. Returns 0 if there is none.
 #[inline]
 fn special(word: u64) -> u64 {
     let zero = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -145,8 +144,8 @@ pub fn key(input: &[u8], at: usize) -> Scanned<Key> {
 
 /// Scans behind the opening bracket of an object or array, whose closing bracket is `close`.
 ///
-/// Returns `true` and the offset of the first member or element. If there is none, returns `false`
-/// and the offset behind `close`.
+/// Returns `true` and the offset of the first member or element. If there is none, returns `false` and the offset
+/// behind `close`.
 #[inline]
 pub fn first(input: &[u8], at: usize, close: u8) -> Scanned<(bool, usize)> {
     let (byte, inside) = token(input, at)?;
@@ -256,16 +255,14 @@ mod tests {
         }
     }
 
-    /// Returns whether the value is a number. For numbers, the comparison with serde_json is
-    /// weaker: its stream requires white space or a bracket behind them, and does not always report
-    /// incomplete input as such.
+    /// Returns whether the value is a number. For numbers, the comparison with serde_json is weaker: its stream
+    /// requires white space or a bracket behind them, and does not always report incomplete input as such.
     fn is_number(input: &[u8]) -> bool {
         token(input, 0).is_ok_and(|(byte, _)| byte == b'-' || byte.is_ascii_digit())
     }
 
-    /// Returns whether the input ends within a `\u` escape that has begun at or before the byte at
-    /// `at`. serde_json reports such an input as incomplete, even if the bytes after `\u` are
-    /// invalid.
+    /// Returns whether the input ends within a `\u` escape that has begun at or before the byte at `at`. serde_json
+    /// reports such an input as incomplete, even if the bytes after `\u` are invalid.
     fn is_in_cut_escape(input: &[u8], at: usize) -> bool {
         (input.len().saturating_sub(3)..=at).any(|digits| input[..digits].ends_with(br"\u"))
     }

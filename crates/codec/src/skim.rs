@@ -1,7 +1,7 @@
 //! Incremental search for the end of a JSON value, without buffering it.
 
-/// Search for the end of a value that arrives in pieces. Only brackets and quotes are considered,
-/// so it also finds an end in invalid JSON.
+/// Search for the end of a value that arrives in pieces. Only brackets and quotes are considered, so it also finds an
+/// end in invalid JSON.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Skim {
     depth: usize,
@@ -11,8 +11,8 @@ pub(super) struct Skim {
 }
 
 impl Skim {
-    /// Continues the search in `bytes`. Returns how many of them belong to the value; `None` if the
-    /// value continues after them.
+    /// Continues the search in `bytes`. Returns how many of them belong to the value; `None` if the value continues
+    /// after them.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {

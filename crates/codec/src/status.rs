@@ -83,9 +83,9 @@ impl Status {
 
 /// Returns the error for a failed HTTP answer, or for the object of an ERROR event, with its class.
 ///
-/// A code of at least 400 in the body overrides `http_status`. `retry_after` is from the header,
-/// and overrides the body's `retryAfterSeconds`. The error's message is bounded and has no control
-/// characters. It never quotes a body that is not a `Status`.
+/// A code of at least 400 in the body overrides `http_status`. `retry_after` is from the header, and overrides the
+/// body's `retryAfterSeconds`. The error's message is bounded and has no control characters. It never quotes a body
+/// that is not a `Status`.
 #[must_use]
 pub fn classify_status(http_status: u16, body: &[u8], retry_after: Option<Duration>) -> SourceError {
     let converted = body.starts_with(MAGIC).then(|| status_json(body).unwrap_or_default());

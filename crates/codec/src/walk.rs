@@ -37,22 +37,20 @@ pub(super) struct Walk<'w, 'de> {
     pub(super) cuts: &'w mut Vec<Range<usize>>,
     /// JSON that the walk has kept so far, for a `Projection::Keep`; otherwise empty.
     pub(super) kept: &'w mut Vec<u8>,
-    /// Whether the walk records spans to cut or keep. It is false inside a value that is cut or
-    /// kept as a whole.
+    /// Whether the walk records spans to cut or keep. It is false inside a value that is cut or kept as a whole.
     pub(super) projecting: bool,
 }
 
 impl<'de> Walk<'_, 'de> {
-    /// Walks over the value at offset `at` and returns the offset of its end. `node` is the value's
-    /// node in the prefix tree, which says what is needed of it. A value whose bytes and members
-    /// are both needed is scanned twice.
+    /// Walks over the value at offset `at` and returns the offset of its end. `node` is the value's node in the prefix
+    /// tree, which says what is needed of it. A value whose bytes and members are both needed is scanned twice.
     pub(super) fn value(&mut self, node: usize, at: usize) -> Scanned {
         let (_, start) = scan::token(self.input, at)?;
         self.value_from(node, start, start)
     }
 
-    /// Walks over the value at offset `start` and returns the offset of its end. If the projection
-    /// drops the value, the cut begins at `from`, the start of its key.
+    /// Walks over the value at offset `start` and returns the offset of its end. If the projection drops the value, the
+    /// cut begins at `from`, the start of its key.
     fn value_from(&mut self, node: usize, from: usize, start: usize) -> Scanned {
         if !self.trie.get(node).needs_bytes() {
             return self.inside(node, start);
@@ -171,8 +169,8 @@ impl<'de> Walk<'_, 'de> {
         self.trie.get(node).field(&key.name(self.input)?)
     }
 
-    /// Walks over a member that has a node (`child`) in the prefix tree of needed paths. If `emits`
-    /// is true, copies the kept parts of the member to `kept`.
+    /// Walks over a member that has a node (`child`) in the prefix tree of needed paths. If `emits` is true, copies the
+    /// kept parts of the member to `kept`.
     fn member(&mut self, emits: bool, child: usize, key: &Key) -> Scanned {
         let before = self.kept.len();
         if emits {

@@ -1,22 +1,18 @@
-//! Configuration of the hub: reads the file and the environment, checks them, and reports all
-//! mistakes together.
+//! Configuration of the hub: reads the file and the environment, checks them, and reports all mistakes together.
 //!
-//! The public types are the checked result; unchecked values stay private. figment merges the
-//! environment over the file (`raw`). Then each table is read key by key (`resolve` and its
-//! siblings), so that one mistake does not hide the next. Line numbers come from the spans of
-//! `toml_edit`, since figment drops them (`spans`).
+//! The public types are the checked result; unchecked values stay private. figment merges the environment over the file
+//! (`raw`). Then each table is read key by key (`resolve` and its siblings), so that one mistake does not hide the
+//! next. Line numbers come from the spans of `toml_edit`, since figment drops them (`spans`).
 //!
 //! # Environment
-//! An environment variable overrides a key of the file. Its name is `INFORMER_HUB_` and the parts
-//! of the key's path in upper case, joined by `__`. `INFORMER_HUB_HUB__LISTEN` sets `hub.listen`.
+//! An environment variable overrides a key of the file. Its name is `INFORMER_HUB_` and the parts of the key's path in
+//! upper case, joined by `__`. `INFORMER_HUB_HUB__LISTEN` sets `hub.listen`.
 //!
-//! Characters such as `-`, `.` and `/` in a key are written as `_`.
-//! `INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` sets `clusters.prod-eu.context`, if the file has this
-//! cluster. A part that matches two keys of the file is a mistake. A part that matches no key of
-//! the file is a new key, in lower case.
+//! Characters such as `-`, `.` and `/` in a key are written as `_`. `INFORMER_HUB_CLUSTERS__PROD_EU__CONTEXT` sets
+//! `clusters.prod-eu.context`, if the file has this cluster. A part that matches two keys of the file is a mistake. A
+//! part that matches no key of the file is a new key, in lower case.
 //!
-//! Lists and tables are written as inline TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without
-//! `__` are ignored.
+//! Lists and tables are written as inline TOML: `["a", "b"]`, `{env = "NAME"}`. Variables without `__` are ignored.
 
 mod agent;
 mod audit;
@@ -154,8 +150,8 @@ impl Config {
         })
     }
 
-    /// Like [`Self::from_file`], and also checks values with `probes`. Problems that the probes
-    /// find are reported with the other mistakes.
+    /// Like [`Self::from_file`], and also checks values with `probes`. Problems that the probes find are reported with
+    /// the other mistakes.
     ///
     /// The probes read the files that the configuration names.
     ///
@@ -303,8 +299,7 @@ pub enum ClusterAccess {
     },
     /// Service account of the hub's pod.
     InCluster,
-    /// The hub does not connect to the cluster: an agent inside the cluster watches it for the
-    /// fleet.
+    /// The hub does not connect to the cluster: an agent inside the cluster watches it for the fleet.
     Agent,
     /// Address, CA and token. See [`ClusterAccess::server`].
     #[non_exhaustive]
@@ -343,8 +338,8 @@ pub enum Secret {
 pub struct ResourceConfig {
     /// Name: the key of the table `[resources.<name>]`, to which sinks refer.
     pub name: String,
-    /// Watched resource, or pattern of resources. It is the value of the key `resource`; without
-    /// this key, the table's name.
+    /// Watched resource, or pattern of resources. It is the value of the key `resource`; without this key, the table's
+    /// name.
     ///
     /// A pattern also holds the values of the keys `exclude` and `limit`.
     pub resource: Selected,
@@ -380,8 +375,8 @@ pub enum Projection {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SinkConfig {
-    /// Name of the sink: the key of the table `[sinks.<name>]`. For a partition of a sink, its
-    /// number and the number of partitions are appended: `audit-1-of-4`.
+    /// Name of the sink: the key of the table `[sinks.<name>]`. For a partition of a sink, its number and the number of
+    /// partitions are appended: `audit-1-of-4`.
     pub name: String,
     /// Partition of the objects that this sink delivers; `None` delivers all objects.
     pub partition: Option<SinkPartition>,

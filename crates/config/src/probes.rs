@@ -1,8 +1,7 @@
-//! Checks of filters, secrets, certificates and kubeconfigs. The caller passes them in as
-//! functions.
+//! Checks of filters, secrets, certificates and kubeconfigs. The caller passes them in as functions.
 //!
-//! This crate knows where a value is in the file, and collects all mistakes. The code that uses the
-//! value is in other crates, so its checks are passed in by the composition root.
+//! This crate knows where a value is in the file, and collects all mistakes. The code that uses the value is in other
+//! crates, so its checks are passed in by the composition root.
 
 use std::path::Path;
 

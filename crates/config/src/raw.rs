@@ -24,8 +24,8 @@ pub(super) type Environment = BTreeMap<String, String>;
 pub(super) struct Origin {
     /// Name of the variable.
     pub(super) variable: String,
-    /// Text of the variable, before figment parsed it. `None` if the variable sets a whole table
-    /// that contains this key.
+    /// Text of the variable, before figment parsed it. `None` if the variable sets a whole table that contains this
+    /// key.
     pub(super) text: Option<String>,
 }
 
@@ -36,8 +36,7 @@ pub(super) struct Raw {
     pub(super) values: Dict,
     /// Positions of the file's keys.
     pub(super) spans: Spans,
-    /// Origin of each key that the environment sets. If a variable sets a whole table, the table's
-    /// keys are listed.
+    /// Origin of each key that the environment sets. If a variable sets a whole table, the table's keys are listed.
     pub(super) origins: BTreeMap<KeyPath, Origin>,
     /// Variables whose names do not lead to exactly one key: name and description of the problem.
     pub(super) strays: Vec<(String, String)>,
@@ -121,11 +120,10 @@ impl EnvLayer {
     }
 }
 
-/// Returns the path of the key that an environment variable sets. `name` is the variable's name
-/// without its prefix.
+/// Returns the path of the key that an environment variable sets. `name` is the variable's name without its prefix.
 ///
-/// Each part of `name` is compared with the keys of the file, in which `-`, `.` and `/` count as
-/// `_`. If no key matches, the part in lower case is the key.
+/// Each part of `name` is compared with the keys of the file, in which `-`, `.` and `/` count as `_`. If no key
+/// matches, the part in lower case is the key.
 ///
 /// # Errors
 /// A description of the problem if a part is empty or matches two keys.

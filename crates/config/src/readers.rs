@@ -122,8 +122,7 @@ fn service_account(mut table: Table<'_>) -> Option<ServiceAccountConfig> {
     Some(ServiceAccountConfig { cluster: cluster?, namespace: namespace?, name: name? })
 }
 
-/// Reports a reader's identity as a mistake if the table that would authenticate it is missing,
-/// such as `[oidc]`.
+/// Reports a reader's identity as a mistake if the table that would authenticate it is missing, such as `[oidc]`.
 fn check_issuer(checker: &Checker<'_>, path: &KeyPath, identity: &ReaderIdentity, issuers: Issuers<'_>) {
     let reviewed = issuers.authorization.token_review.as_ref();
     match identity {

@@ -72,11 +72,9 @@ pub(super) fn hub_alone(source: &Source<'_>) -> Result<HubConfig, ConfigErrors> 
     checked(source, read, |variable| variable.starts_with(HUB_VARIABLES))
 }
 
-/// Merges file and environment, runs `read` on the result, and returns its value. Fails with all
-/// mistakes.
+/// Merges file and environment, runs `read` on the result, and returns its value. Fails with all mistakes.
 ///
-/// An environment variable whose name does not lead to a key is a mistake only if `concerns`
-/// accepts the name.
+/// An environment variable whose name does not lead to a key is a mistake only if `concerns` accepts the name.
 fn checked<T>(
     source: &Source<'_>,
     read: impl FnOnce(&Checker<'_>, &Raw) -> T,

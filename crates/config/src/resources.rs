@@ -61,8 +61,8 @@ fn read_resource(name: String, mut table: Table<'_>, clusters: KnownClusters<'_>
     })
 }
 
-/// Reads the watched resource or pattern from the key `resource`; without this key, from the
-/// table's name. For a pattern, also reads the keys `exclude` and `limit`.
+/// Reads the watched resource or pattern from the key `resource`; without this key, from the table's name. For a
+/// pattern, also reads the keys `exclude` and `limit`.
 fn selected(name: &str, table: &mut Table<'_>) -> Option<Selected> {
     let selected = reference(name, table);
     let (has_exclude, has_limit) = (table.has("exclude"), table.has("limit"));
@@ -301,8 +301,8 @@ impl ResourceConfig {
 
     /// Returns whether both entries have the same pattern, or name the same resource.
     ///
-    /// All names of a built-in resource count as equal. For other resources, the names must be
-    /// equal, and a missing group means the core group. A missing version matches every version.
+    /// All names of a built-in resource count as equal. For other resources, the names must be equal, and a missing
+    /// group means the core group. A missing version matches every version.
     #[must_use]
     pub fn is_same_resource(&self, other: &Self) -> bool {
         let (one, other) = match (&self.resource, &other.resource) {
@@ -317,9 +317,8 @@ impl ResourceConfig {
     }
 }
 
-/// Returns whether two entries certainly have objects in common: equal selectors, and a namespace
-/// that both select. Different selectors may also have objects in common, which only the apiserver
-/// can decide.
+/// Returns whether two entries certainly have objects in common: equal selectors, and a namespace that both select.
+/// Different selectors may also have objects in common, which only the apiserver can decide.
 fn overlap(one: &ResourceConfig, other: &ResourceConfig) -> bool {
     let spaces = |r: &ResourceConfig| r.namespaces.iter().cloned().collect::<BTreeSet<_>>();
     let (a, b) = (spaces(one), spaces(other));

@@ -26,8 +26,7 @@ pub fn url(text: &str) -> Result<Uri, String> {
 
 /// Parses comma-separated addresses of NATS servers. Errors do not quote the addresses.
 ///
-/// `keys` names the configuration keys for credentials. An error about credentials in an address
-/// refers to them.
+/// `keys` names the configuration keys for credentials. An error about credentials in an address refers to them.
 pub(super) fn nats_urls(text: &str, keys: &str) -> Result<Vec<String>, String> {
     const SHAPE: &str = "write e.g. \"nats://nats.example.com:4222\"";
     let check = |text: &str| {

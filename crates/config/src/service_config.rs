@@ -15,11 +15,11 @@ pub struct ServiceConfig {
     pub tls: Option<TlsConfig>,
     /// `[hub.auth]`.
     pub auth: AuthConfig,
-    /// Names accepted in the header `Host`, besides `localhost` and IP addresses:
-    /// `hub.example.com`, `*.example.com`. Default none.
+    /// Names accepted in the header `Host`, besides `localhost` and IP addresses: `hub.example.com`, `*.example.com`.
+    /// Default none.
     ///
-    /// Requests with authentication are not checked. Others are always checked on loopback. On
-    /// other addresses, they are checked if the list is not empty.
+    /// Requests with authentication are not checked. Others are always checked on loopback. On other addresses, they
+    /// are checked if the list is not empty.
     pub allowed_hosts: Vec<String>,
     /// Maximum number of connections. Default 1024.
     pub max_connections: usize,
@@ -55,8 +55,8 @@ pub struct TlsConfig {
     pub key_file: PathBuf,
     /// PEM file with the CA of client certificates; `None` requests no client certificate.
     ///
-    /// A client certificate gives full access, unless a table `[readers.<name>]` matches it or
-    /// access reviews are enabled.
+    /// A client certificate gives full access, unless a table `[readers.<name>]` matches it or access reviews are
+    /// enabled.
     pub client_ca_file: Option<PathBuf>,
 }
 

@@ -200,8 +200,8 @@ fn shape<'n>(node: &'n Value, written: Option<&Raw>) -> &'n Value {
     shapes.find(|shape| shape["properties"]["type"]["const"].as_str() == kind).unwrap_or(node)
 }
 
-/// Returns whether the default of a key applies. It does not if a key that it requires is missing,
-/// or if a key that replaces it is given, as `template` replaces `format`.
+/// Returns whether the default of a key applies. It does not if a key that it requires is missing, or if a key that
+/// replaces it is given, as `template` replaces `format`.
 fn is_in_force(node: &Value, key: &str, has: &impl Fn(&str) -> bool) -> bool {
     const INSTEAD: [(&str, &[&str]); 2] = [("drop", &["keep"]), ("format", &["template", "template_file", "preset"])];
     let needs = node["dependentRequired"][key].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -164,8 +164,8 @@ fn audit_output(audit: &AuditConfig) -> Option<OutputFile> {
     }
 }
 
-/// Reports a mistake if another sink or the audit log writes to the sink's file. Also reports if
-/// rotation of one file would overwrite the other.
+/// Reports a mistake if another sink or the audit log writes to the sink's file. Also reports if rotation of one file
+/// would overwrite the other.
 ///
 /// `others` are the output files so far. The sink's file is added to them.
 fn output_is_free(checker: &Checker<'_>, at: &KeyPath, sink: &SinkConfig, others: &mut Vec<OutputFile>) {
@@ -342,11 +342,9 @@ fn retry(table: &mut Table<'_>) -> RetryConfig {
     RetryConfig { first: first.unwrap_or_else(|| default.first.min(max)), max, give_up_after, refused_for }
 }
 
-/// Returns whether a sink can receive events: a resource that it selects is watched in a cluster
-/// that it selects.
+/// Returns whether a sink can receive events: a resource that it selects is watched in a cluster that it selects.
 ///
-/// Also true if `[resources]` has none of the selected names, because that mistake is reported by
-/// another check.
+/// Also true if `[resources]` has none of the selected names, because that mistake is reported by another check.
 fn reaches(select: &SinkMatch, clusters: &[ClusterConfig], resources: &[ResourceConfig]) -> bool {
     let is_selected =
         |resource: &&ResourceConfig| select.resources.is_empty() || select.resources.contains(&resource.name);

@@ -138,8 +138,7 @@ pub struct Management {
     pub access: ClusterAccess,
     /// Selected namespaces; empty is all.
     pub namespaces: Vec<String>,
-    /// Label selector of the objects. It applies in addition to the label selector that their
-    /// format requires.
+    /// Label selector of the objects. It applies in addition to the label selector that their format requires.
     pub label_selector: Option<LabelSelector>,
 }
 

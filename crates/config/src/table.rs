@@ -58,9 +58,8 @@ impl Checker<'_> {
         !self.mistakes.borrow().iter().any(|(wrong, _)| wrong.0.starts_with(&path.0))
     }
 
-    /// Returns the name of the environment variable that has set the key at `path`, or a table that
-    /// contains the key. If the file lacks the key, a variable that has set a key below it counts
-    /// too.
+    /// Returns the name of the environment variable that has set the key at `path`, or a table that contains the key.
+    /// If the file lacks the key, a variable that has set a key below it counts too.
     fn variable(&self, path: &KeyPath) -> Option<String> {
         let origins = &self.raw.origins;
         let above = path.ancestors().find_map(|path| origins.get(&path));
@@ -128,11 +127,9 @@ impl<'c> Table<'c> {
         given
     }
 
-    /// Returns whether the table has none of these keys, and no key that may be a misspelling of
-    /// one.
+    /// Returns whether the table has none of these keys, and no key that may be a misspelling of one.
     ///
-    /// Returns false if the table has a mistake already, so that a misspelt key is not also
-    /// reported as missing.
+    /// Returns false if the table has a mistake already, so that a misspelt key is not also reported as missing.
     pub(super) fn lacks(&self, keys: &[&str]) -> bool {
         let meant = |given: &String| nearest(given, keys.iter().copied()).is_some();
         self.checker.is_clean(&self.path) && !self.values.keys().any(meant)

@@ -215,11 +215,9 @@ impl<'f> Reader<'f> {
         Ok(header.map(|header| (header, at + (HEADER + header.len) as u64)))
     }
 
-    /// Returns the start of the next valid frame behind invalid bytes; the end of the file if there
-    /// is none.
+    /// Returns the start of the next valid frame behind invalid bytes; the end of the file if there is none.
     ///
-    /// A valid header whose payload is damaged is trusted: as many bytes as its length says are
-    /// skipped.
+    /// A valid header whose payload is damaged is trusted: as many bytes as its length says are skipped.
     fn next_frame(&mut self, from: u64) -> io::Result<u64> {
         let mut at = from;
         while at < self.len {

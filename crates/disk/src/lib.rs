@@ -76,11 +76,11 @@ pub trait DiskFile: Debug + Send + Sync {
     fn is_at(&self, path: &Path) -> bool;
     /// Reads at most as many bytes as fit into `buf`; returns zero at the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
-    /// Rewrites a range of the file with the bytes that it already has, and makes them durable,
-    /// even if an earlier sync has failed.
+    /// Rewrites a range of the file with the bytes that it already has, and makes them durable, even if an earlier sync
+    /// has failed.
     ///
-    /// `bytes` must equal the file's content at `offset`. After a crash, each sector has its former
-    /// content or these bytes. Needs no free space, except on a copy-on-write file system.
+    /// `bytes` must equal the file's content at `offset`. After a crash, each sector has its former content or these
+    /// bytes. Needs no free space, except on a copy-on-write file system.
     ///
     /// # Errors
     /// I/O errors. `Unsupported` if the disk cannot do this, which is the default.
@@ -131,12 +131,11 @@ pub fn read_all(disk: &dyn Disk, path: &Path, most: u64) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-/// Creates a directory and its missing parents. Makes the names of `levels` directories durable: of
-/// the directory itself and of those above it.
+/// Creates a directory and its missing parents. Makes the names of `levels` directories durable: of the directory
+/// itself and of those above it.
 ///
 /// # Errors
-/// I/O errors of the disk. A parent directory that this process has no permission to open is not
-/// synced.
+/// I/O errors of the disk. A parent directory that this process has no permission to open is not synced.
 pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
     disk.create_dir_all(dir)?;
     for above in dir.ancestors().skip(1).take(levels) {
@@ -152,11 +151,10 @@ pub fn make_dir(disk: &dyn Disk, dir: &Path, levels: usize) -> io::Result<()> {
 /// Suffix of temporary files. Those left after a crash may be removed.
 pub const TEMP_SUFFIX: &str = ".tmp";
 
-/// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs
-/// the directory.
+/// Replaces a file atomically and durably: writes a temporary file, syncs it, renames it, and syncs the directory.
 ///
-/// After an error, the file has either its old or its new content. A crash may still change one
-/// into the other, until a later call succeeds.
+/// After an error, the file has either its old or its new content. A crash may still change one into the other, until a
+/// later call succeeds.
 pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(

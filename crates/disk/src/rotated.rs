@@ -85,8 +85,8 @@ impl RotatedFile {
 
     /// Appends all lines or none. Each of `lines` ends with its line break.
     ///
-    /// If an append fails, the part that it wrote is removed. If the removal fails too, the next
-    /// call terminates the incomplete line. Devices and pipes are neither synced nor truncated.
+    /// If an append fails, the part that it wrote is removed. If the removal fails too, the next call terminates the
+    /// incomplete line. Devices and pipes are neither synced nor truncated.
     ///
     /// # Errors
     /// I/O errors of the disk, or a pipe that has no reader. The next call opens the file again.
@@ -119,8 +119,7 @@ impl Open {
         }
     }
 
-    /// Truncates the file to its last complete line, after a failed append has written an
-    /// incomplete one.
+    /// Truncates the file to its last complete line, after a failed append has written an incomplete one.
     ///
     /// If truncation fails too, the incomplete line is terminated when the file is opened again.
     fn remove_incomplete(&self) {

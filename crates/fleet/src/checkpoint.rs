@@ -33,8 +33,8 @@ pub enum CheckpointError {
     /// The bytes cannot be read from their source, or are not a zstd stream.
     #[error("cannot read the checkpoint")]
     Read(#[source] io::Error),
-    /// The bytes are not a checkpoint, or are damaged. The caller must use an older checkpoint, or
-    /// list from the apiserver.
+    /// The bytes are not a checkpoint, or are damaged. The caller must use an older checkpoint, or list from the
+    /// apiserver.
     #[error("cannot decode the checkpoint")]
     Decode(#[source] DecodeError),
 }

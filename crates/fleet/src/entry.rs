@@ -1,12 +1,12 @@
 //! Entries of the log: messages with a header and a batch of records.
 //!
 //! # Format
-//! The header is one byte with the format's version, one byte of flags, and three integers: epoch,
-//! number, and sequence of the previous entry.
+//! The header is one byte with the format's version, one byte of flags, and three integers: epoch, number, and sequence
+//! of the previous entry.
 //!
-//! The body follows: one byte that is 1 if it is compressed and 0 if not, then the encoded records.
-//! Before compressed records is an integer with their uncompressed size. A body that is too long
-//! for one message continues in the next entries.
+//! The body follows: one byte that is 1 if it is compressed and 0 if not, then the encoded records. Before compressed
+//! records is an integer with their uncompressed size. A body that is too long for one message continues in the next
+//! entries.
 
 use std::fmt;
 use std::io::Read;
@@ -17,11 +17,11 @@ use super::partition::Partition;
 use super::record::Record;
 use super::wire::{DecodeError, put_integer, take_byte, take_integer};
 
-/// Number of an entry in the log. All partitions take their numbers from one sequence, so the
-/// numbers of one partition have gaps. Zero precedes the first entry.
+/// Number of an entry in the log. All partitions take their numbers from one sequence, so the numbers of one partition
+/// have gaps. Zero precedes the first entry.
 ///
-/// A number is never used again, even if the log is deleted and created anew: appending by
-/// compare-and-set relies on this.
+/// A number is never used again, even if the log is deleted and created anew: appending by compare-and-set relies on
+/// this.
 pub type Sequence = u64;
 
 /// Version of the entry format that this program writes, and the newest that it reads.
@@ -42,8 +42,7 @@ pub(crate) const MAX_WINDOW_LOG: u32 = 23;
 /// Upper bound for the bytes that [`Header::encode`] adds to a body.
 pub(crate) const MAX_HEADER: usize = 32;
 
-/// Stored message of the log: a batch of records of one partition, or, if the batch is long, a part
-/// of it.
+/// Stored message of the log: a batch of records of one partition, or, if the batch is long, a part of it.
 ///
 /// `Debug` shows the size of the payload, since an object may be a Secret.
 #[derive(Clone, PartialEq, Eq)]

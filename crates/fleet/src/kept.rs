@@ -1,9 +1,8 @@
 //! Older checkpoints of a partition, kept for processes that continue where they stopped.
 //!
-//! A process that was down for longer than the interval between checkpoints needs a checkpoint
-//! older than the newest one. The store therefore keeps up to [`MAX_KEPT`] older checkpoints. Each
-//! is kept only while the log still has all entries after it. The oldest one is at least about half
-//! as old as the log's first entry.
+//! A process that was down for longer than the interval between checkpoints needs a checkpoint older than the newest
+//! one. The store therefore keeps up to [`MAX_KEPT`] older checkpoints. Each is kept only while the log still has all
+//! entries after it. The oldest one is at least about half as old as the log's first entry.
 
 use std::time::Duration;
 
@@ -30,8 +29,8 @@ pub struct Retained {
     pub first: Sequence,
     /// Sequence of the last entry.
     pub last: Sequence,
-    /// Unix time in seconds of the last entry, minus half of the log's retention time. The
-    /// retention time is the time in which the log fills up at its present rate, at most `max_age`.
+    /// Unix time in seconds of the last entry, minus half of the log's retention time. The retention time is the time
+    /// in which the log fills up at its present rate, at most `max_age`.
     pub middle: i64,
     /// Whether the log exceeds half of its maximum size, so that it may remove entries by size before their age.
     pub is_half_full: bool,
@@ -40,9 +39,8 @@ pub struct Retained {
 }
 
 impl Retained {
-    /// Computes the values from the state of a log. `first` and `last` have the sequence and the
-    /// Unix time in seconds of the first and the last entry. `size` has the present and the maximum
-    /// size in bytes.
+    /// Computes the values from the state of a log. `first` and `last` have the sequence and the Unix time in seconds
+    /// of the first and the last entry. `size` has the present and the maximum size in bytes.
     #[must_use]
     pub fn new(first: (Sequence, i64), last: (Sequence, i64), size: (u64, u64), max_age: Duration) -> Self {
         let span = u128::from(last.1.saturating_sub(first.1).max(0).cast_unsigned());
@@ -53,21 +51,20 @@ impl Retained {
         Self { first: first.0, last: last.0, middle: last.1.saturating_sub(half), is_half_full, max_age }
     }
 
-    /// Returns whether the log may soon remove entries after `sequence`: the log is more than half
-    /// full, and `sequence` is in the older half of its sequences.
+    /// Returns whether the log may soon remove entries after `sequence`: the log is more than half full, and `sequence`
+    /// is in the older half of its sequences.
     #[must_use]
     pub fn may_soon_pass(&self, sequence: Sequence) -> bool {
         self.is_half_full && sequence < self.first + self.last.saturating_sub(self.first) / 2
     }
 }
 
-/// Adds `replaced`, which is no longer the newest checkpoint, to the list `older`. Removes the
-/// checkpoints that need not be kept from the list, and returns them for deletion.
+/// Adds `replaced`, which is no longer the newest checkpoint, to the list `older`. Removes the checkpoints that need
+/// not be kept from the list, and returns them for deletion.
 ///
-/// At most two older checkpoints are kept: A, and B after it. While A is in the newer half of the
-/// log's retention time, `replaced` takes the place of B. Once A is in the older half, B stays, and
-/// `replaced` is removed. So B is near the middle of the retention time when the log has removed
-/// entries that A needs.
+/// At most two older checkpoints are kept: A, and B after it. While A is in the newer half of the log's retention time,
+/// `replaced` takes the place of B. Once A is in the older half, B stays, and `replaced` is removed. So B is near the
+/// middle of the retention time when the log has removed entries that A needs.
 #[must_use]
 pub fn keep<T>(older: &mut Vec<Kept<T>>, replaced: Kept<T>, log: Retained) -> Vec<Kept<T>> {
     let mut obsolete: Vec<_> = older.extract_if(.., |kept| kept.sequence.saturating_add(1) < log.first).collect();
@@ -90,8 +87,8 @@ pub fn newest_before<T>(older: &[Kept<T>], sequence: Sequence) -> Option<&Kept<T
 mod tests {
     use super::*;
 
-    /// Simulates a log of `age` seconds with a checkpoint every 10 s. Returns the age of the oldest
-    /// kept checkpoint in per cent of the log's age, at its lowest.
+    /// Simulates a log of `age` seconds with a checkpoint every 10 s. Returns the age of the oldest kept checkpoint in
+    /// per cent of the log's age, at its lowest.
     fn coverage(age: u64, by_size: bool) -> u64 {
         let (mut older, mut all, mut least) = (Vec::new(), Vec::new(), 100);
         // Sequences grow unevenly: the log stores most of its entries in a short part of each cycle.

@@ -25,8 +25,7 @@ impl fmt::Display for Partition {
 
 /// NATS subjects of one fleet's log: `<fleet>.log.<cluster>.<resource>-<selection>`.
 ///
-/// Cluster and resource are escaped, so that a subject can be decoded, and two partitions never
-/// share one.
+/// Cluster and resource are escaped, so that a subject can be decoded, and two partitions never share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subjects {
     fleet: String,
@@ -75,8 +74,8 @@ impl Subjects {
         format!("{}.log.>", self.fleet)
     }
 
-    /// Returns a subject for a shard, from which buckets derive the keys of their entries about the
-    /// shard. No message of the log has this subject.
+    /// Returns a subject for a shard, from which buckets derive the keys of their entries about the shard. No message
+    /// of the log has this subject.
     #[must_use]
     pub fn of_shard(&self, shard: &Shard) -> String {
         let mut subject = format!("{}.log.", self.fleet);
@@ -116,8 +115,8 @@ impl Subjects {
     }
 }
 
-/// Appends `text` to `out`. Writes each byte except ASCII letters, digits, `-` and `_` as `%` and
-/// two hexadecimal digits.
+/// Appends `text` to `out`. Writes each byte except ASCII letters, digits, `-` and `_` as `%` and two hexadecimal
+/// digits.
 pub(crate) fn escape(text: &str, out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {

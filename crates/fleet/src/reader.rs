@@ -1,24 +1,21 @@
 //! Reader of the log, for a serving replica, and for a collector before it takes a partition over.
 //!
-//! The reader does no I/O. Its owner passes entries of the log to it, and applies the returned
-//! records to objects of its own.
+//! The reader does no I/O. Its owner passes entries of the log to it, and applies the returned records to objects of
+//! its own.
 //!
 //! # Contract
 //! - The records of a partition are returned in order, each once, even if entries are passed twice.
-//! - A partition becomes *complete* by a checkpoint ([`Reader::restore`]), a full list
-//!   ([`ResetReason::Restart`]), or the end of its resource ([`ResetReason::Gone`]). Only records
-//!   of a complete partition are returned. A first entry without a predecessor is not enough: the
-//!   log may have removed earlier entries.
-//! - Each entry names its predecessor, and each epoch begins with entry 0. So a missing entry is
-//!   noticed at the partition's next entry. The partition is then incomplete again.
-//! - Entries of an older epoch than the partition's newest one are ignored. The
-//!   [`Writer`](crate::Writer) prevents such entries.
-//! - A watch can resume from [`PartitionState::resume`], a resourceVersion. Changes of single
-//!   objects do not advance it, since the log may have them in another order than the watch. A
-//!   resumed watch therefore repeats some events. The new owner ignores those for which
-//!   [`PartitionState::repeats`] returns true.
-//! - Without a resume point, the new owner lists all objects and begins with
-//!   [`ResetReason::Restart`].
+//! - A partition becomes *complete* by a checkpoint ([`Reader::restore`]), a full list ([`ResetReason::Restart`]), or
+//!   the end of its resource ([`ResetReason::Gone`]). Only records of a complete partition are returned. A first entry
+//!   without a predecessor is not enough: the log may have removed earlier entries.
+//! - Each entry names its predecessor, and each epoch begins with entry 0. So a missing entry is noticed at the
+//!   partition's next entry. The partition is then incomplete again.
+//! - Entries of an older epoch than the partition's newest one are ignored. The [`Writer`](crate::Writer) prevents such
+//!   entries.
+//! - A watch can resume from [`PartitionState::resume`], a resourceVersion. Changes of single objects do not advance
+//!   it, since the log may have them in another order than the watch. A resumed watch therefore repeats some events.
+//!   The new owner ignores those for which [`PartitionState::repeats`] returns true.
+//! - Without a resume point, the new owner lists all objects and begins with [`ResetReason::Restart`].
 
 use std::collections::HashMap;
 
@@ -30,8 +27,7 @@ use super::partition::Partition;
 use super::record::{Record, ResetReason};
 use super::wire::DecodeError;
 
-/// State of a reader for one partition: the entries read, and the point from which a watch can
-/// resume.
+/// State of a reader for one partition: the entries read, and the point from which a watch can resume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartitionState {
     /// Newest epoch: the number of an owner's term.
@@ -40,15 +36,15 @@ pub struct PartitionState {
     pub owner: String,
     /// Sequence of the last entry read.
     pub last: Sequence,
-    /// Sequence of the last entry whose records were returned. A checkpoint of this state contains
-    /// the changes up to this entry.
+    /// Sequence of the last entry whose records were returned. A checkpoint of this state contains the changes up to
+    /// this entry.
     pub applied: Sequence,
     /// resourceVersion from which a watch can resume; `None` if the collector must list.
     pub resume: Option<ResourceVersion>,
     /// Whether all entries since a full list or a checkpoint were read, so that the caller has all objects.
     pub complete: bool,
-    /// Objects that were changed or deleted after the last [`Record::Progress`], with their
-    /// resourceVersions. A watch that resumes from `resume` repeats these changes.
+    /// Objects that were changed or deleted after the last [`Record::Progress`], with their resourceVersions. A watch
+    /// that resumes from `resume` repeats these changes.
     pub unconfirmed: HashMap<ObjectKey, ResourceVersion>,
 }
 
@@ -66,11 +62,10 @@ pub struct Gap {
 pub enum ReadOutcome {
     /// Records to apply, in order.
     Records(Vec<Record>),
-    /// There is nothing to apply: the entry was read before, or its batch continues in the next
-    /// entry.
+    /// There is nothing to apply: the entry was read before, or its batch continues in the next entry.
     Nothing,
-    /// The entry has an older epoch (owner's term) than the partition, and was ignored. A
-    /// [`Writer`](crate::Writer) prevents such entries by compare-and-set.
+    /// The entry has an older epoch (owner's term) than the partition, and was ignored. A [`Writer`](crate::Writer)
+    /// prevents such entries by compare-and-set.
     Stale {
         /// Epoch of the entry.
         epoch: u64,
@@ -98,8 +93,8 @@ impl Reader {
         Self::default()
     }
 
-    /// Sets the state of a partition to that of a checkpoint. Next, pass the partition's entries
-    /// after [`PartitionState::applied`], including those that were read before this call.
+    /// Sets the state of a partition to that of a checkpoint. Next, pass the partition's entries after
+    /// [`PartitionState::applied`], including those that were read before this call.
     pub fn restore(&mut self, partition: Partition, checkpoint: PartitionState) {
         self.partial.remove(&partition);
         self.position = self.position.max(checkpoint.applied);
@@ -185,8 +180,8 @@ impl Reader {
         })
     }
 
-    /// Joins the parts of an encoded batch that several entries contain. Returns the whole batch;
-    /// `None` if the next entry continues it.
+    /// Joins the parts of an encoded batch that several entries contain. Returns the whole batch; `None` if the next
+    /// entry continues it.
     fn assemble(&mut self, partition: &Partition, header: Header, body: Bytes) -> Result<Option<Bytes>, DecodeError> {
         if !header.continues && !self.partial.contains_key(partition) {
             return Ok(Some(body));
@@ -205,18 +200,16 @@ impl Reader {
 }
 
 impl PartitionState {
-    /// Returns whether a checkpoint of this state may be taken: the partition is complete, and no
-    /// object has changed after its resume point.
+    /// Returns whether a checkpoint of this state may be taken: the partition is complete, and no object has changed
+    /// after its resume point.
     ///
-    /// From another checkpoint, a collector could not recognise the deletions that its resumed
-    /// watch repeats.
+    /// From another checkpoint, a collector could not recognise the deletions that its resumed watch repeats.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.complete && self.resume.is_some() && self.unconfirmed.is_empty()
     }
 
-    /// Returns whether the log already contains this event of a resumed watch, so that the new
-    /// owner must ignore it.
+    /// Returns whether the log already contains this event of a resumed watch, so that the new owner must ignore it.
     #[must_use]
     pub fn repeats(&self, key: &ObjectKey, version: &ResourceVersion) -> bool {
         self.unconfirmed.get(key).is_some_and(|seen| seen == version || seen.newer_than(version))

@@ -34,8 +34,7 @@ pub enum Record {
         key: ObjectKey,
         /// UID of the deleted object.
         uid: Uid,
-        /// resourceVersion of the deletion. For a tombstone, the last known resourceVersion of the
-        /// object.
+        /// resourceVersion of the deletion. For a tombstone, the last known resourceVersion of the object.
         version: ResourceVersion,
         /// Last known state of the object as JSON.
         last_state: Bytes,
@@ -64,12 +63,11 @@ pub enum Record {
 /// Reason of a [`Record::Reset`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResetReason {
-    /// The collector lists the resource again. Readers keep their objects, since records follow
-    /// only for objects that differ.
+    /// The collector lists the resource again. Readers keep their objects, since records follow only for objects that
+    /// differ.
     Relist,
-    /// The collector does not know the present objects, so records of all objects follow. Objects
-    /// without one before the next [`Record::Progress`] are deleted. A reader that lacked entries
-    /// is complete again after this record.
+    /// The collector does not know the present objects, so records of all objects follow. Objects without one before
+    /// the next [`Record::Progress`] are deleted. A reader that lacked entries is complete again after this record.
     Restart,
     /// The cluster no longer serves the resource: all objects are gone.
     Gone,
@@ -202,8 +200,8 @@ fn take_identity(from: &mut Bytes) -> Result<(ObjectKey, Uid, ResourceVersion), 
     Ok((key, uid, take_version(from)?))
 }
 
-/// Appends a resourceVersion. An integer `n`, the form of almost all servers, is written as `n +
-/// 1`. Any other text is written as 0 and the text.
+/// Appends a resourceVersion. An integer `n`, the form of almost all servers, is written as `n + 1`. Any other text is
+/// written as 0 and the text.
 fn put_version(out: &mut Vec<u8>, version: &ResourceVersion) {
     if let Some(number) = version.as_number().and_then(|number| number.checked_add(1)) {
         put_integer(out, number);

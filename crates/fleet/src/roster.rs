@@ -1,10 +1,8 @@
-//! Roster of a fleet: its live collectors and deliverers, the operator's drains and pins, and the
-//! move in progress.
+//! Roster of a fleet: its live collectors and deliverers, the operator's drains and pins, and the move in progress.
 //!
-//! Each item is an entry of a NATS bucket, with a revision. A process renews its own item at
-//! intervals. While the revision changes, the other processes know that this process is alive, by
-//! their own clocks. [`RosterItem::Move`] is a token, of which there is one: only the collector
-//! that holds it may move a shard.
+//! Each item is an entry of a NATS bucket, with a revision. A process renews its own item at intervals. While the
+//! revision changes, the other processes know that this process is alive, by their own clocks. [`RosterItem::Move`] is
+//! a token, of which there is one: only the collector that holds it may move a shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +25,8 @@ pub struct Member {
     pub name: String,
     /// Zone of the collector; empty if it has none.
     pub zone: String,
-    /// Labels of the clusters that prefer collectors in this zone. A cluster prefers the zone if it
-    /// has all of these labels. If there are none here, no cluster prefers the zone.
+    /// Labels of the clusters that prefer collectors in this zone. A cluster prefers the zone if it has all of these
+    /// labels. If there are none here, no cluster prefers the zone.
     pub prefer: BTreeMap<String, String>,
     /// Fingerprint of the set of shards that the collector contends for. Collectors balance shards only with collectors
     /// that have the same fingerprint.

@@ -217,8 +217,8 @@ impl SimulatedClient {
         };
     }
 
-    /// Returns up to `most` retained entries behind sequence `after`, in order. `only` restricts
-    /// them to one partition. `None` if the log is down or the client is cut off.
+    /// Returns up to `most` retained entries behind sequence `after`, in order. `only` restricts them to one partition.
+    /// `None` if the log is down or the client is cut off.
     ///
     /// A fault may put a few entries up to `after` in front, which the client has read before.
     #[must_use]

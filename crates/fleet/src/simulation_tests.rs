@@ -98,8 +98,7 @@ impl World {
         }
     }
 
-    /// Makes the collector with index `to` the owner of a partition. The former owner is not
-    /// notified.
+    /// Makes the collector with index `to` the owner of a partition. The former owner is not notified.
     fn grant(&mut self, partition: &Partition, to: usize) {
         let epoch = self.epochs.borrow().get(partition).copied().unwrap_or(0) + 1;
         self.epochs.borrow_mut().insert(partition.clone(), epoch);

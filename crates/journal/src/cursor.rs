@@ -1,11 +1,10 @@
 //! File of acknowledgements, `cursor`: frames, each with ranges of acknowledged sequence numbers.
 //!
-//! The acknowledged set is the union of all frames before the first damaged one. The first frame
-//! after a rewrite contains the whole set, each later frame the additions.
+//! The acknowledged set is the union of all frames before the first damaged one. The first frame after a rewrite
+//! contains the whole set, each later frame the additions.
 //!
-//! Frames behind the damage are ignored. Otherwise a newer record of an object could count as
-//! acknowledged while an older one does not. The older state would then be delivered again, after
-//! the newer one.
+//! Frames behind the damage are ignored. Otherwise a newer record of an object could count as acknowledged while an
+//! older one does not. The older state would then be delivered again, after the newer one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +15,8 @@ use informer_hub_disk::frame::{self, Item, Reader};
 use informer_hub_disk::{self as disk, Disk, DiskFile, Open};
 
 pub(super) const NAME: &str = "cursor";
-/// Size in bytes that the file of acknowledgements must exceed to be rewritten. For a small
-/// journal, the bound is a sixteenth of the journal's size limit instead.
+/// Size in bytes that the file of acknowledgements must exceed to be rewritten. For a small journal, the bound is a
+/// sixteenth of the journal's size limit instead.
 const REWRITE_FROM: u64 = 64 << 10;
 /// The file of acknowledgements is synced once more than this many written ones are not synced.
 const UNSYNCED: u64 = 1000;
@@ -29,8 +28,7 @@ pub(super) struct CursorState {
     /// Whether the file has a readable frame.
     pub(super) any: bool,
     pub(super) acked: Ranges,
-    /// Sequence number below which all records are accepted, that is, synced to disk, according to
-    /// the file.
+    /// Sequence number below which all records are accepted, that is, synced to disk, according to the file.
     pub(super) accepted: Seq,
     /// Byte ranges of the file that are not valid frames.
     pub(super) damaged: Vec<(u64, u64)>,
@@ -126,8 +124,8 @@ impl Cursor {
         (self.file, self.bytes, self.rewritten, self.unsynced) = (None, 0, 0, 0);
     }
 
-    /// Returns whether the next write must replace the file by one with all acknowledged ranges:
-    /// there is no open file, or it has grown too much since the last rewrite.
+    /// Returns whether the next write must replace the file by one with all acknowledged ranges: there is no open file,
+    /// or it has grown too much since the last rewrite.
     pub(super) fn wants_all(&self) -> bool {
         self.file.is_none() || self.bytes > (4 * self.rewritten).max(self.rewrite_from)
     }

@@ -10,11 +10,10 @@ use super::read::read_upto;
 use super::write::{Journal, head};
 
 impl<R> Journal<R> {
-    /// Checks whether the journal's files were removed or replaced. If so, writes the readable
-    /// records to new files. Costs one system call.
+    /// Checks whether the journal's files were removed or replaced. If so, writes the readable records to new files.
+    /// Costs one system call.
     ///
-    /// [`Journal::sync`] includes this check. Call this method at times when there is nothing to
-    /// sync.
+    /// [`Journal::sync`] includes this check. Call this method at times when there is nothing to sync.
     ///
     /// # Errors
     /// I/O errors. The next call retries. Until a call succeeds, the records are not durable.
@@ -106,8 +105,8 @@ impl<R> Journal<R> {
         self.accepted_written = 0;
     }
 
-    /// Counts the pending records of the remaining segments. Adds the number of those that are
-    /// missing to the count of lost records.
+    /// Counts the pending records of the remaining segments. Adds the number of those that are missing to the count of
+    /// lost records.
     fn count_lost(&mut self) {
         let there = self.segments.iter().map(|segment| segment.pending as u64).sum();
         self.lost += self.pending.saturating_sub(there);

@@ -25,8 +25,7 @@ pub struct JournalReport {
     pub next_seq: Seq,
     /// Damaged byte ranges of all files.
     pub damaged: Vec<DamagedRange>,
-    /// Number of bytes of an interrupted write at the end of the last file. The next start
-    /// truncates them.
+    /// Number of bytes of an interrupted write at the end of the last file. The next start truncates them.
     pub torn_bytes: u64,
     /// Temporary files and replaced segments, which the next start removes.
     pub leftovers: Vec<String>,

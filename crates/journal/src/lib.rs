@@ -23,43 +23,40 @@
 //! | `cursor` | acknowledgements |
 //! | `told` (sinks) | last event of each object, from segments deleted before the caches had caught up |
 //!
-//! Each file is a sequence of frames with checksums. A checksum starts from a salt. The salt of a
-//! segment is the CRC-32 of its name, that of `cursor` is `0x63757273`, and that of `told` is
-//! `0x746f6c64`. The generation of a segment is its number in the order of creation.
+//! Each file is a sequence of frames with checksums. A checksum starts from a salt. The salt of a segment is the CRC-32
+//! of its name, that of `cursor` is `0x63757273`, and that of `told` is `0x746f6c64`. The generation of a segment is
+//! its number in the order of creation.
 //!
-//! - *Segment*: the first frame is a header. It has the format (one byte, `1`), the number after
-//!   the last one that the segment covers, its record count, and the generations that it replaces,
-//!   in eight bytes each. In a `.log`, the two numbers are zero and no generations follow. Each
-//!   other frame has a number (eight bytes) and a record.
+//! - *Segment*: the first frame is a header. It has the format (one byte, `1`), the number after the last one that the
+//!   segment covers, its record count, and the generations that it replaces, in eight bytes each. In a `.log`, the two
+//!   numbers are zero and no generations follow. Each other frame has a number (eight bytes) and a record.
 //! - *`told`*: each frame has a format, a number and an event.
-//! - *`cursor`*: each frame has the format, the number below which all records are accepted, and
-//!   the number of ranges. For each range follow the gap before it and its length. The numbers are
-//!   LEB128. The union of all frames before the first damaged one is acknowledged. The file is
-//!   rewritten once it is longer than 64 KiB (or a sixteenth of the limit, if that is less) and
-//!   than four times its length after the last rewrite.
+//! - *`cursor`*: each frame has the format, the number below which all records are accepted, and the number of ranges.
+//!   For each range follow the gap before it and its length. The numbers are LEB128. The union of all frames before the
+//!   first damaged one is acknowledged. The file is rewritten once it is longer than 64 KiB (or a sixteenth of the
+//!   limit, if that is less) and than four times its length after the last rewrite.
 //!
-//! From its first number on, a `.log` invalidates records of older generations. A `.mrg`
-//! invalidates the segments whose generations are in its header.
+//! From its first number on, a `.log` invalidates records of older generations. A `.mrg` invalidates the segments whose
+//! generations are in its header.
 //!
 //! # Bounds
-//! The files take at most the limit, plus the output of one merge. In memory, a record takes 8⅛
-//! bytes if its segment is the last one or has a pending record; other records take none. Memory
-//! also holds the appended bytes that are not synced, and one chunk for reading.
+//! The files take at most the limit, plus the output of one merge. In memory, a record takes 8⅛ bytes if its segment is
+//! the last one or has a pending record; other records take none. Memory also holds the appended bytes that are not
+//! synced, and one chunk for reading.
 //!
 //! # At the limit
-//! An append at the limit first removes segments whose records are all acknowledged, even if
-//! [`Journal::release`] has not released them. On a full disk, [`Journal::drop_acked`] does the
-//! same.
+//! An append at the limit first removes segments whose records are all acknowledged, even if [`Journal::release`] has
+//! not released them. On a full disk, [`Journal::drop_acked`] does the same.
 //!
-//! After [`Journal::retain_acked`], segments that are not released stay, and [`Journal::append`]
-//! fails with [`AppendError::Retained`]. To continue, the owner saves the records of
-//! [`Journal::visit_retained`] elsewhere and calls [`Journal::mark_saved`].
+//! After [`Journal::retain_acked`], segments that are not released stay, and [`Journal::append`] fails with
+//! [`AppendError::Retained`]. To continue, the owner saves the records of [`Journal::visit_retained`] elsewhere and
+//! calls [`Journal::mark_saved`].
 //!
-//! If no segment is fully acknowledged, [`Journal::append`] fails with [`AppendError::Full`]. The
-//! owner can call [`Journal::merge_pending`] and retry.
+//! If no segment is fully acknowledged, [`Journal::append`] fails with [`AppendError::Full`]. The owner can call
+//! [`Journal::merge_pending`] and retry.
 //!
-//! If the disk is full when a journal is opened, the records below [`Journal::accepted`] are
-//! durable. Acknowledging them frees space, in which the other records are written again.
+//! If the disk is full when a journal is opened, the records below [`Journal::accepted`] are durable. Acknowledging
+//! them frees space, in which the other records are written again.
 
 use std::fmt::Display;
 use std::io;
@@ -107,8 +104,8 @@ pub trait Record: Sized {
     /// must keep both records.
     fn object(&self) -> u64;
 
-    /// Merges two records of one object, to save space. Returns both *unchanged*, the older first,
-    /// or one record that replaces both, or none if neither is needed.
+    /// Merges two records of one object, to save space. Returns both *unchanged*, the older first, or one record that
+    /// replaces both, or none if neither is needed.
     ///
     /// A single record gets the sequence number of the newer one.
     fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]>;
@@ -161,8 +158,8 @@ pub enum AppendError {
         /// Number of records that are not acknowledged.
         pending: u64,
     },
-    /// The size limit is reached. All acknowledged records that could be removed must stay for a
-    /// restart; see [`Journal::retain_acked`].
+    /// The size limit is reached. All acknowledged records that could be removed must stay for a restart; see
+    /// [`Journal::retain_acked`].
     #[error("the journal is full of acknowledged records that are retained for a restart")]
     Retained,
     /// One record, or all records of this append together, exceed the maximum size.

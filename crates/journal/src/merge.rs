@@ -49,8 +49,8 @@ struct Chunk<'j> {
     files: Vec<Box<dyn DiskFile>>,
 }
 
-/// Plan of a merge. `runs` maps the sequence number of each record of the new file to the old
-/// records that it replaces. `damaged` is the number of damaged records, which are dropped.
+/// Plan of a merge. `runs` maps the sequence number of each record of the new file to the old records that it replaces.
+/// `damaged` is the number of damaged records, which are dropped.
 #[derive(Default)]
 struct Plan {
     runs: BTreeMap<Seq, Run>,
@@ -58,17 +58,14 @@ struct Plan {
 }
 
 impl<R: Record> Journal<R> {
-    /// Frees disk space: merges the pending records with sequence numbers in `range`, per object,
-    /// and drops acknowledged records from the rewritten files. An empty range only drops
-    /// acknowledged records.
+    /// Frees disk space: merges the pending records with sequence numbers in `range`, per object, and drops
+    /// acknowledged records from the rewritten files. An empty range only drops acknowledged records.
     ///
-    /// Records that a reader is processing must be outside the range, since a merge may remove
-    /// their sequence numbers. A merged record gets the number of the newest one, which keeps the
-    /// order per object.
+    /// Records that a reader is processing must be outside the range, since a merge may remove their sequence numbers.
+    /// A merged record gets the number of the newest one, which keeps the order per object.
     ///
     /// - If the last segment has pending records in the range, a new segment is started first.
-    /// - Segments stay as they are if no record can be merged and at most a quarter of their
-    ///   records are acknowledged.
+    /// - Segments stay as they are if no record can be merged and at most a quarter of their records are acknowledged.
     /// - Disk: the output of one merge, at most 256 MiB or one segment, may exceed the limit.
     /// - Memory: about 60 bytes per pending record of the segments that are merged into one file.
     ///
@@ -216,8 +213,8 @@ impl<'j> Chunk<'j> {
         Ok(plan)
     }
 
-    /// Merges the records of one object, which are at `places`. Adds each resulting record to
-    /// `plan`, with the old records that it replaces.
+    /// Merges the records of one object, which are at `places`. Adds each resulting record to `plan`, with the old
+    /// records that it replaces.
     fn plan_object<R: Record>(&self, places: Run, plan: &mut Plan, frame: &mut Vec<u8>) -> io::Result<()> {
         let mut current: Option<(R, Run)> = None;
         let mut done = |run: Run| plan.runs.insert(self.seq(run[run.len() - 1]), run);

@@ -28,8 +28,8 @@ pub(super) struct Scan {
 pub(super) struct Scanned {
     pub(super) name: Name,
     pub(super) header: Option<Header>,
-    /// Sequence number from which on records of this segment are invalid. A newer segment starts at
-    /// this number, so they were never accepted (synced to disk). `Seq::MAX` if all are valid.
+    /// Sequence number from which on records of this segment are invalid. A newer segment starts at this number, so
+    /// they were never accepted (synced to disk). `Seq::MAX` if all are valid.
     pub(super) void_from: Seq,
 }
 
@@ -45,11 +45,9 @@ pub(super) struct WalkResult {
 pub(super) struct LossCounter<'s> {
     cursor: &'s mut CursorState,
     expected: Option<Seq>,
-    /// Sequence number after the highest one found so far. A record with a lower number is a
-    /// duplicate.
+    /// Sequence number after the highest one found so far. A record with a lower number is a duplicate.
     floor: Seq,
-    /// Highest start of the segments read so far: the first sequence number that a segment's name
-    /// states.
+    /// Highest start of the segments read so far: the first sequence number that a segment's name states.
     begun: Seq,
     /// Ranges of sequence numbers that are missing in the merged segment that is being read.
     gaps: Vec<Range<Seq>>,
@@ -94,8 +92,8 @@ impl Scan {
         self.leftovers.extend(Vec::into_iter(gone).map(|file: Scanned| file.name.to_string()));
     }
 
-    /// Lowers the end that a segment's header states to the start of the next segment. Lookups of
-    /// records search by these ends, which must therefore be in order.
+    /// Lowers the end that a segment's header states to the start of the next segment. Lookups of records search by
+    /// these ends, which must therefore be in order.
     fn end_in_order(&mut self) {
         let behind: Vec<Seq> = self.files.iter().skip(1).map(|next| next.name.first).collect();
         for (file, behind) in self.files.iter_mut().zip(behind) {
@@ -123,8 +121,8 @@ fn header(disk: &dyn Disk, path: &Path, name: Name) -> Result<Option<Header>, Jo
 }
 
 impl Scanned {
-    /// Returns whether invalid bytes at the segment's end belong to accepted records. If not, a
-    /// failed append left these bytes. `count` must have read the segment's records.
+    /// Returns whether invalid bytes at the segment's end belong to accepted records. If not, a failed append left
+    /// these bytes. `count` must have read the segment's records.
     pub(super) fn is_missing_its_end(&self, count: &LossCounter<'_>) -> bool {
         self.name.merged || count.floor < self.void_from
     }
@@ -166,8 +164,8 @@ impl<'s> LossCounter<'s> {
         self.cursor.acked.contains(seq)
     }
 
-    /// Counts unacknowledged sequence numbers from the expected number up to `seq` as lost.
-    /// Afterwards, `next` is the expected number.
+    /// Counts unacknowledged sequence numbers from the expected number up to `seq` as lost. Afterwards, `next` is the
+    /// expected number.
     fn advance(&mut self, seq: Seq, next: Seq) {
         // Numbers below the floor were found or counted before.
         if let Some(expected) = self.expected.map(|expected| expected.max(self.floor)) {
@@ -188,8 +186,8 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Notes that a record was found. Returns `None` if the record is a duplicate: its number was
-    /// found before, or an earlier segment covers it.
+    /// Notes that a record was found. Returns `None` if the record is a duplicate: its number was found before, or an
+    /// earlier segment covers it.
     pub(super) fn record(&mut self, seq: Seq, name: Name) -> Option<()> {
         let due = self.floor.max(name.first);
         if seq < due {
@@ -219,8 +217,8 @@ impl<'s> LossCounter<'s> {
         }
     }
 
-    /// Counts the losses at the end of the journal. Returns the sequence number for the next
-    /// record, higher than any that was used.
+    /// Counts the losses at the end of the journal. Returns the sequence number for the next record, higher than any
+    /// that was used.
     pub(super) fn finish(&mut self) -> Seq {
         let accepted = self.cursor.accepted;
         if self.expected.is_some_and(|expected| expected < accepted) {

@@ -87,9 +87,8 @@ impl<R: Record> Journal<R> {
         Ok(self.read(seq, 1, 0)?.records.pop().filter(|(found, _)| *found == seq).map(|(_, record)| record))
     }
 
-    /// Reads one chunk of segment `index`, from record `at` on. Adds the pending records to `batch`
-    /// and deducts them from `budget`. Returns the index of the next record to read; `None` if the
-    /// budget is used up.
+    /// Reads one chunk of segment `index`, from record `at` on. Adds the pending records to `batch` and deducts them
+    /// from `budget`. Returns the index of the next record to read; `None` if the budget is used up.
     fn read_some(
         &mut self,
         index: usize,

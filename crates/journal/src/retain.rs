@@ -7,11 +7,10 @@ use super::segment::Segment;
 use super::write::{Journal, head};
 use super::{AppendError, Seq};
 
-/// The cursor file is written even without new acknowledgements if this many records were accepted
-/// since its last write.
+/// The cursor file is written even without new acknowledgements if this many records were accepted since its last
+/// write.
 const UNKNOWN: u64 = 1000;
-/// After failures to write the cursor file, at least one of this many calls of
-/// [`Journal::write_cursor`] tries again.
+/// After failures to write the cursor file, at least one of this many calls of [`Journal::write_cursor`] tries again.
 const LONGEST_PAUSE: u32 = 64;
 
 impl<R> Journal<R> {
@@ -35,20 +34,19 @@ impl<R> Journal<R> {
         before - self.pending
     }
 
-    /// States that a restart does not need records below `before`. Segments that have only such
-    /// records are removed once all their records are acknowledged, now or at a later sync. A call
-    /// with a lower number than before has no effect.
+    /// States that a restart does not need records below `before`. Segments that have only such records are removed
+    /// once all their records are acknowledged, now or at a later sync. A call with a lower number than before has no
+    /// effect.
     pub fn release(&mut self, before: Seq) {
         self.keep_from = self.keep_from.max(before);
         self.remove_acked();
     }
 
-    /// Removes the oldest segments, up to the first one with records that are pending or not
-    /// released. The next call retries failed removals.
+    /// Removes the oldest segments, up to the first one with records that are pending or not released. The next call
+    /// retries failed removals.
     ///
-    /// An acknowledged segment stays while an older segment has pending records. Otherwise damage
-    /// to the cursor file could make acknowledged older states of an object pending again, while
-    /// its newer states are gone.
+    /// An acknowledged segment stays while an older segment has pending records. Otherwise damage to the cursor file
+    /// could make acknowledged older states of an object pending again, while its newer states are gone.
     pub(super) fn remove_acked(&mut self) {
         self.remove_replaced_files();
         let sealed = &self.segments[..self.segments.len().saturating_sub(1)];
@@ -134,13 +132,10 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Frees space on a full disk: removes segments whose records are all acknowledged, the oldest
-    /// first.
+    /// Frees space on a full disk: removes segments whose records are all acknowledged, the oldest first.
     ///
-    /// - Segments behind one with pending records are removed only if the acknowledgements can be
-    ///   written.
-    /// - Segments that a restart would use are removed too, unless [`Journal::retain_acked`] was
-    ///   called.
+    /// - Segments behind one with pending records are removed only if the acknowledgements can be written.
+    /// - Segments that a restart would use are removed too, unless [`Journal::retain_acked`] was called.
     /// - The last segment is removed too if a new segment can be started.
     pub fn drop_acked(&mut self) {
         let is_spent = self.segments.last().is_some_and(|last| last.pending == 0 && last.bytes > head());
@@ -152,8 +147,8 @@ impl<R> Journal<R> {
         self.remove_behind_pending();
     }
 
-    /// Writes the acknowledgements. If that succeeds, removes all removable segments, including
-    /// those behind a segment with pending records.
+    /// Writes the acknowledgements. If that succeeds, removes all removable segments, including those behind a segment
+    /// with pending records.
     fn remove_behind_pending(&mut self) {
         let removable = |journal: &Self| {
             let sealed = &journal.segments[..journal.segments.len().saturating_sub(1)];
@@ -185,9 +180,8 @@ impl<R> Journal<R> {
         segment.pending == 0 && (!self.retains_acked || segment.is_saved_elsewhere || segment.end <= self.keep_from)
     }
 
-    /// Writes the acknowledgements, usually without an fsync: they survive the end of the process,
-    /// but perhaps not a power loss. Then removes segments that are no longer needed.
-    /// [`Journal::sync`] includes both steps.
+    /// Writes the acknowledgements, usually without an fsync: they survive the end of the process, but perhaps not a
+    /// power loss. Then removes segments that are no longer needed. [`Journal::sync`] includes both steps.
     pub fn write_acks(&mut self) {
         self.write_cursor(false);
         self.remove_acked();

@@ -15,9 +15,8 @@ const MERGED: &str = "mrg";
 
 /// Name of a segment's file. The name suffices to read the segment even if its header is damaged.
 ///
-/// Each new segment has a higher generation. A segment that appends wrote starts at the first
-/// record that was not accepted (synced to disk). From this sequence number on, it invalidates the
-/// records of older generations.
+/// Each new segment has a higher generation. A segment that appends wrote starts at the first record that was not
+/// accepted (synced to disk). From this sequence number on, it invalidates the records of older generations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub(super) first: Seq,
@@ -61,8 +60,8 @@ pub(super) struct Segment {
     pub(super) synced: u64,
     /// First sequence number after the segment's records.
     pub(super) end: Seq,
-    /// Sequence number and offset of each record, in order. Emptied to save memory once all records
-    /// are acknowledged and no more are appended.
+    /// Sequence number and offset of each record, in order. Emptied to save memory once all records are acknowledged
+    /// and no more are appended.
     pub(super) entries: Vec<Entry>,
     /// One bit per entry, set if the record is acknowledged.
     acked: Vec<u64>,
@@ -102,8 +101,8 @@ impl Name {
         crc32fast::hash(self.to_string().as_bytes())
     }
 
-    /// Returns whether the segment can store this sequence number and file offset in an [`Entry`],
-    /// which has 32 bits for each.
+    /// Returns whether the segment can store this sequence number and file offset in an [`Entry`], which has 32 bits
+    /// for each.
     pub(super) fn can_hold(self, seq: Seq, offset: u64) -> bool {
         let delta = seq.checked_sub(self.first);
         delta.is_some_and(|delta| u32::try_from(delta).is_ok()) && u32::try_from(offset).is_ok()
@@ -194,8 +193,8 @@ impl Segment {
         self.name.first + u64::from(self.entries[at].delta)
     }
 
-    /// Returns the file offsets of the start and the end of record `at`. The end is the start of
-    /// the next record, or else the end of the file. Invalid bytes may lie in between.
+    /// Returns the file offsets of the start and the end of record `at`. The end is the start of the next record, or
+    /// else the end of the file. Invalid bytes may lie in between.
     pub(super) fn place(&self, at: usize) -> (u64, u64) {
         let end = self.entries.get(at + 1).map_or(self.bytes, |next| u64::from(next.offset));
         (u64::from(self.entries[at].offset), end)

@@ -1,13 +1,11 @@
-//! Second part of [`Journal::open`]: makes the records durable, and prepares the last segment for
-//! appends.
+//! Second part of [`Journal::open`]: makes the records durable, and prepares the last segment for appends.
 //!
-//! All segments but the last are durable, since each was synced before the next one was started. Of
-//! the last segment, only the records below `accepted` in the cursor file are known to be synced.
-//! After a failed fsync, later records may exist in the page cache only, and another fsync does not
-//! write them.
+//! All segments but the last are durable, since each was synced before the next one was started. Of the last segment,
+//! only the records below `accepted` in the cursor file are known to be synced. After a failed fsync, later records may
+//! exist in the page cache only, and another fsync does not write them.
 //!
-//! These records are therefore written again, to a new segment. If the disk is too full for one,
-//! they are written to their old place in the file.
+//! These records are therefore written again, to a new segment. If the disk is too full for one, they are written to
+//! their old place in the file.
 
 use std::io;
 
@@ -18,9 +16,9 @@ use super::{JournalError, Seq};
 use informer_hub_disk::{self as disk, Open, frame};
 
 impl<R> Journal<R> {
-    /// Makes the records durable that [`Journal::open`] has found, and prepares the last segment
-    /// for appends. Records below `accepted` are known to be durable. If a write fails, the next
-    /// sync or append retries, and the records can be read meanwhile.
+    /// Makes the records durable that [`Journal::open`] has found, and prepares the last segment for appends. Records
+    /// below `accepted` are known to be durable. If a write fails, the next sync or append retries, and the records can
+    /// be read meanwhile.
     pub(super) fn settle(&mut self, accepted: Seq) -> Result<(), JournalError> {
         self.load_unsynced(accepted)?;
         if self.unsynced.is_empty() {
@@ -95,8 +93,8 @@ impl<R> Journal<R> {
         Ok(())
     }
 
-    /// Marks records as accepted (durable): those of all segments but the last, and those of the
-    /// last segment if none of them is unsynced. Does nothing if the directory cannot be synced.
+    /// Marks records as accepted (durable): those of all segments but the last, and those of the last segment if none
+    /// of them is unsynced. Does nothing if the directory cannot be synced.
     fn accept_earlier_segments(&mut self) {
         let Some(last) = self.segments.last() else { return };
         if self.dir_dirty && self.disk.sync_dir(&self.dir).is_err() {

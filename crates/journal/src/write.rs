@@ -27,13 +27,11 @@ pub struct Journal<R> {
     pub(super) segment_bytes: u64,
     /// Segments in record order. Records are appended to the last one.
     pub(super) segments: Vec<Segment>,
-    /// Copy of the last segment's frames that are not synced. If a sync fails, they are written
-    /// again.
+    /// Copy of the last segment's frames that are not synced. If a sync fails, they are written again.
     pub(super) unsynced: Vec<u8>,
     pub(super) next: Seq,
     pub(super) next_generation: u64,
-    /// Whether the last segment takes no more records, because it has reached its size or a write
-    /// to it has failed.
+    /// Whether the last segment takes no more records, because it has reached its size or a write to it has failed.
     pub(super) sealed: bool,
     /// Whether names of new files are not yet durable, so that the directory must be synced.
     pub(super) dir_dirty: bool,
@@ -43,9 +41,8 @@ pub struct Journal<R> {
     /// Sequence numbers that are acknowledged but not yet written to the cursor file.
     pub(super) acked: Vec<Seq>,
     pub(super) cursor_error: Option<io::Error>,
-    /// Number of consecutive failures to write the acknowledgements. The next field,
-    /// `cursor_pause`, is the number of calls of [`Journal::write_cursor`] to skip before the next
-    /// attempt.
+    /// Number of consecutive failures to write the acknowledgements. The next field, `cursor_pause`, is the number of
+    /// calls of [`Journal::write_cursor`] to skip before the next attempt.
     pub(super) cursor_failures: u32,
     pub(super) cursor_pause: u32,
     /// Sequence number below which all records are durable.
@@ -60,13 +57,13 @@ pub struct Journal<R> {
     pub(super) replaced: u64,
     /// Whether the files are known to be removed or replaced, so that this is logged once.
     pub(super) is_displaced: bool,
-    /// Whether the directory was missing when a segment was to be created. If so,
-    /// [`Journal::check_files`] creates it again.
+    /// Whether the directory was missing when a segment was to be created. If so, [`Journal::check_files`] creates it
+    /// again.
     pub(super) is_missing: bool,
     /// Files replaced by a merge and not yet removed, with their sizes in bytes.
     pub(super) replaced_files: Vec<(PathBuf, u64)>,
-    /// Generations of merged segments that could not be written. Their files may be on disk, so the
-    /// next merged segment lists them among those that it replaces.
+    /// Generations of merged segments that could not be written. Their files may be on disk, so the next merged segment
+    /// lists them among those that it replaces.
     pub(super) abandoned: Vec<u64>,
     /// Generation and open file of the segment that was read last.
     pub(super) reading: Option<(u64, Box<dyn DiskFile>)>,
@@ -364,8 +361,8 @@ impl<R: Record> Journal<R> {
         Ok(starts)
     }
 
-    /// Writes the frames in `unsynced`, from byte `mark` on, to the last segment or to a new one.
-    /// Returns the sequence numbers of their records.
+    /// Writes the frames in `unsynced`, from byte `mark` on, to the last segment or to a new one. Returns the sequence
+    /// numbers of their records.
     fn place(&mut self, mark: usize, starts: &[usize]) -> Result<Range<Seq>, AppendError> {
         let size = (self.unsynced.len() - mark) as u64;
         let fits = |last: &Segment| last.bytes <= head() || last.bytes + size <= self.segment_bytes;

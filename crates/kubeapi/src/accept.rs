@@ -150,12 +150,11 @@ struct Clause<'h> {
     parameters: Vec<(&'h str, &'h str)>,
 }
 
-/// Parses the clauses of an `Accept` header and sorts them as kube-apiserver does. Drops clauses
-/// without a subtype, except `*`.
+/// Parses the clauses of an `Accept` header and sorts them as kube-apiserver does. Drops clauses without a subtype,
+/// except `*`.
 ///
-/// The comparison is not transitive: a clause without a wildcard may precede one with a wildcard
-/// and a higher q-value. So the result depends on the sort algorithm. This is an insertion sort, as
-/// in Go's `sort` for up to twelve elements.
+/// The comparison is not transitive: a clause without a wildcard may precede one with a wildcard and a higher q-value.
+/// So the result depends on the sort algorithm. This is an insertion sort, as in Go's `sort` for up to twelve elements.
 fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause<'_>> = header.split(',').filter_map(Clause::parse).take(MAX_CLAUSES).collect();
     for from in 1..clauses.len() {
@@ -219,8 +218,8 @@ impl<'h> Clause<'h> {
         Some(Accepted { media, form, pretty: self.parameter("pretty") == "1" })
     }
 
-    /// Returns the form that the clause's parameters `as`, `g` and `v` ask for; the object itself
-    /// if it has none of them. `None` for an unknown form.
+    /// Returns the form that the clause's parameters `as`, `g` and `v` ask for; the object itself if it has none of
+    /// them. `None` for an unknown form.
     fn form(&self) -> Option<Form> {
         let is_converted = self.parameters.iter().any(|(name, _)| matches!(*name, "as" | "g" | "v"));
         if !is_converted {

@@ -103,9 +103,8 @@ pub fn version_document(version: &ServedVersion) -> Vec<u8> {
 }
 
 impl Served {
-    /// Returns a resource with its singular name, short names and categories. A built-in resource
-    /// gets those of Kubernetes. Any other resource gets its kind in lower case as singular name,
-    /// no short names and no categories.
+    /// Returns a resource with its singular name, short names and categories. A built-in resource gets those of
+    /// Kubernetes. Any other resource gets its kind in lower case as singular name, no short names and no categories.
     #[must_use]
     pub fn of(resource: &ApiResource) -> Self {
         let (group, plural) = (resource.gvr.group.as_str(), resource.gvr.resource.as_str());

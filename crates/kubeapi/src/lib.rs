@@ -1,5 +1,5 @@
-//! The Kubernetes API as a reader sees it: paths, options, versions, encodings, tables and errors.
-//! This crate does no I/O.
+//! The Kubernetes API as a reader sees it: paths, options, versions, encodings, tables and errors. This crate does no
+//! I/O.
 //!
 //! The behaviour is that of kube-apiserver 1.37, unless a module says otherwise.
 

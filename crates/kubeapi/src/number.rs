@@ -12,8 +12,8 @@ pub(crate) fn json_float(number: f64) -> String {
     exponential(number, -6, 21, 1)
 }
 
-/// Returns a float in its shortest form. Uses exponent notation if the decimal exponent is less
-/// than `least`, or `end` or more. The exponent then has at least `width` digits.
+/// Returns a float in its shortest form. Uses exponent notation if the decimal exponent is less than `least`, or `end`
+/// or more. The exponent then has at least `width` digits.
 fn exponential(number: f64, least: i32, end: i32, width: usize) -> String {
     let text = format!("{number:e}");
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -52,9 +52,9 @@ pub struct Options {
     pub bookmarks: bool,
     /// `sendInitialEvents`: whether a watch starts with the present objects; `None` if unset.
     ///
-    /// If the parameter is unset, it becomes `true` for a watch whose `resourceVersion` is unset or
-    /// `0` and whose `resourceVersionMatch` is unset. As in kube-apiserver, this requires the
-    /// parameter `watch`; a `watch/` path does not suffice.
+    /// If the parameter is unset, it becomes `true` for a watch whose `resourceVersion` is unset or `0` and whose
+    /// `resourceVersionMatch` is unset. As in kube-apiserver, this requires the parameter `watch`; a `watch/` path does
+    /// not suffice.
     pub initial_events: Option<bool>,
     /// `pretty`: whether JSON is indented; `None` if unset.
     pub pretty: Option<bool>,
@@ -67,13 +67,12 @@ impl Options {
     ///
     /// - Without an object's name in the path, the query is parsed by [`Options::parse`].
     /// - A get of one object reads only `resourceVersion`, `pretty` and `includeObject`.
-    /// - A watch of one object (`/api/v1/watch/...`) gets the condition that `metadata.name` is the
-    ///   name in the path.
+    /// - A watch of one object (`/api/v1/watch/...`) gets the condition that `metadata.name` is the name in the path.
     /// - A `watch/` path is always a watch, whatever the query says.
     ///
     /// # Errors
-    /// As [`Options::parse`]. Also code 400 for a watch of one object whose field selector does not
-    /// require the object's name.
+    /// As [`Options::parse`]. Also code 400 for a watch of one object whose field selector does not require the
+    /// object's name.
     pub fn of(path: &ResourcePath, query: &str) -> Result<Self, Status> {
         let parameters = Parameters::parse(query);
         if path.name.is_some() && !path.is_watch {

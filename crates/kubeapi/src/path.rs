@@ -219,8 +219,8 @@ fn word(text: &str) -> Result<SmolStr, Status> {
     if is_word { Ok(text.into()) } else { Err(Status::path_not_found()) }
 }
 
-/// Checks the name of a namespace or an object. Like kube-apiserver, refuses `.`, `..`, `/` and
-/// `%`. No name is longer than `longest` bytes: for a longer one, the error is that of `not_found`.
+/// Checks the name of a namespace or an object. Like kube-apiserver, refuses `.`, `..`, `/` and `%`. No name is longer
+/// than `longest` bytes: for a longer one, the error is that of `not_found`.
 fn object_name(
     text: &str,
     parameter: &str,

@@ -38,8 +38,7 @@ pub enum WatchFrom {
 /// Returns the state from which a list is answered, or a get of one object if `is_get`.
 ///
 /// # Errors
-/// [`Status`] of code 400 if the resourceVersion is not a number, or if it and a continue token are
-/// both set.
+/// [`Status`] of code 400 if the resourceVersion is not a number, or if it and a continue token are both set.
 pub fn list_at(options: &Options, is_get: bool) -> Result<ListAt, Status> {
     if !is_get && !options.continuation.is_empty() {
         if matches!(options.resource_version.as_str(), "" | "0") {
@@ -126,9 +125,8 @@ mod tests {
         assert_eq!(list_at(&options, true), Ok(ListAt::NotOlderThan(57)));
     }
 
-    /// Tests each cell of the table "resourceVersionMatch and paging parameters" in Kubernetes'
-    /// documentation. The columns are: resourceVersion unset, `0`, another version without a limit,
-    /// and another version with a limit.
+    /// Tests each cell of the table "resourceVersionMatch and paging parameters" in Kubernetes' documentation. The
+    /// columns are: resourceVersion unset, `0`, another version without a limit, and another version with a limit.
     #[test]
     fn list_follows_the_table_of_kubernetes() {
         use ListAt::{Exact, NotOlderThan, Present};

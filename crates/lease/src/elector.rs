@@ -99,8 +99,8 @@ struct Observed {
 
 /// State machine of one contender in a leader election; see the [crate documentation](crate).
 ///
-/// All times are durations since one fixed moment of the caller's clock. This clock must go on
-/// while the process or the machine is suspended.
+/// All times are durations since one fixed moment of the caller's clock. This clock must go on while the process or the
+/// machine is suspended.
 #[derive(Debug)]
 pub struct Elector {
     params: ElectionParams,
@@ -258,8 +258,8 @@ impl Elector {
         self.decide(now);
     }
 
-    /// Acts on the record that was read: ends leadership if another contender holds it, and sets
-    /// the time of the next request.
+    /// Acts on the record that was read: ends leadership if another contender holds it, and sets the time of the next
+    /// request.
     fn decide(&mut self, now: Duration) {
         let pause = self.pause();
         let Some(observed) = &self.observed else {
@@ -340,8 +340,8 @@ impl Elector {
         self.claim_delay = delay;
     }
 
-    /// Ends leadership immediately. The next request writes a record without a holder, so that
-    /// another contender need not wait until the lease expires.
+    /// Ends leadership immediately. The next request writes a record without a holder, so that another contender need
+    /// not wait until the lease expires.
     pub fn resign(&mut self, now: Duration) {
         let is_own = self.observed.as_ref().is_some_and(|observed| *observed.record.holder == *self.identity);
         self.is_resigning = true;

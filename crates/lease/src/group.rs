@@ -1,12 +1,11 @@
-//! Contenders that share several leases. This module finds out which contenders run, and decides
-//! which one hands a lease over to another. It has no I/O and no clock.
+//! Contenders that share several leases. This module finds out which contenders run, and decides which one hands a
+//! lease over to another. It has no I/O and no clock.
 //!
-//! Each contender writes only its own entry, at an interval, so that writes never conflict. A
-//! contender counts as running while its entry changes, by the clock of the contender that reads
-//! it.
+//! Each contender writes only its own entry, at an interval, so that writes never conflict. A contender counts as
+//! running while its entry changes, by the clock of the contender that reads it.
 //!
-//! The entries only decide which contender should hold which lease. That a lease never has two
-//! holders does not depend on them.
+//! The entries only decide which contender should hold which lease. That a lease never has two holders does not depend
+//! on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +30,7 @@ pub type Running = BTreeMap<String, BTreeSet<String>>;
 /// Holder of each lease, by the name of the lease; `None` if the lease is free, or its holder is unknown.
 pub type Holders = BTreeMap<String, Option<Arc<str>>>;
 
-/// An entry is obsolete if it has not changed for ten times the duration `within` of
-/// [`Roster::new`].
+/// An entry is obsolete if it has not changed for ten times the duration `within` of [`Roster::new`].
 const FORGOTTEN: u32 = 10;
 
 /// The contenders of a group, as one of them, `own`, sees them.
@@ -49,8 +47,8 @@ struct Other {
     member: Member,
     /// When the entry was first read, or last changed.
     since: Duration,
-    /// Whether the entry has changed since it was first read. An entry that has not may belong to a
-    /// process that has ended.
+    /// Whether the entry has changed since it was first read. An entry that has not may belong to a process that has
+    /// ended.
     has_changed: bool,
 }
 
@@ -116,11 +114,11 @@ fn counts<'r>(holders: &Holders, running: &'r Running) -> BTreeMap<&'r str, usiz
     running.keys().map(|name| (&**name, held(holders, name))).collect()
 }
 
-/// Returns how long the contender `own` waits before it takes a free lease, so that contenders with
-/// fewer leases take it first.
+/// Returns how long the contender `own` waits before it takes a free lease, so that contenders with fewer leases take
+/// it first.
 ///
-/// The delay is `unit` for each lease that `own` holds more than the other running contender with
-/// the fewest leases. It is at most `longest`.
+/// The delay is `unit` for each lease that `own` holds more than the other running contender with the fewest leases. It
+/// is at most `longest`.
 #[must_use]
 pub fn claim_delay(own: &str, holders: &Holders, running: &Running, unit: Duration, longest: Duration) -> Duration {
     let least = running.keys().filter(|name| **name != own).map(|name| held(holders, name)).min();
@@ -137,8 +135,7 @@ pub struct Handover {
     pub to: String,
 }
 
-/// Decides when a contender hands a lease over to another one, the receiver. All of these must
-/// hold:
+/// Decides when a contender hands a lease over to another one, the receiver. All of these must hold:
 ///
 /// - The contender holds the most leases, and the receiver at least two fewer.
 /// - The receiver contends for the lease.

@@ -69,11 +69,11 @@ impl fmt::Debug for Http2 {
 }
 
 impl Http2 {
-    /// Starts HTTP/2 on `link`. Waits for the answer to a first PING, because the server has
-    /// announced its limits by then.
+    /// Starts HTTP/2 on `link`. Waits for the answer to a first PING, because the server has announced its limits by
+    /// then.
     ///
-    /// `limit` is this client's limit of open streams. The connection's window is enough for so
-    /// many streams with their largest windows.
+    /// `limit` is this client's limit of open streams. The connection's window is enough for so many streams with their
+    /// largest windows.
     pub(crate) async fn start(link: Link, limit: u32, gauges: &Arc<Gauges>) -> Result<Self, StreamError> {
         let activity = link.activity();
         let mut builder = Builder::new();
@@ -259,8 +259,8 @@ async fn exchange(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result
     response.await
 }
 
-/// Guard of the task that drives a connection. Dropping the guard during the handshake aborts the
-/// task; [`Driver::release`] keeps the task running afterwards.
+/// Guard of the task that drives a connection. Dropping the guard during the handshake aborts the task;
+/// [`Driver::release`] keeps the task running afterwards.
 struct Driver(Option<JoinHandle<()>>);
 
 impl Driver {
@@ -277,11 +277,11 @@ impl Drop for Driver {
     }
 }
 
-/// Reads and writes frames until the connection ends or a PING gets no answer. Stores the reason in
-/// `state`, with which all streams then fail.
+/// Reads and writes frames until the connection ends or a PING gets no answer. Stores the reason in `state`, with which
+/// all streams then fail.
 ///
-/// If a reader reports that a larger flow-control window may speed its answer up, doubles the
-/// windows of the streams, up to `largest` bytes.
+/// If a reader reports that a larger flow-control window may speed its answer up, doubles the windows of the streams,
+/// up to `largest` bytes.
 async fn drive(
     mut connection: Connection<Link, Bytes>,
     largest: u32,
@@ -315,8 +315,8 @@ async fn drive(
     let _ = state.end.set(end);
 }
 
-/// Sends a PING at the start, and whenever no data has arrived for [`PING_AFTER`]. Notifies
-/// `settle` of the answer to the first PING. Returns only if a later PING gets no answer.
+/// Sends a PING at the start, and whenever no data has arrived for [`PING_AFTER`]. Notifies `settle` of the answer to
+/// the first PING. Returns only if a later PING gets no answer.
 async fn probe(mut pings: PingPong, activity: &Activity, settle: oneshot::Sender<()>) -> StreamError {
     if pings.ping(Ping::opaque()).await.is_err() {
         // The connection has failed, and its own future returns the reason.

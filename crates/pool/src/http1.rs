@@ -23,8 +23,8 @@ use super::error::{SendError, StreamError, Unusable};
 use super::gauges::Gauges;
 use super::link::{Activity, Link};
 
-/// How long an idle connection is kept. In this time the next page of a list, or the watch after
-/// the list, can use it. A connection takes at least 30 KB, in the apiserver too.
+/// How long an idle connection is kept. In this time the next page of a list, or the watch after the list, can use it.
+/// A connection takes at least 30 KB, in the apiserver too.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Read buffer limit of a connection, in bytes. With hyper's default of 400 KiB, a buffer that a long list has enlarged
@@ -77,8 +77,8 @@ impl Http1 {
 
     /// Returns the I/O error of the connection that was opened last; `None` if it has none.
     ///
-    /// If a request was not sent, this error names the cause, such as a client certificate that the
-    /// server refused. hyper's error does not.
+    /// If a request was not sent, this error names the cause, such as a client certificate that the server refused.
+    /// hyper's error does not.
     fn failure(&self) -> Option<Arc<io::Error>> {
         self.newest.lock().as_ref()?.failure()
     }

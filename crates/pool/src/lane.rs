@@ -35,8 +35,8 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Returns the maximum number of streams of a connection. It also decides the largest
-    /// flow-control window of a stream: 512 KiB for watches, 2 MiB for lists.
+    /// Returns the maximum number of streams of a connection. It also decides the largest flow-control window of a
+    /// stream: 512 KiB for watches, 2 MiB for lists.
     fn streams(self) -> u32 {
         match self {
             Self::Watch => 256,
@@ -62,8 +62,7 @@ pub(crate) struct Opener {
     pub(crate) dialer: Dialer,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) spare: Spare,
-    /// Time until which the server counts as one that speaks only HTTP/1.1, since it chose it
-    /// before.
+    /// Time until which the server counts as one that speaks only HTTP/1.1, since it chose it before.
     http1_until: Mutex<Option<Instant>>,
 }
 

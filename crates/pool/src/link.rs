@@ -19,13 +19,12 @@ use super::gauges::{CountedConnection, Gauges};
 pub(crate) struct Activity {
     /// Set when bytes arrive; cleared by the health check.
     has_arrived: AtomicBool,
-    /// The error of the first failed read, for error messages. Errors of HTTP/2 have only its kind
-    /// and text. Errors of HTTP/1.1 have nothing of it if the request was not sent yet.
+    /// The error of the first failed read, for error messages. Errors of HTTP/2 have only its kind and text. Errors of
+    /// HTTP/1.1 have nothing of it if the request was not sent yet.
     failure: OnceLock<Arc<io::Error>>,
 }
 
-/// Error of a failed read. It shares the cause with [`Activity`], which keeps it for error
-/// messages.
+/// Error of a failed read. It shares the cause with [`Activity`], which keeps it for error messages.
 #[derive(Debug)]
 struct SharedError(Arc<io::Error>);
 
@@ -52,8 +51,8 @@ impl Activity {
         self.failure.get().cloned()
     }
 
-    /// Keeps the error of a failed read for [`Self::failure`]. Returns an error of the same kind
-    /// and text for the reader.
+    /// Keeps the error of a failed read for [`Self::failure`]. Returns an error of the same kind and text for the
+    /// reader.
     fn keep(&self, error: io::Error) -> io::Error {
         let (kind, error) = (error.kind(), Arc::new(error));
         // Ignore the error: the first failure is kept.

@@ -12,12 +12,11 @@ pub(crate) const START: u32 = 128 * 1024;
 /// Longest round trip for which windows grow. A slower answer is slow for another reason.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
-/// Measures how long a reader waits for data, to decide whether a larger window may speed an answer
-/// up.
+/// Measures how long a reader waits for data, to decide whether a larger window may speed an answer up.
 ///
-/// The meter measures the time in which a reader reads two windows, and how much of it the reader
-/// waits. If the reader waits more than three quarters of the time, the window may be the cause. If
-/// it waits less, a larger window would mainly hold more data.
+/// The meter measures the time in which a reader reads two windows, and how much of it the reader waits. If the reader
+/// waits more than three quarters of the time, the window may be the cause. If it waits less, a larger window would
+/// mainly hold more data.
 #[derive(Debug)]
 pub(crate) struct WaitMeter {
     began: Instant,
@@ -59,8 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// Simulates a reader that reads two windows in 16 pieces. Before each piece it waits for
-    /// `wait`, and after each it works for `processing`. Returns whether a larger window may help.
+    /// Simulates a reader that reads two windows in 16 pieces. Before each piece it waits for `wait`, and after each it
+    /// works for `processing`. Returns whether a larger window may help.
     fn reads(wait: Duration, processing: Duration) -> bool {
         let mut now = clock::now();
         let mut meter = WaitMeter::new(now);

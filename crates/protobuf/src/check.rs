@@ -13,16 +13,16 @@ use super::wire::{Reader, Value, varint};
 #[path = "check_wanted.rs"]
 mod wanted;
 
-/// Number of nesting levels that the conversion may add to an object, since it writes members for
-/// absent messages. The check refuses objects that leave fewer levels.
+/// Number of nesting levels that the conversion may add to an object, since it writes members for absent messages. The
+/// check refuses objects that leave fewer levels.
 const SPARE_DEPTH: usize = 10;
 
 const RARE: ConvertError = ConvertError::Malformed("a form that is not checked");
 
 type Done = Result<(), ConvertError>;
 
-/// Checks that the message can be converted to JSON without the omitted members. Calls `found` for
-/// each wanted value, with the number that [`Selection::new`] gave to the path of the value.
+/// Checks that the message can be converted to JSON without the omitted members. Calls `found` for each wanted value,
+/// with the number that [`Selection::new`] gave to the path of the value.
 ///
 /// # Errors
 /// The message cannot be converted, or has a rare form that is not checked.
@@ -159,8 +159,7 @@ struct Level<'s, 'n, 'b> {
     seen: Places,
     selection: Option<&'n Selection>,
     depth: usize,
-    /// The last entry that was read of a wanted map: the index of the map's field in the message,
-    /// and the entry's key.
+    /// The last entry that was read of a wanted map: the index of the map's field in the message, and the entry's key.
     last_key: Option<(u8, &'b [u8])>,
 }
 

@@ -11,8 +11,8 @@ use crate::selection::{Found, SelectedField, Selection};
 use crate::wire::Value;
 
 impl<'b> Check<'_, '_, 'b> {
-    /// Reports the wanted values of a field that was checked. `value` is the field's value, or one
-    /// list element or map entry.
+    /// Reports the wanted values of a field that was checked. `value` is the field's value, or one list element or map
+    /// entry.
     pub(super) fn found(&mut self, level: &mut Level<'_, '_, 'b>, wanted: &SelectedField, value: Value<'b>) -> Done {
         let field = &level.message.fields[usize::from(wanted.place)];
         match (field.label, value) {
@@ -57,8 +57,7 @@ impl<'b> Check<'_, '_, 'b> {
         Ok(())
     }
 
-    /// Reports the wanted values of absent fields, if Go writes JSON members for these fields
-    /// nevertheless.
+    /// Reports the wanted values of absent fields, if Go writes JSON members for these fields nevertheless.
     pub(super) fn absent(&mut self, level: &Level<'_, '_, 'b>, selection: &Selection) -> Done {
         for wanted in selection.fields().iter().filter(|wanted| !wanted.is_omitted && !level.seen.has(wanted.place)) {
             let field = &level.message.fields[usize::from(wanted.place)];

@@ -47,8 +47,8 @@ pub struct Extent {
     pub end: usize,
 }
 
-/// Position of a field's value, or values, in a message. The converter locates all fields of a
-/// message before it writes any, since they have another order in JSON.
+/// Position of a field's value, or values, in a message. The converter locates all fields of a message before it writes
+/// any, since they have another order in JSON.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     count: u32,
@@ -114,8 +114,8 @@ impl Converter {
         Run { schema: self.schema, slots: &mut self.slots, out, extents: &mut self.extents, limit }
     }
 
-    /// Returns the positions in the JSON of the last converted object: of its members, and of their
-    /// members. They are in order, without `kind` and `apiVersion`.
+    /// Returns the positions in the JSON of the last converted object: of its members, and of their members. They are
+    /// in order, without `kind` and `apiVersion`.
     #[must_use]
     pub fn extents(&self) -> &[Extent] {
         &self.extents
@@ -362,8 +362,8 @@ impl Run<'_> {
     }
 }
 
-/// Finds the fields of a message in `bytes`. Stores the position of each in `slots`, at the index
-/// of the field in the message.
+/// Finds the fields of a message in `bytes`. Stores the position of each in `slots`, at the index of the field in the
+/// message.
 fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     let mut reader = Reader::new(bytes);
     loop {
@@ -383,9 +383,8 @@ fn find(message: &Message, bytes: &[u8], slots: &mut [Slot]) -> Done {
     }
 }
 
-/// Returns the result for a field that the schema lacks: `Ok` if the field is empty, otherwise an
-/// error. By the rules of the Kubernetes API, new fields have `omitempty`, so an empty one has no
-/// JSON member.
+/// Returns the result for a field that the schema lacks: `Ok` if the field is empty, otherwise an error. By the rules
+/// of the Kubernetes API, new fields have `omitempty`, so an empty one has no JSON member.
 #[cold]
 pub(super) fn unknown(message: &Message, number: u32, is_empty: bool) -> Done {
     if is_empty { Ok(()) } else { Err(ConvertError::UnknownField { message: message.name, number }) }
@@ -436,8 +435,7 @@ impl Slot {
         (self.count, self.end) = (self.count + 1, end);
     }
 
-    /// Records the first occurrence of a field that may occur only once. Returns an error at the
-    /// second one.
+    /// Records the first occurrence of a field that may occur only once. Returns an error at the second one.
     #[inline]
     fn begin(&mut self) -> Done {
         if self.count > 0 {

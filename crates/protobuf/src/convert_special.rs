@@ -1,5 +1,5 @@
-//! Conversion of values in a custom resource definition that are either a schema, or a boolean, an
-//! array of schemas, or an array of texts.
+//! Conversion of values in a custom resource definition that are either a schema, or a boolean, an array of schemas, or
+//! an array of texts.
 
 use super::{Done, Run, WRONG_TYPE};
 use crate::error::ConvertError;

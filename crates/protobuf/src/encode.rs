@@ -20,8 +20,8 @@ mod value;
 /// Deepest nesting of messages that is encoded, as in [`super::Converter`].
 const MAX_DEPTH: usize = 100;
 
-/// Maximum length of a member's path of field numbers: those of the inline messages around the
-/// member, and the member's own.
+/// Maximum length of a member's path of field numbers: those of the inline messages around the member, and the member's
+/// own.
 const MAX_INLINE: usize = 3;
 
 pub(super) type Done = Result<(), EncodeError>;
@@ -139,8 +139,8 @@ impl Run<'_, '_> {
         if self.out.len() > self.limit { Err(EncodeError::TooLarge) } else { Ok(()) }
     }
 
-    /// Writes the fields of a message in the order of their numbers: the encoded members, and the
-    /// zero values of absent fields.
+    /// Writes the fields of a message in the order of their numbers: the encoded members, and the zero values of absent
+    /// fields.
     fn sorted(&mut self, id: MessageId, level: usize, mut from: usize, to: usize) -> Done {
         let message = self.schema.message(id);
         for field in message.by_number() {

@@ -37,8 +37,7 @@ impl Members {
 
     /// Finds a member of message `id` by name. Returns its index among the members, and the member.
     ///
-    /// The search starts at index `place`. If members of the JSON are in the usual order, the
-    /// member is found there.
+    /// The search starts at index `place`. If members of the JSON are in the usual order, the member is found there.
     #[inline]
     pub(super) fn find(&self, id: MessageId, place: usize, name: &str) -> Option<(usize, Member)> {
         let members = &self.0[id.number()];

@@ -13,8 +13,8 @@ use super::selection::{Found, Selection, Step};
 use super::strip;
 use super::wire_out::{END_OF_ENVELOPE, begin_message, close};
 
-/// Excerpt of objects of one kind: the values that are read when an object arrives, and the members
-/// that are not stored.
+/// Excerpt of objects of one kind: the values that are read when an object arrives, and the members that are not
+/// stored.
 #[derive(Debug)]
 pub struct Excerpt {
     message: MessageId,
@@ -22,15 +22,13 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Prepares an excerpt of the objects with this message. `paths` lead to the wanted scalars and
-    /// maps of strings; a path that the schema lacks finds nothing. [`Self::write`] omits the
-    /// members in `omit`.
+    /// Prepares an excerpt of the objects with this message. `paths` lead to the wanted scalars and maps of strings; a
+    /// path that the schema lacks finds nothing. [`Self::write`] omits the members in `omit`.
     ///
     /// Returns `None` in two cases:
     ///
     /// - A path leads into a value that is not a message, such as embedded JSON.
-    /// - Removing the omitted members from the message might not remove exactly these members from
-    ///   its JSON.
+    /// - Removing the omitted members from the message might not remove exactly these members from its JSON.
     #[must_use]
     pub fn new<'p, P: AsRef<[Step<'p>]>>(
         message: MessageId,

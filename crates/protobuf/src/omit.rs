@@ -36,8 +36,7 @@ impl Omit {
         self.0.iter().map(|(name, below)| (&**name, below))
     }
 
-    /// Returns whether this set of paths is empty, which means that the member above it is omitted
-    /// as a whole.
+    /// Returns whether this set of paths is empty, which means that the member above it is omitted as a whole.
     pub(super) fn is_all(&self) -> bool {
         self.0.is_empty()
     }

@@ -43,8 +43,8 @@ impl Picked {
         }
     }
 
-    /// Returns the members to convert of the field at `place`, after adding the field if necessary.
-    /// Returns `None` if the whole field is converted.
+    /// Returns the members to convert of the field at `place`, after adding the field if necessary. Returns `None` if
+    /// the whole field is converted.
     fn field(&mut self, place: usize, is_partial: bool) -> Option<&mut Self> {
         let known = self.0.iter().position(|picked| picked.place == place);
         let at = known.unwrap_or(self.0.len());

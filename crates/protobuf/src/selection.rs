@@ -1,5 +1,4 @@
-//! Tree of the fields of an object that are wanted when it arrives, and of the fields that are not
-//! stored.
+//! Tree of the fields of an object that are wanted when it arrives, and of the fields that are not stored.
 
 use std::borrow::Cow;
 
@@ -48,8 +47,8 @@ impl Places {
     }
 }
 
-/// A field that is wanted or omitted. Of a list, all elements are wanted. Of a map, `paths` wants
-/// all entries, and `keys` the entries with these keys.
+/// A field that is wanted or omitted. Of a list, all elements are wanted. Of a map, `paths` wants all entries, and
+/// `keys` the entries with these keys.
 #[derive(Debug)]
 pub(super) struct SelectedField {
     /// Index of the field in its message.

@@ -7,12 +7,10 @@ use super::selection::Selection;
 use super::wire::{Reader, Value};
 use super::wire_out::{close, tag};
 
-/// Returns whether removing the members in `omit` from a message removes exactly these members from
-/// its JSON.
+/// Returns whether removing the members in `omit` from a message removes exactly these members from its JSON.
 ///
-/// Returns `false` if Go writes one of the members although it is absent. Also returns `false` if a
-/// path leads through a list, a map or embedded JSON, or may lead to a member of an inlined
-/// message.
+/// Returns `false` if Go writes one of the members although it is absent. Also returns `false` if a path leads through
+/// a list, a map or embedded JSON, or may lead to a member of an inlined message.
 pub(super) fn is_exact(schema: &Schema, message: MessageId, omit: &Omit) -> bool {
     let fields = &schema.message(message).fields;
     omit.members().all(|(name, below)| {

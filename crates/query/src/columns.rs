@@ -1,5 +1,5 @@
-//! Column values of an object. They are read from its head (the fields that are readable without
-//! the JSON) if possible, else from the JSON.
+//! Column values of an object. They are read from its head (the fields that are readable without the JSON) if possible,
+//! else from the JSON.
 
 use smallvec::smallvec;
 
@@ -44,8 +44,8 @@ impl Columns {
         Self { sources, extractor: Extractor::new(&paths), needs_body }
     }
 
-    /// Returns whether at least one column is not in the head, which has the fields that are
-    /// readable without the JSON. Such a column is read from the JSON of every object.
+    /// Returns whether at least one column is not in the head, which has the fields that are readable without the JSON.
+    /// Such a column is read from the JSON of every object.
     ///
     /// If `false`, the JSON is needed only for objects with an empty value in the head.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Display of queries as text. Parsing the text gives the same query.
 //!
-//! An empty `and` and an empty `or` have no syntax: they are written as `all` and `not all`. A
-//! number that is infinite or NaN has no syntax either, and does not parse back.
+//! An empty `and` and an empty `or` have no syntax: they are written as `all` and `not all`. A number that is infinite
+//! or NaN has no syntax either, and does not parse back.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -231,12 +231,11 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A field path as text. In two cases, the name of a field is written in brackets, such as
-/// `['select']`:
+/// A field path as text. In two cases, the name of a field is written in brackets, such as `['select']`:
 ///
 /// - The path has only this field, and the name is a keyword or could be a misspelled one.
-/// - The field is the first of the path, and the name is an operator. Without brackets, `select
-///   in.x` would test whether a field `select` is in something.
+/// - The field is the first of the path, and the name is an operator. Without brackets, `select in.x` would test
+///   whether a field `select` is in something.
 struct Path<'a>(&'a FieldPath);
 
 impl Display for Path<'_> {

@@ -106,8 +106,7 @@ fn did_you_mean(word: Option<&str>) -> String {
 const AROUND: usize = 60;
 
 impl InvalidQuestion {
-    /// Returns the error's position as messages show it: the number of the character, counted from
-    /// 1.
+    /// Returns the error's position as messages show it: the number of the character, counted from 1.
     #[must_use]
     pub fn position(&self) -> usize {
         position_of(&self.text, self.at)
@@ -172,8 +171,7 @@ pub(super) fn boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// Returns the word of `known` that is spelled most like `text`; `None` if more than two edits
-/// differ.
+/// Returns the word of `known` that is spelled most like `text`; `None` if more than two edits differ.
 pub(super) fn nearest(text: &str, known: &[&'static str]) -> Option<&'static str> {
     nearest_name(text, known.iter().copied(), 2)
 }

@@ -6,9 +6,9 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 
 /// A condition on objects.
 ///
-/// Most conditions are evaluated on an object's head: cluster, names, labels, UID and index values,
-/// which are readable without decompressing the object. [`Self::Field`] may need the object's JSON.
-/// So does [`Self::OwnedBy`] if the head does not contain the owners.
+/// Most conditions are evaluated on an object's head: cluster, names, labels, UID and index values, which are readable
+/// without decompressing the object. [`Self::Field`] may need the object's JSON. So does [`Self::OwnedBy`] if the head
+/// does not contain the owners.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Expr {
     /// Every object.
@@ -60,9 +60,9 @@ pub enum TextTest {
 
 /// A test of the values at a path.
 ///
-/// A path with `[*]` may yield several values, and a missing field yields none. A positive test
-/// holds if at least one value passes. A negative test ([`Self::IsNot`], [`Self::NotIn`]) holds if
-/// every value passes, and also if there is no value.
+/// A path with `[*]` may yield several values, and a missing field yields none. A positive test holds if at least one
+/// value passes. A negative test ([`Self::IsNot`], [`Self::NotIn`]) holds if every value passes, and also if there is
+/// no value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Test {
     /// Equal to this value.

@@ -29,9 +29,9 @@ impl Extractor {
 
     /// Returns the values of each path, in the order of the paths.
     ///
-    /// Reads the JSON once, skips values that no path selects, and stops as soon as every path has
-    /// all its values. The bytes after that point are not checked. If the JSON has a field twice,
-    /// the result contains its first value or both.
+    /// Reads the JSON once, skips values that no path selects, and stops as soon as every path has all its values. The
+    /// bytes after that point are not checked. If the JSON has a field twice, the result contains its first value or
+    /// both.
     ///
     /// # Errors
     /// [`Unreadable`] if the bytes are not JSON.
@@ -62,8 +62,8 @@ struct Extraction {
 }
 
 impl Extraction {
-    /// Collects the values that paths select in `value`, an object's parsed JSON at `node` of the
-    /// path tree. Covers all paths that end at `node` or below it.
+    /// Collects the values that paths select in `value`, an object's parsed JSON at `node` of the path tree. Covers all
+    /// paths that end at `node` or below it.
     fn collect(&mut self, trie: &Trie, node: usize, value: &Value) {
         for &path in trie.ends(node) {
             self.values[path].push(value.clone());

@@ -22,8 +22,8 @@ pub(super) struct Count {
     pub(super) terms: usize,
 }
 
-/// A failed parse and its position. If `problem` is `None`, the text only does not match this
-/// parser, and the next alternative is tried. Otherwise the query is invalid.
+/// A failed parse and its position. If `problem` is `None`, the text only does not match this parser, and the next
+/// alternative is tried. Otherwise the query is invalid.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -66,8 +66,7 @@ pub(super) fn unexpected(input: &Input<'_>, expected: &'static str, known: &[&'s
     fault(at, ParseProblem::Unexpected { expected, found, suggestion })
 }
 
-/// Returns whether a character can be in a word. Words are ASCII, so they may be cut at any byte
-/// offset.
+/// Returns whether a character can be in a word. Words are ASCII, so they may be cut at any byte offset.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
@@ -190,8 +189,7 @@ pub(super) fn bare_literal(bare: &str) -> Result<Literal, ParseProblem> {
     }
 }
 
-/// Parses a closing parenthesis. `start` is the position of the opening one, which the error names
-/// if the text ends.
+/// Parses a closing parenthesis. `start` is the position of the opening one, which the error names if the text ends.
 pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     match opt(mark(")")).parse_next(input)? {
         Some(_) => Ok(()),
@@ -199,8 +197,8 @@ pub(super) fn close(input: &mut Input<'_>, start: usize) -> Parsed<()> {
     }
 }
 
-/// Returns the error for a missing `expected`, inside the parenthesis that was opened at `start`.
-/// If the text ends here, the error is that the parenthesis is not closed.
+/// Returns the error for a missing `expected`, inside the parenthesis that was opened at `start`. If the text ends
+/// here, the error is that the parenthesis is not closed.
 pub(super) fn unclosed(input: &Input<'_>, start: usize, expected: &'static str) -> ErrMode<Fault> {
     if input.input.trim_start().is_empty() {
         return fault(start, ParseProblem::OpenParenthesis);

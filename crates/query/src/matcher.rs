@@ -16,8 +16,8 @@ use informer_hub_types::{ClusterSelector, FieldPath, LabelSelector, Uid};
 pub struct Matcher {
     root: Node,
     terms: Vec<Term>,
-    /// Path tree of the conditions that may need an object's JSON. Each path is numbered by its
-    /// condition's index in `terms`.
+    /// Path tree of the conditions that may need an object's JSON. Each path is numbered by its condition's index in
+    /// `terms`.
     trie: Trie,
     needs_body: bool,
 }
@@ -64,9 +64,8 @@ impl Matcher {
         Ok(Self { root, terms: builder.terms, trie, needs_body })
     }
 
-    /// Returns whether an [`Expr::Field`] condition tests a field that is only in the object's
-    /// JSON, not in its head. Ignores [`Expr::OwnedBy`], which needs the JSON only if the head
-    /// lacks the owners.
+    /// Returns whether an [`Expr::Field`] condition tests a field that is only in the object's JSON, not in its head.
+    /// Ignores [`Expr::OwnedBy`], which needs the JSON only if the head lacks the owners.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.needs_body
@@ -144,8 +143,8 @@ impl Builder {
 }
 
 impl Node {
-    /// Evaluates this part of the expression. `term` returns the result of a condition; `None` if
-    /// it is undecided. Returns `None` if the decided conditions do not determine the result.
+    /// Evaluates this part of the expression. `term` returns the result of a condition; `None` if it is undecided.
+    /// Returns `None` if the decided conditions do not determine the result.
     fn holds(&self, term: &impl Fn(usize) -> Option<bool>) -> Option<bool> {
         let any = |nodes: &[Self], decisive: bool| {
             let mut all_decided = true;
@@ -195,8 +194,8 @@ impl Pass<'_> {
         self.matcher.root.holds(&|term| self.known[term])
     }
 
-    /// Sets the result of an undecided condition whose path has no value in the object: true for a
-    /// negative test, false for any other.
+    /// Sets the result of an undecided condition whose path has no value in the object: true for a negative test, false
+    /// for any other.
     fn resolve_missing(&mut self, term: usize) {
         let negative = matches!(&self.matcher.terms[term], Term::Field { negative: true, .. });
         self.known[term].get_or_insert(negative);

@@ -93,8 +93,8 @@ fn question(input: &mut Input<'_>) -> Parsed<Question> {
     Ok(question)
 }
 
-/// Returns whether the next word is a keyword that begins a clause, such as `order`. If an operator
-/// follows the word, it is a field name instead.
+/// Returns whether the next word is a keyword that begins a clause, such as `order`. If an operator follows the word,
+/// it is a field name instead.
 fn starts_clause(input: &mut Input<'_>) -> bool {
     let is_clause = peek_path(input).is_ok_and(|text| CLAUSES.iter().any(|clause| text.eq_ignore_ascii_case(clause)));
     is_clause && !ahead(input, (super::lex::path_text, terms::operator))

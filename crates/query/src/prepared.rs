@@ -1,5 +1,4 @@
-//! Tests of values, prepared once and then evaluated on many values: texts are sorted, quantities
-//! parsed.
+//! Tests of values, prepared once and then evaluated on many values: texts are sorted, quantities parsed.
 
 use std::cmp::Ordering;
 
@@ -10,8 +9,8 @@ use super::error::InvalidExpr;
 use super::walk::SeenValue;
 use super::{Literal, Test, TextTest};
 
-/// A prepared [`Test`], which holds if any value passes. For a negative test, this is the positive
-/// one: the caller negates its result.
+/// A prepared [`Test`], which holds if any value passes. For a negative test, this is the positive one: the caller
+/// negates its result.
 #[derive(Debug)]
 pub(super) enum PreparedTest {
     OneOf { texts: Vec<SmolStr>, others: Vec<PreparedLiteral> },

@@ -9,9 +9,8 @@ use informer_hub_types::FieldPath;
 
 /// A query over the objects of one resource in all clusters.
 ///
-/// It is built in Rust or parsed from a text; its `Display` form can be parsed again. The default
-/// selects every object, ordered by cluster, namespace and name. Objects that are equal in a
-/// requested order are sorted in this way too.
+/// It is built in Rust or parsed from a text; its `Display` form can be parsed again. The default selects every object,
+/// ordered by cluster, namespace and name. Objects that are equal in a requested order are sorted in this way too.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Question {
     /// Condition that selects the objects.
@@ -32,8 +31,8 @@ pub struct Question {
 pub enum Column {
     /// The name of the object's cluster.
     Cluster,
-    /// The values at a path. Sorting uses the first value, and treats a missing value as the
-    /// smallest. Grouping uses each value.
+    /// The values at a path. Sorting uses the first value, and treats a missing value as the smallest. Grouping uses
+    /// each value.
     Path(FieldPath),
 }
 
@@ -85,8 +84,8 @@ impl Question {
         self
     }
 
-    /// Sets the continue token that an earlier answer to the same query returned. The new answer
-    /// continues after the earlier one.
+    /// Sets the continue token that an earlier answer to the same query returned. The new answer continues after the
+    /// earlier one.
     #[must_use]
     pub fn continue_at(mut self, token: impl Into<SmolStr>) -> Self {
         self.continue_token = Some(token.into());

@@ -231,8 +231,8 @@ fn field(input: &mut Input<'_>) -> Parsed<Expr> {
     Ok(if is_negated { negated(field) } else { field })
 }
 
-/// Returns the error for a path without an operator after it. If the path `first` is spelled nearly
-/// like a keyword, suggests that keyword; otherwise suggests an operator.
+/// Returns the error for a path without an operator after it. If the path `first` is spelled nearly like a keyword,
+/// suggests that keyword; otherwise suggests an operator.
 fn missing_operator(input: &Input<'_>, start: &Input<'_>, first: &str) -> ErrMode<Fault> {
     match nearest(first, TERMS) {
         Some(_) => unexpected(start, "a condition", TERMS),

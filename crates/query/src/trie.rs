@@ -10,8 +10,8 @@ use informer_hub_types::path_tree::{Branches, PathNode, insert_path};
 #[derive(Debug, Default)]
 struct Node {
     branches: Branches,
-    /// Numbers of the paths that end at this node, while the tree is built. Afterwards they are in
-    /// `Trie::order`, at the range `own`; those of the whole subtree are at `below`.
+    /// Numbers of the paths that end at this node, while the tree is built. Afterwards they are in `Trie::order`, at
+    /// the range `own`; those of the whole subtree are at `below`.
     ends: Vec<usize>,
     own: Range<usize>,
     below: Range<usize>,
@@ -45,8 +45,8 @@ impl Trie {
         trie
     }
 
-    /// Moves the path numbers of a subtree into `order` and sets the ranges of its nodes. Recurses
-    /// as deep as the longest path, which is bounded.
+    /// Moves the path numbers of a subtree into `order` and sets the ranges of its nodes. Recurses as deep as the
+    /// longest path, which is bounded.
     fn lay_out(&mut self, at: usize) {
         let start = self.order.len();
         let node = &mut self.nodes[at];

@@ -18,8 +18,7 @@ pub(super) enum SeenValue<'v> {
     Bool(bool),
     Number(Num),
     Text(&'v str),
-    /// A text that is an element of an array, for paths that select the array as a whole. Only
-    /// `contains` tests it.
+    /// A text that is an element of an array, for paths that select the array as a whole. Only `contains` tests it.
     Element(&'v str),
     Compound,
 }
@@ -33,8 +32,8 @@ pub(super) trait ValueVisitor {
     fn paths_done(&mut self, paths: &[usize]) -> bool;
 }
 
-/// Passes the selected values of `json` to `visitor`. Stops as soon as [`ValueVisitor::paths_done`]
-/// returns true; the bytes after that point are not checked.
+/// Passes the selected values of `json` to `visitor`. Stops as soon as [`ValueVisitor::paths_done`] returns true; the
+/// bytes after that point are not checked.
 pub(super) fn walk(json: &[u8], trie: &Trie, visitor: &mut impl ValueVisitor) -> Result<(), Unreadable> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let mut stopped = false;
@@ -53,8 +52,7 @@ struct Position<'t> {
     node: Option<usize>,
     /// If the current value is an element of an array: the paths that select that whole array.
     element_of: &'t [usize],
-    /// Whether no array encloses the current value. If so, a path that selects this value has no
-    /// other value.
+    /// Whether no array encloses the current value. If so, a path that selects this value has no other value.
     single: bool,
 }
 
@@ -153,8 +151,7 @@ impl<'de, W: ValueVisitor> Visitor<'de> for Step<'_, '_, W> {
     }
 }
 
-/// Deserializer seed for an object key: returns the child of `node` with that name, without copying
-/// the key.
+/// Deserializer seed for an object key: returns the child of `node` with that name, without copying the key.
 pub(super) struct Key<'t> {
     pub(super) trie: &'t Trie,
     pub(super) node: Option<usize>,

@@ -59,9 +59,8 @@ impl Backoff {
 
 /// Permission to cut a wait short. After a shortened wait, the next one must run to its end.
 ///
-/// When a server answers one of its clients, the waits of the others are cut short. Without this
-/// limit, a server that answers only now and then would get requests from all clients after each
-/// answer.
+/// When a server answers one of its clients, the waits of the others are cut short. Without this limit, a server that
+/// answers only now and then would get requests from all clients after each answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EarlyRetry {
     /// The next wait may be ended early.
@@ -74,12 +73,11 @@ pub enum EarlyRetry {
 }
 
 impl EarlyRetry {
-    /// Maximum remaining time of a wait that is cut short. The remaining time is random, so that
-    /// clients do not retry together.
+    /// Maximum remaining time of a wait that is cut short. The remaining time is random, so that clients do not retry
+    /// together.
     pub const SPREAD: Duration = Duration::from_millis(250);
 
-    /// Tries to cut the current wait short. Returns whether this is permitted: at most once per
-    /// wait.
+    /// Tries to cut the current wait short. Returns whether this is permitted: at most once per wait.
     pub fn take(&mut self) -> bool {
         let is_ready = *self == Self::Ready;
         if is_ready {

@@ -63,8 +63,8 @@ impl InformerOptions {
         self.indexes.iter().map(|(name, path)| (name.clone(), kept(path))).collect()
     }
 
-    /// Describes for operators which parts of objects are not stored, such as `metadata only` or
-    /// `without data`. `None` if only fields are missing that are dropped by default.
+    /// Describes for operators which parts of objects are not stored, such as `metadata only` or `without data`. `None`
+    /// if only fields are missing that are dropped by default.
     #[must_use]
     pub fn omitted(&self) -> Option<String> {
         let names = |paths: &[FieldPath]| first_names(&paths.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -172,9 +172,9 @@ pub trait Connection: Debug + Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
-    /// Sends a review, such as a `SelfSubjectAccessReview`: the apiserver answers it but stores
-    /// nothing. `path` is the URL path of the kind of review, `body` the review as JSON. Returns
-    /// the review with the apiserver's answer, as JSON.
+    /// Sends a review, such as a `SelfSubjectAccessReview`: the apiserver answers it but stores nothing. `path` is the
+    /// URL path of the kind of review, `body` the review as JSON. Returns the review with the apiserver's answer, as
+    /// JSON.
     fn review(&self, path: &'static str, body: Vec<u8>) -> BoxFuture<'static, Result<Vec<u8>, SourceError>> {
         let _ = body;
         let message = format!("{path} is not served");
@@ -190,8 +190,8 @@ pub trait Connection: Debug + Send + Sync + 'static {
         Box::pin(async move { Err(SourceError { class: ErrorClass::NotFound, message }) })
     }
 
-    /// Returns whether this process watches a resource in a scope. In a fleet, other processes may
-    /// watch other resources of the same cluster.
+    /// Returns whether this process watches a resource in a scope. In a fleet, other processes may watch other
+    /// resources of the same cluster.
     fn watches(&self, resource: &ApiResource, scope: &Scope) -> bool {
         let _ = (resource, scope);
         true

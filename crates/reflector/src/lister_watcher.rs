@@ -83,8 +83,7 @@ pub type ListStream = BoxStream<'static, Result<ListChunk, SourceError>>;
 pub struct WatchBatch {
     /// The events in server order; never empty.
     pub items: Vec<WatchItem>,
-    /// When the first event was read from the socket, and the trace of one of the events if one is
-    /// traced.
+    /// When the first event was read from the socket, and the trace of one of the events if one is traced.
     pub followed: SampledChange,
 }
 
@@ -133,15 +132,14 @@ pub trait ListerWatcher: Debug + Send + Sync + 'static {
 
     /// Returns the current version of the resource; by default, the result of [`listed_version`].
     ///
-    /// A version below an earlier one means that the server's etcd was restored from a backup. An
-    /// implementation whose versions can decrease for other reasons returns `None`.
+    /// A version below an earlier one means that the server's etcd was restored from a backup. An implementation whose
+    /// versions can decrease for other reasons returns `None`.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         listed_version(self)
     }
 
-    /// Returns the encoding of the last response. If it is already known that the next request uses
-    /// another encoding, returns that one. `None` before the first response, and for sources
-    /// without encodings.
+    /// Returns the encoding of the last response. If it is already known that the next request uses another encoding,
+    /// returns that one. `None` before the first response, and for sources without encodings.
     fn encoding(&self) -> Option<EncodingInUse> {
         None
     }

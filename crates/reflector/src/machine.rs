@@ -105,8 +105,8 @@ struct Listing {
     version: VersionMatch,
     limit: Option<u32>,
     token: Option<String>,
-    /// Version of the list's first page. The watch starts there, so it repeats all changes that
-    /// were made while later pages were read.
+    /// Version of the list's first page. The watch starts there, so it repeats all changes that were made while later
+    /// pages were read.
     at: Option<ResourceVersion>,
     fresh: bool,
     failures: u32,
@@ -130,13 +130,12 @@ impl Listing {
 struct Watching {
     /// Whether the initial events of a streaming list are still arriving.
     initial: bool,
-    /// Whether ADDED events advance `last_version`. `false` at the start of a watch without a
-    /// version: its first events list all objects, in no order.
+    /// Whether ADDED events advance `last_version`. `false` at the start of a watch without a version: its first events
+    /// list all objects, in no order.
     ordered: bool,
     deadline: Instant,
     timeout: Duration,
-    /// Latest time at which a working server ends the watch: its requested timeout, plus
-    /// `StallPolicy::watch_slack`.
+    /// Latest time at which a working server ends the watch: its requested timeout, plus `StallPolicy::watch_slack`.
     due: Instant,
     /// Number of initial events so far.
     items: u64,
@@ -167,14 +166,13 @@ pub struct Reflector {
     /// Minimum version of lists until one is complete: the newest version that an incomplete list has delivered, or
     /// that [`Self::resume`] has set.
     floor: Option<ResourceVersion>,
-    /// Whether the next list must request the most recent state. True if the server cannot serve
-    /// `last_version`, or if the server's own version is older than `last_version`.
+    /// Whether the next list must request the most recent state. True if the server cannot serve `last_version`, or if
+    /// the server's own version is older than `last_version`.
     version_unavailable: bool,
-    /// Whether the server's version must be checked before a watch: its etcd may have been restored
-    /// from a backup since `last_version` was read.
+    /// Whether the server's version must be checked before a watch: its etcd may have been restored from a backup since
+    /// `last_version` was read.
     unchecked: bool,
-    /// Whether the apiserver answered a list with `resourceVersion=0` in pages. If so, it has no
-    /// watch cache.
+    /// Whether the apiserver answered a list with `resourceVersion=0` in pages. If so, it has no watch cache.
     paginated: bool,
     streaming_banned_until: Option<Instant>,
     broken_streams: u32,
@@ -216,8 +214,8 @@ impl Reflector {
         }
     }
 
-    /// Sets the newest version that an earlier reflector of this informer had read or delivered.
-    /// Lists must be at least this new.
+    /// Sets the newest version that an earlier reflector of this informer had read or delivered. Lists must be at least
+    /// this new.
     pub fn resume(&mut self, version: ResourceVersion) {
         self.floor = Some(version.clone());
         self.last_version = Some(version);
@@ -355,11 +353,10 @@ impl Reflector {
         }
     }
 
-    /// Returns an error if the initial events take longer than the watch's timeout plus
-    /// `StallPolicy::watch_slack`, or exceed the maximum number of items.
+    /// Returns an error if the initial events take longer than the watch's timeout plus `StallPolicy::watch_slack`, or
+    /// exceed the maximum number of items.
     ///
-    /// Call it after each batch, since the [`Self::deadline`] never ends a watch whose server sends
-    /// without a pause.
+    /// Call it after each batch, since the [`Self::deadline`] never ends a watch whose server sends without a pause.
     #[must_use]
     pub fn overrun_error(&self, now: Instant) -> Option<SourceError> {
         match &self.state {
@@ -445,8 +442,8 @@ impl Reflector {
         self.bad_watches = 0;
     }
 
-    /// Raises `floor` to the version of an initial event. A server that ignores the request for
-    /// initial events sends changes instead. A later list must not be older than these changes.
+    /// Raises `floor` to the version of an initial event. A server that ignores the request for initial events sends
+    /// changes instead. A later list must not be older than these changes.
     fn raise_floor(&mut self, version: &ResourceVersion) {
         if self.floor.as_ref().is_none_or(|floor| version.newer_than(floor)) && version.as_number().is_some() {
             self.floor = Some(version.clone());

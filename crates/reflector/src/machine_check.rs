@@ -12,8 +12,8 @@ use informer_hub_codec::{ErrorClass, SourceError};
 use informer_hub_types::ResourceVersion;
 use informer_hub_types::clock::Instant;
 
-/// Minimum timeout of a watch that is opened although the server's version could not be read. The
-/// actual timeout is at most twice as long. When the watch ends, the version is checked again.
+/// Minimum timeout of a watch that is opened although the server's version could not be read. The actual timeout is at
+/// most twice as long. When the watch ends, the version is checked again.
 const UNCHECKED_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -28,9 +28,8 @@ impl Reflector {
         self.state = State::Check;
     }
 
-    /// Reports the result of [`current_version`](crate::ListerWatcher::current_version). If the
-    /// server's version is older than the known one, a list follows, otherwise a watch. `None`
-    /// counts as not older.
+    /// Reports the result of [`current_version`](crate::ListerWatcher::current_version). If the server's version is
+    /// older than the known one, a list follows, otherwise a watch. `None` counts as not older.
     pub fn on_checked(&mut self, current: &Result<Option<ResourceVersion>, SourceError>, now: Instant) {
         if !matches!(self.state, State::Check) {
             return;
@@ -56,8 +55,7 @@ impl Reflector {
         self.state = State::Watch(self.watching(now, false));
     }
 
-    /// Returns the minimum timeout of the next watch, which is at most 60 s while the server's
-    /// version is unchecked.
+    /// Returns the minimum timeout of the next watch, which is at most 60 s while the server's version is unchecked.
     pub(super) fn shortest_watch(&self) -> Duration {
         let configured = self.options.min_watch_timeout;
         if self.unchecked { configured.min(UNCHECKED_WATCH) } else { configured }

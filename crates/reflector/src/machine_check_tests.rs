@@ -3,8 +3,7 @@
 use super::*;
 
 impl Rig {
-    /// Asserts that the next step is a check, and reports `current` as the server's version or
-    /// error.
+    /// Asserts that the next step is a check, and reports `current` as the server's version or error.
     fn check(&mut self, current: Result<&str, ErrorClass>) {
         assert_eq!(self.step(), Step::Check);
         let current = current.map(version).map(Some).map_err(error);

@@ -15,13 +15,13 @@ pub(super) const MAX_BAD_WATCHES: u32 = 5;
 pub(super) const MAX_BROKEN_STREAMS: u32 = 2;
 /// How long streaming lists are not tried after the server has shown that it does not support them.
 pub(super) const STREAMING_BAN: Duration = Duration::from_secs(3600);
-/// Maximum number of watches in a row that are reopened without a backoff although each ended
-/// immediately. Each must have sent events.
+/// Maximum number of watches in a row that are reopened without a backoff although each ended immediately. Each must
+/// have sent events.
 const MAX_QUICK_ENDS: u32 = 2;
 /// Minimum duration of a watch. A shorter one counts as failed: client-go's "very short watch".
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-/// A watch that lasts this long resets the counters of failed watches. If it sent events, it resets
-/// them after [`SHORT_WATCH`].
+/// A watch that lasts this long resets the counters of failed watches. If it sent events, it resets them after
+/// [`SHORT_WATCH`].
 const LONG_WATCH: Duration = Duration::from_secs(60);
 
 impl Reflector {
@@ -121,8 +121,8 @@ impl Reflector {
         }
     }
 
-    /// Counts a watch that ended immediately. Returns whether it is reopened without a backoff: if
-    /// it sent events, at most `MAX_QUICK_ENDS` times in a row.
+    /// Counts a watch that ended immediately. Returns whether it is reopened without a backoff: if it sent events, at
+    /// most `MAX_QUICK_ENDS` times in a row.
     fn may_reopen(&mut self, events: u64) -> bool {
         self.quick_ends += u32::from(events > 0);
         events > 0 && self.quick_ends <= MAX_QUICK_ENDS
@@ -136,9 +136,8 @@ impl Reflector {
         }
     }
 
-    /// Handles the server's answer that it cannot serve the requested version: the next list
-    /// requests the most recent one. If the failed request did so already, a backoff precedes the
-    /// list.
+    /// Handles the server's answer that it cannot serve the requested version: the next list requests the most recent
+    /// one. If the failed request did so already, a backoff precedes the list.
     pub(super) fn on_version_unavailable(&mut self, class: ErrorClass, now: Instant) {
         let could_choose_version = !self.version_unavailable && (self.last_version.is_some() || self.is_listing_any());
         self.state = State::Relist;
@@ -209,13 +208,11 @@ impl Reflector {
         self.wait = Some((now + delay, reason));
     }
 
-    /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers
-    /// again.
+    /// Cuts the current wait short to a random rest of at most 250 ms, because the cluster answers again.
     ///
-    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429,
-    /// `Retry-After`) and waits after other answers (401, 403, 404) are not shortened. After a
-    /// shortened wait, no wait is shortened until one has run to its end or a watch has lasted for
-    /// a second.
+    /// Applies to waits after failures to reach the cluster. Waits requested by the server (429, `Retry-After`) and
+    /// waits after other answers (401, 403, 404) are not shortened. After a shortened wait, no wait is shortened until
+    /// one has run to its end or a watch has lasted for a second.
     pub fn hurry(&mut self, now: Instant) {
         let Some((until, WaitReason::Failure(class))) = self.wait else { return };
         if until <= now + EarlyRetry::SPREAD || !class.is_unreachable() || !self.early_retry.take() {

@@ -104,8 +104,7 @@ fn endless_initial_events_end_at_timeout_or_item_bound() {
 
 // === waits that are cut short ===
 
-/// Opens a watch this many times. Each time, the connection is refused and the wait for the next
-/// attempt passes.
+/// Opens a watch this many times. Each time, the connection is refused and the wait for the next attempt passes.
 fn fail_to_reach(rig: &mut Rig, failures: usize) {
     for _ in 0..failures {
         rig.watch();

@@ -84,8 +84,7 @@ impl Rig {
         self.reflector.next(self.now)
     }
 
-    /// If the next step is a wait, advances the clock to its end. Returns its length and its
-    /// reason.
+    /// If the next step is a wait, advances the clock to its end. Returns its length and its reason.
     fn waits(&mut self) -> Option<(Duration, WaitReason)> {
         let Step::Wait { until, reason } = self.step() else { return None };
         let waited = until - self.now;
@@ -100,16 +99,15 @@ impl Rig {
         }
     }
 
-    /// If the next step is a check, reports a server version that is newer than all others in the
-    /// tests.
+    /// If the next step is a check, reports a server version that is newer than all others in the tests.
     fn pass_check(&mut self) {
         if let Step::Check = self.step() {
             self.reflector.on_checked(&Ok(Some(version("1000"))), self.now);
         }
     }
 
-    /// Passes a check if there is one, then expects a watch. Returns the requested version and
-    /// whether initial events are requested.
+    /// Passes a check if there is one, then expects a watch. Returns the requested version and whether initial events
+    /// are requested.
     fn watch(&mut self) -> (VersionMatch, bool) {
         self.pass_check();
         match self.step() {

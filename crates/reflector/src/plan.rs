@@ -10,9 +10,9 @@ use informer_hub_types::clock::Instant;
 
 /// Deadlines for a server that sends nothing.
 ///
-/// A watch without events is not a failure by itself. Apiservers send a bookmark about once a
-/// minute, but aggregated ones may send none, and a quiet resource has no events. But a server ends
-/// each watch at its timeout. A watch that stays open longer has a dead connection.
+/// A watch without events is not a failure by itself. Apiservers send a bookmark about once a minute, but aggregated
+/// ones may send none, and a quiet resource has no events. But a server ends each watch at its timeout. A watch that
+/// stays open longer has a dead connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StallPolicy {
     /// Maximum wait for the response headers of a watch. Default 30 s.
@@ -49,11 +49,11 @@ pub struct ListBounds {
     pub pages: u64,
     /// Maximum number of items, including skipped ones. Default 50 million.
     pub items: u64,
-    /// Maximum total time that a list may wait for the server. Waits of the hub for free memory do
-    /// not count. Default 1 h.
+    /// Maximum total time that a list may wait for the server. Waits of the hub for free memory do not count. Default 1
+    /// h.
     pub time: Duration,
-    /// Number of empty pages in a row at which the list ends with an error. Default 16. After each
-    /// empty page, the reflector pauses: 100 ms at first, doubling up to 2 s.
+    /// Number of empty pages in a row at which the list ends with an error. Default 16. After each empty page, the
+    /// reflector pauses: 100 ms at first, doubling up to 2 s.
     pub empty_pages: u32,
 }
 
@@ -72,12 +72,11 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// Minimum watch timeout `t`; each timeout is drawn at random from `[t, 2t)`. Default 5 min.
     pub min_watch_timeout: Duration,
-    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator. The cap of each
-    /// delay is drawn at random from `[t, 2t)`, where `t` is this value. Default 30 s.
+    /// Cap of the backoff after a 401, 403 or 404, which usually need an operator. The cap of each delay is drawn at
+    /// random from `[t, 2t)`, where `t` is this value. Default 30 s.
     pub slow_retry: Duration,
-    /// Minimum wait before a watch is reopened after it had worked and its connection broke. Each
-    /// wait is drawn at random from `[t, 2t)`, where `t` is this value, and does not grow. Default
-    /// 100 ms.
+    /// Minimum wait before a watch is reopened after it had worked and its connection broke. Each wait is drawn at
+    /// random from `[t, 2t)`, where `t` is this value, and does not grow. Default 100 ms.
     pub reopen: Duration,
     /// Backoff after failures. Default: 800 ms, doubling up to 30 s, each drawn from `[d, 2d)`; resets after 2 min
     /// without a failure.
@@ -110,8 +109,7 @@ pub enum Step {
     List {
         /// Request for the page.
         request: ListRequest,
-        /// Whether this is the first page of a new list. If so, the driver discards an incomplete
-        /// list before it.
+        /// Whether this is the first page of a new list. If so, the driver discards an incomplete list before it.
         fresh: bool,
     },
     /// Read the server's current resource version, before a watch is reopened.
@@ -156,8 +154,7 @@ pub enum PageVerdict {
 /// How the driver handles a watch item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemVerdict {
-    /// An object of the initial state of a streaming list. For DELETED, the object is removed from
-    /// that state.
+    /// An object of the initial state of a streaming list. For DELETED, the object is removed from that state.
     Initial,
     /// The initial state is complete at this version. The stream continues as a watch.
     InitialEventsEnd(ResourceVersion),

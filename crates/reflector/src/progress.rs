@@ -16,9 +16,8 @@ const THIN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Progress of one list, to detect a list that never ends.
 ///
-/// Brent's algorithm detects continue tokens that repeat in a cycle: one token is kept for
-/// comparison, and replaced after 1, 2, 4, 8 … pages. A cycle of `n` tokens that begins after `m`
-/// pages is found within `3·max(m, n) + 2` pages.
+/// Brent's algorithm detects continue tokens that repeat in a cycle: one token is kept for comparison, and replaced
+/// after 1, 2, 4, 8 … pages. A cycle of `n` tokens that begins after `m` pages is found within `3·max(m, n) + 2` pages.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     pages: u64,

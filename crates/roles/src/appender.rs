@@ -1,9 +1,9 @@
 //! Task that owns the [`Writer`] of a process: appends records, and answers when they are stored.
 //!
 //! # Bounds
-//! Each partition has one caller, which waits for an answer before it appends again. So at most one
-//! append per partition waits outside the writer's queue. The writer bounds its queue and the
-//! number of requests that are in flight.
+//! Each partition has one caller, which waits for an answer before it appends again. So at most one append per
+//! partition waits outside the writer's queue. The writer bounds its queue and the number of requests that are in
+//! flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub(crate) enum AppendError {
     /// entry is unreadable.
     #[error("the log refuses entries of this collector: {0}")]
     Fenced(FenceReason),
-    /// This collector has not opened the partition under the epoch (fencing number) that the caller
-    /// passed, or no longer has it open.
+    /// This collector has not opened the partition under the epoch (fencing number) that the caller passed, or no
+    /// longer has it open.
     #[error("this collector does not write the log of this resource")]
     NotOpen,
     /// A record is larger than an entry of the log can be.
@@ -138,8 +138,8 @@ struct OpenPartition {
     opening: Option<Reply>,
     /// Records for which the writer's queue has no room yet.
     unaccepted: VecDeque<Record>,
-    /// Appends that are not stored completely, oldest first. For each: the number of its records
-    /// that are not stored yet, and the sender of the answer.
+    /// Appends that are not stored completely, oldest first. For each: the number of its records that are not stored
+    /// yet, and the sender of the answer.
     waiting: VecDeque<(usize, Reply)>,
     closing: Option<Reply>,
 }
@@ -159,8 +159,7 @@ struct Task {
     backend: Arc<dyn Backend>,
     in_flight: FuturesUnordered<BoxFuture<'static, (RequestId, Answer)>>,
     open: BTreeMap<Partition, OpenPartition>,
-    /// Whether room in the writer's queue has become free since partitions last offered their
-    /// waiting records.
+    /// Whether room in the writer's queue has become free since partitions last offered their waiting records.
     has_freed: bool,
     queued: Arc<AtomicU64>,
     begun: Instant,
@@ -191,9 +190,8 @@ impl Task {
         }
     }
 
-    /// Sends the writer's requests to the log, and reports its events to the callers. If the
-    /// writer's queue has free room, offers it waiting records. Returns when there are no more
-    /// events.
+    /// Sends the writer's requests to the log, and reports its events to the callers. If the writer's queue has free
+    /// room, offers it waiting records. Returns when there are no more events.
     fn exchange(&mut self) {
         loop {
             for (id, request) in self.writer.poll(clock::now() - self.begun) {

@@ -30,9 +30,9 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Executes a request of a [`Writer`](informer_hub_fleet::Writer) to the log.
     fn execute(&self, request: Request) -> BoxFuture<'static, Answer>;
 
-    /// Returns a page of a partition's entries after a sequence number; `None` if the log retains
-    /// no entry of the partition. The page ends with the entry that brings it to `page_bytes`, or
-    /// with the partition's last entry. So it has at least one entry if there is any.
+    /// Returns a page of a partition's entries after a sequence number; `None` if the log retains no entry of the
+    /// partition. The page ends with the entry that brings it to `page_bytes`, or with the partition's last entry. So
+    /// it has at least one entry if there is any.
     fn entries(&self, partition: &Partition, after: Sequence, page_bytes: usize) -> Answered<Option<EntryPage>>;
 
     /// Follows the entries of all partitions after a sequence; without a sequence, those that are stored after the
@@ -48,9 +48,8 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// Returns which collector owns a shard: a cluster, or a part of its resources. `None` if it never had an owner.
     fn owner(&self, shard: &Shard) -> Answered<Option<Ownership>>;
 
-    /// Makes `collector` the owner of a shard if the shard's entry is still `seen`, as the caller
-    /// has read it. The new epoch (term number) is above `newest` and above the epoch of `seen`.
-    /// Returns `None` if the entry has changed.
+    /// Makes `collector` the owner of a shard if the shard's entry is still `seen`, as the caller has read it. The new
+    /// epoch (term number) is above `newest` and above the epoch of `seen`. Returns `None` if the entry has changed.
     fn claim(
         &self,
         shard: &Shard,
@@ -67,18 +66,17 @@ pub trait Backend: ClusterBuckets + RosterStore + Debug + Send + Sync + 'static 
     /// `None` if there is an entry.
     fn restore_owner(&self, own: &Ownership) -> Answered<Option<Ownership>>;
 
-    /// Gives up an ownership. Afterwards only the collector named in `own.next` may claim the
-    /// shard, or any collector if `next` is empty. Returns whether `own` was still the shard's
-    /// entry.
+    /// Gives up an ownership. Afterwards only the collector named in `own.next` may claim the shard, or any collector
+    /// if `next` is empty. Returns whether `own` was still the shard's entry.
     fn release(&self, own: &Ownership) -> Answered<bool>;
 
     /// Returns the document that the owner of a shard wrote about the cluster, with its revision; `None` if there is
     /// none.
     fn document(&self, shard: &Shard) -> Answered<Option<(u64, ClusterDocument)>>;
 
-    /// Stores the document about the cluster of a shard, if the stored one has the revision `seen`.
-    /// If `seen` is `None`, there must be no document yet. Returns the new revision; `None` if
-    /// another process has changed the document.
+    /// Stores the document about the cluster of a shard, if the stored one has the revision `seen`. If `seen` is
+    /// `None`, there must be no document yet. Returns the new revision; `None` if another process has changed the
+    /// document.
     fn save_document(&self, shard: &Shard, document: ClusterDocument, seen: Option<u64>) -> Answered<Option<u64>>;
 
     /// Returns the newest checkpoint of a partition; if `before` is set, the newest one before that sequence. `None` if

@@ -9,8 +9,7 @@ use super::answer::{Answered, BackendError};
 /// opens a new watch.
 pub type ClusterChangeStream = BoxStream<'static, Result<ClusterChange, BackendError>>;
 
-/// Returns the error for a stream of changes that has ended. Such a stream is endless unless it
-/// fails.
+/// Returns the error for a stream of changes that has ended. Such a stream is endless unless it fails.
 pub(super) fn watch_ended() -> BackendError {
     BackendError("NATS: the watch of the owners and resources of clusters has ended".to_owned())
 }

@@ -1,13 +1,12 @@
 //! Watch of the owners and documents of all clusters, one per process.
 //!
 //! # Contract
-//! - The number of a process's requests does not depend on the number of clusters. One watch reads
-//!   all clusters. It is opened again every [`REREAD`], and when [`ClusterWatch::reread`] is
-//!   called. At each poll interval, the buckets' last revisions are requested.
-//! - The request for the revisions detects a backend that does not answer. It also detects a watch
-//!   that delivers nothing, which is then opened again.
-//! - A request to a server that dies is lost. So a request is sent again each [`REPEAT`], and the
-//!   first answer counts.
+//! - The number of a process's requests does not depend on the number of clusters. One watch reads all clusters. It is
+//!   opened again every [`REREAD`], and when [`ClusterWatch::reread`] is called. At each poll interval, the buckets'
+//!   last revisions are requested.
+//! - The request for the revisions detects a backend that does not answer. It also detects a watch that delivers
+//!   nothing, which is then opened again.
+//! - A request to a server that dies is lost. So a request is sent again each [`REPEAT`], and the first answer counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,8 +37,8 @@ const DELIVERY: Duration = Duration::from_millis(500);
 
 /// Receiver of the changes of the owners of all clusters, and of the documents about them.
 pub(crate) trait ClusterObserver: Send + Sync + 'static {
-    /// Called when a watch begins. All entries of the two buckets follow as changes.
-    /// `OwnersComplete` marks the end of the owners, `DocumentsComplete` the end of the documents.
+    /// Called when a watch begins. All entries of the two buckets follow as changes. `OwnersComplete` marks the end of
+    /// the owners, `DocumentsComplete` the end of the documents.
     fn begin(&self);
 
     fn change(&self, change: ClusterChange);
@@ -73,8 +72,8 @@ struct Watching<O> {
     observer: Arc<O>,
     state: Arc<State>,
     poll: Duration,
-    /// Deadline of a request for the revisions. Also the maximum time between two changes, until a
-    /// watch has delivered all entries.
+    /// Deadline of a request for the revisions. Also the maximum time between two changes, until a watch has delivered
+    /// all entries.
     patience: Duration,
 }
 
@@ -230,8 +229,8 @@ impl<O: ClusterObserver> Watching<O> {
         is_silent()
     }
 
-    /// Records an error of the backend, or its end, by `change`. Passes the current error to the
-    /// observer. Logs when the backend begins to fail and when it works again.
+    /// Records an error of the backend, or its end, by `change`. Passes the current error to the observer. Logs when
+    /// the backend begins to fail and when it works again.
     fn note(&self, change: impl FnOnce(&mut Errors)) {
         let error = {
             let mut errors = self.state.errors.lock();

@@ -95,8 +95,8 @@ struct Services {
     owners: Owners,
     documents: Documents,
     checkpoints: Checkpoints,
-    /// Bucket of leases. Only a request for a lease opens it, so that fleets without elections do
-    /// not have it. `None` until then, and after a failed request.
+    /// Bucket of leases. Only a request for a lease opens it, so that fleets without elections do not have it. `None`
+    /// until then, and after a failed request.
     leases: Mutex<Option<Leases>>,
     roster: RosterBucket,
     buckets: Buckets,
@@ -271,9 +271,8 @@ impl NatsParams {
         })
     }
 
-    /// Connects to each server. Checks that JetStream is enabled, and that no stream of another
-    /// program has the name of the log. Changes nothing. Returns the problems found, and whether a
-    /// process could join the fleet despite them.
+    /// Connects to each server. Checks that JetStream is enabled, and that no stream of another program has the name of
+    /// the log. Changes nothing. Returns the problems found, and whether a process could join the fleet despite them.
     pub async fn check(&self) -> (Vec<NatsProblem>, bool) {
         let subjects = match self.subjects() {
             Ok(subjects) => subjects,

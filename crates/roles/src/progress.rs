@@ -12,8 +12,7 @@ pub(super) struct Progress {
     complete: (bool, bool),
     /// Last revisions of the buckets according to the previous request.
     stored: Option<ClusterRevisions>,
-    /// Last revisions of the buckets that the watch has not reached yet, and when they were
-    /// requested.
+    /// Last revisions of the buckets that the watch has not reached yet, and when they were requested.
     awaited: Option<(ClusterRevisions, Instant)>,
     /// Creation time of the buckets according to the previous request. A new watch does not reset it.
     created: Option<u64>,
@@ -60,8 +59,8 @@ impl Progress {
         }
     }
 
-    /// Returns the time up to which this watch or an earlier one has read all changes; `None` if no
-    /// watch has read all entries yet.
+    /// Returns the time up to which this watch or an earlier one has read all changes; `None` if no watch has read all
+    /// entries yet.
     pub(super) fn current(&self) -> Option<Instant> {
         self.current
     }
@@ -70,9 +69,8 @@ impl Progress {
         self.read
     }
 
-    /// Returns whether the watch must be opened again: it lacks changes that already the previous
-    /// request found, or a bucket was created again. `stored` are the buckets' last revisions,
-    /// requested when the watch had read `before`.
+    /// Returns whether the watch must be opened again: it lacks changes that already the previous request found, or a
+    /// bucket was created again. `stored` are the buckets' last revisions, requested when the watch had read `before`.
     pub(super) fn is_behind(&mut self, before: ClusterRevisions, stored: ClusterRevisions) -> bool {
         let is_new = self.created.replace(stored.created).is_some_and(|before| before != stored.created);
         if is_new || !self.is_complete() {
@@ -82,8 +80,8 @@ impl Progress {
         earlier.is_some_and(|earlier| precedes(self.read, earlier)) || precedes(stored, before)
     }
 
-    /// Returns whether the watch lacks changes up to `stored`, and has read nothing since its
-    /// revisions were `delivered`.
+    /// Returns whether the watch lacks changes up to `stored`, and has read nothing since its revisions were
+    /// `delivered`.
     pub(super) fn is_silent(&self, delivered: ClusterRevisions, stored: ClusterRevisions) -> bool {
         self.is_complete() && self.read == delivered && precedes(self.read, stored)
     }

@@ -15,8 +15,8 @@ use informer_hub_types::{ObjectKey, ResourceVersion, Threads, with_causes};
 
 use super::backend::{Backend, BackendError};
 
-/// Size of a page of the log in bytes. The entry that brings a page to this size is its last.
-/// Tests read small pages, so that short logs have several.
+/// Size of a page of the log in bytes. The entry that brings a page to this size is its last. Tests read small pages,
+/// so that short logs have several.
 pub(crate) const PAGE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
 /// Reason why a partition cannot be restored now.
@@ -28,8 +28,8 @@ pub(crate) enum RestoreError {
     /// An entry cannot be decoded.
     #[error("cannot decode an entry of the fleet's log")]
     Decode(#[from] DecodeError),
-    /// The log ends at the first of these entries, although it had stored the second: an outdated
-    /// server answered, or the log lost entries.
+    /// The log ends at the first of these entries, although it had stored the second: an outdated server answered, or
+    /// the log lost entries.
     #[error("the fleet's log ends at entry {0}, before entry {1}, which it had stored")]
     Short(Sequence, Sequence),
     /// The log has removed entries that no checkpoint contains.
@@ -108,8 +108,8 @@ fn next_put(rest: &mut impl Iterator<Item = Option<Record>>) -> Option<Result<Re
     rest.flatten().next().map(Ok)
 }
 
-/// Reads the state of a partition after the log's last entry. Fails with [`RestoreError::Short`] if
-/// the log ends before the entry `until`.
+/// Reads the state of a partition after the log's last entry. Fails with [`RestoreError::Short`] if the log ends before
+/// the entry `until`.
 pub(crate) async fn restore(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -121,9 +121,8 @@ pub(crate) async fn restore(
     if last < until { Err(RestoreError::Short(last, until)) } else { Ok(folded.newest()) }
 }
 
-/// Returns the newest state of a partition that is fit for a checkpoint
-/// ([settled](PartitionState::is_settled)) and not newer than the resource version `version`.
-/// `None` if the log and the checkpoints have only newer states.
+/// Returns the newest state of a partition that is fit for a checkpoint ([settled](PartitionState::is_settled)) and not
+/// newer than the resource version `version`. `None` if the log and the checkpoints have only newer states.
 pub(crate) async fn restore_at(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -149,11 +148,10 @@ fn is_not_newer(version: u64) -> impl Fn(&PartitionState) -> bool + Clone + Send
     }
 }
 
-/// Stores a checkpoint of a partition: the last state in the log that is
-/// [settled](PartitionState::is_settled), which means complete and without changes after its resume
-/// point. Returns the sequence of the entry that led to this state; `None` if no entry after the
-/// previous checkpoint did. Fails with [`RestoreError::Short`] if the log ends before the entry
-/// `until`, which it had stored.
+/// Stores a checkpoint of a partition: the last state in the log that is [settled](PartitionState::is_settled), which
+/// means complete and without changes after its resume point. Returns the sequence of the entry that led to this state;
+/// `None` if no entry after the previous checkpoint did. Fails with [`RestoreError::Short`] if the log ends before the
+/// entry `until`, which it had stored.
 pub(crate) async fn checkpoint(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -179,9 +177,8 @@ pub(crate) async fn checkpoint(
 /// Bytes of a stored checkpoint, and the partition's state from its header.
 type Stored = (Bytes, PartitionState);
 
-/// Reads a checkpoint, and page by page the log's entries after it. The checkpoint is the newest
-/// one, or with `before` the newest one before that sequence. [`Folded::settled`] returns only
-/// states that `may_be` accepts.
+/// Reads a checkpoint, and page by page the log's entries after it. The checkpoint is the newest one, or with `before`
+/// the newest one before that sequence. [`Folded::settled`] returns only states that `may_be` accepts.
 async fn read(
     backend: &Arc<dyn Backend>,
     partition: &Partition,
@@ -229,15 +226,14 @@ async fn read_checkpoint(
     }))
 }
 
-/// State of a partition while its entries are read: `base`, a state that is fit for a checkpoint
-/// (settled), and the changes after it.
+/// State of a partition while its entries are read: `base`, a state that is fit for a checkpoint (settled), and the
+/// changes after it.
 struct Folded {
     partition: Partition,
     reader: Reader,
     /// Sequence of the last entry that the checkpoint contains; `None` without a checkpoint.
     checkpoint: Option<Sequence>,
-    /// Last settled state that the function `may_be` has accepted. Until there is one, the state of
-    /// the checkpoint.
+    /// Last settled state that the function `may_be` has accepted. Until there is one, the state of the checkpoint.
     base: Restored,
     /// Whether the function `may_be` has accepted `base`.
     is_accepted: bool,
@@ -307,8 +303,7 @@ impl Folded {
         self.base
     }
 
-    /// Returns the last settled state that the function `may_be` has accepted; `None` if there is
-    /// none.
+    /// Returns the last settled state that the function `may_be` has accepted; `None` if there is none.
     fn settled(self) -> Option<Restored> {
         self.is_accepted.then_some(self.base)
     }
@@ -352,8 +347,8 @@ mod tests {
         Record::Put { key: ObjectKey::of(key), uid: Uid::new("u"), version, body: Bytes::from_static(b"{}") }
     }
 
-    /// Returns an entry for each record. After its record, each entry states that all changes up to
-    /// the given version are stored ([`Record::Progress`]).
+    /// Returns an entry for each record. After its record, each entry states that all changes up to the given version
+    /// are stored ([`Record::Progress`]).
     fn entries(contents: Vec<(u64, Record)>) -> Vec<Entry> {
         let restart = Record::Reset { reason: ResetReason::Restart };
         let entry = |(at, (version, record)): (usize, (u64, Record))| {

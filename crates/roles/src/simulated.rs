@@ -1,7 +1,7 @@
 //! Backend in memory, with faults that a seed decides.
 //!
-//! The log is a [`SimulatedLog`], which has JetStream's contract. Requests to the other services
-//! have the delays, failures and lost answers of [`Faults`] too.
+//! The log is a [`SimulatedLog`], which has JetStream's contract. Requests to the other services have the delays,
+//! failures and lost answers of [`Faults`] too.
 
 mod cluster_buckets;
 pub(crate) mod later;
@@ -58,11 +58,10 @@ struct FleetState {
     leases: Mutex<HashMap<String, MemoryStore>>,
     roster: Mutex<Roster>,
     down: Mutex<bool>,
-    /// Whether requests get no answer and fail at their deadline. Requests to the log are not
-    /// affected.
+    /// Whether requests get no answer and fail at their deadline. Requests to the log are not affected.
     losing: Mutex<bool>,
-    /// Number of calls of [`SimulatedFleet::silence_watches`]. A watch or tail that was opened
-    /// before the last call delivers nothing.
+    /// Number of calls of [`SimulatedFleet::silence_watches`]. A watch or tail that was opened before the last call
+    /// delivers nothing.
     silenced: Mutex<usize>,
     /// Time of the log, which continues when a test starts another runtime.
     time: Mutex<Duration>,
@@ -156,8 +155,8 @@ impl SimulatedFleet {
         self.0.log.set_down(down);
     }
 
-    /// If `losing`, makes all requests except those to the log fail at their deadline without an
-    /// answer. Otherwise, they are answered again.
+    /// If `losing`, makes all requests except those to the log fail at their deadline without an answer. Otherwise,
+    /// they are answered again.
     #[cfg(test)]
     pub(crate) fn lose_requests(&self, losing: bool) {
         *self.0.losing.lock() = losing;

@@ -1,12 +1,10 @@
-//! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in
-//! virtual time.
+//! Simulation of collectors over a faulty log and faulty clusters. A seed decides everything, in virtual time.
 //!
-//! Collectors are killed, cut off, paused by a slow log, released and drained, and clusters are
-//! pinned to them. Serving replicas are killed and cut off. Owners, documents and checkpoints are
-//! deleted. A separate test upgrades the processes of a fleet.
+//! Collectors are killed, cut off, paused by a slow log, released and drained, and clusters are pinned to them. Serving
+//! replicas are killed and cut off. Owners, documents and checkpoints are deleted. A separate test upgrades the
+//! processes of a fleet.
 //!
-//! At the end the faults stop. Then the log, and the caches of owners and replicas, must hold the
-//! clusters' objects.
+//! At the end the faults stop. Then the log, and the caches of owners and replicas, must hold the clusters' objects.
 
 mod cluster;
 mod deletions;
@@ -42,8 +40,7 @@ use replica::ServingProcess;
 const COLLECTORS: usize = 3;
 const REPLICAS: usize = 2;
 const STEPS: usize = 150;
-/// Maximum virtual time of a wait, such as until log and caches hold the clusters' objects after
-/// the faults.
+/// Maximum virtual time of a wait, such as until log and caches hold the clusters' objects after the faults.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[derive(Default, Debug)]
@@ -66,8 +63,7 @@ struct World {
     processes: Vec<(Process, Arc<SimulatedBackend>)>,
     replicas: Vec<(ServingProcess, Arc<SimulatedBackend>)>,
     started: usize,
-    /// Whether clusters may drop their history in this run, so that watches from earlier versions
-    /// fail.
+    /// Whether clusters may drop their history in this run, so that watches from earlier versions fail.
     forgets: bool,
     /// Program version of the processes that start from now on.
     version: Later,
@@ -338,8 +334,7 @@ impl World {
     }
 }
 
-/// Returns the shard of a partition: the shard `secrets` for secrets, otherwise the cluster's
-/// unnamed shard.
+/// Returns the shard of a partition: the shard `secrets` for secrets, otherwise the cluster's unnamed shard.
 fn shard_of(partition: &Partition) -> Shard {
     let name = (partition.resource.resource == "secrets").then(|| ShardName::new("secrets").unwrap());
     Shard { cluster: partition.cluster.clone(), name }
@@ -363,8 +358,7 @@ pub(crate) fn threads() -> Threads {
     Threads::simulated(Handle::current())
 }
 
-/// Returns a fleet that random faults have disturbed, once log and caches hold the clusters'
-/// objects again.
+/// Returns a fleet that random faults have disturbed, once log and caches hold the clusters' objects again.
 async fn disturbed() -> World {
     let mut world = World::new();
     for _ in 0..STEPS {

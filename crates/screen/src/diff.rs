@@ -1,8 +1,8 @@
 //! Differences between two versions of an object, as paths with old and new values.
 //!
-//! Elements of lists are matched by `type`, `name`, `uid` or `ip`: the first of these members that
-//! identifies every element. Without such a member, they are matched by position. An object's
-//! `resourceVersion` and `managedFields` are ignored.
+//! Elements of lists are matched by `type`, `name`, `uid` or `ip`: the first of these members that identifies every
+//! element. Without such a member, they are matched by position. An object's `resourceVersion` and `managedFields` are
+//! ignored.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -29,8 +29,7 @@ pub struct Column {
     pub priority: i64,
 }
 
-/// Importance of a column, in ascending order. If a table is too wide, its least important column
-/// is left out first.
+/// Importance of a column, in ascending order. If a table is too wide, its least important column is left out first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Weight {
     /// No row has a value.
@@ -58,15 +57,14 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None`
-    /// for no limit.
+    /// Lays out columns so that they fit the first rows in at most `limit` terminal columns; `None` for no limit.
     ///
-    /// If the columns do not fit, cells are shortened and columns are left out. Columns without any
-    /// value are left out first, then those of `-o wide`, ordinary ones, age, readiness and status.
-    /// Within such a group, the last column goes first.
+    /// If the columns do not fit, cells are shortened and columns are left out. Columns without any value are left out
+    /// first, then those of `-o wide`, ordinary ones, age, readiness and status. Within such a group, the last column
+    /// goes first.
     ///
-    /// Columns of clusters, namespaces and names always stay, and are shortened last. Columns that
-    /// the user selected are left out only if the table does not fit otherwise.
+    /// Columns of clusters, namespaces and names always stay, and are shortened last. Columns that the user selected
+    /// are left out only if the table does not fit otherwise.
     #[must_use]
     pub fn new(columns: &[Column], rows: &[Vec<String>], limit: Option<usize>) -> Self {
         let titles: Vec<String> = columns.iter().map(|column| printable(&column.title)).collect();
@@ -193,8 +191,8 @@ fn weakest(among: &[usize], weights: &[Weight]) -> Option<usize> {
     candidates.min_by_key(|at| (weights[*at], usize::MAX - *at))
 }
 
-/// Reduces the minimum widths `least` of the namespace, the cluster and the name, in this order,
-/// until the shown columns fit `width`.
+/// Reduces the minimum widths `least` of the namespace, the cluster and the name, in this order, until the shown
+/// columns fit `width`.
 fn shorten_keys(titles: &[String], shown: &[usize], least: &mut [usize], width: usize) {
     for (title, shortest) in [("NAMESPACE", SHORT_PLACE), ("CLUSTER", SHORT_PLACE), ("NAME", SHORT)] {
         let over = total(&shown.iter().map(|at| least[*at]).collect::<Vec<_>>(), NARROW_GAP).saturating_sub(width);

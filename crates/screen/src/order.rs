@@ -10,9 +10,8 @@ use serde_json::Value;
 /// Sort key of a cell or a value.
 #[derive(Clone, PartialEq, Debug)]
 pub enum CellKey {
-    /// A number, quantity or duration (in seconds), and the whole text. The text of a cell may
-    /// continue after a blank or slash: `5 (3h ago)`, `2/3`. Equal numbers are ordered by their
-    /// texts.
+    /// A number, quantity or duration (in seconds), and the whole text. The text of a cell may continue after a blank
+    /// or slash: `5 (3h ago)`, `2/3`. Equal numbers are ordered by their texts.
     Number(f64, String),
     /// Any other text.
     Text(String),

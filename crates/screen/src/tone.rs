@@ -45,8 +45,8 @@ const PENDING: [&str; 13] = [
     "SchedulingGated",
     "Missing",
 ];
-/// Texts that mean a failure if a status word contains them: `CrashLoopBackOff`, `Init:Error`,
-/// `ErrImagePull`, `NotReady`.
+/// Texts that mean a failure if a status word contains them: `CrashLoopBackOff`, `Init:Error`, `ErrImagePull`,
+/// `NotReady`.
 const BAD: [&str; 14] = [
     "BackOff",
     "Err",

@@ -1,6 +1,5 @@
-//! Review endpoints. `SelfSubjectAccessReview` and `SelfSubjectReview` return the permissions and
-//! the user name of the client. `SubjectAccessReview` and `TokenReview` return those of other
-//! users, which a test sets.
+//! Review endpoints. `SelfSubjectAccessReview` and `SelfSubjectReview` return the permissions and the user name of the
+//! client. `SubjectAccessReview` and `TokenReview` return those of other users, which a test sets.
 
 use std::error::Error;
 use std::io;

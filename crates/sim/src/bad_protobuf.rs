@@ -10,13 +10,11 @@ use informer_hub_protobuf::{END_OF_ENVELOPE, EncodeError, MAGIC, ObjectWriter, T
 /// How a simulated apiserver corrupts an answer in protobuf. Answers in JSON are not affected, except by [`Self::Gzip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadProtobuf {
-    /// The next frame of a watch, or item of a list, declares this length. In a watch, lengths
-    /// above 32 bits become the maximum of 32 bits. A watch ends after one more frame; a list
-    /// continues.
+    /// The next frame of a watch, or item of a list, declares this length. In a watch, lengths above 32 bits become the
+    /// maximum of 32 bits. A watch ends after one more frame; a list continues.
     Length(u64),
-    /// In a list, the next item declares a length that covers the item after it. In a watch, the
-    /// next frame is sent twice. Its first copy declares a length that covers the start of the
-    /// second; then the watch ends.
+    /// In a list, the next item declares a length that covers the item after it. In a watch, the next frame is sent
+    /// twice. Its first copy declares a length that covers the start of the second; then the watch ends.
     Swallow,
     /// The next object, or the list, does not begin with `k8s\0`.
     Magic,
@@ -30,8 +28,7 @@ pub enum BadProtobuf {
     OtherKind,
     /// An event whose object is a `Status` precedes the next event. A list is replaced by a `Status`.
     Status,
-    /// The next event of a watch, or an additional item of a list, has a field of a later
-    /// Kubernetes version.
+    /// The next event of a watch, or an additional item of a list, has a field of a later Kubernetes version.
     UnknownField,
     /// An object that ends inside a field precedes the next event or item.
     HalfObject,

@@ -65,9 +65,8 @@ pub enum Operation {
 pub struct Churn {
     rng: StdRng,
     table: [(Operation, u32); 9],
-    /// Number of pods at the first step. While only half as many are left, pods are created instead
-    /// of deleted. While there are twice as many, at least eight, pods are deleted instead of
-    /// created.
+    /// Number of pods at the first step. While only half as many are left, pods are created instead of deleted. While
+    /// there are twice as many, at least eight, pods are deleted instead of created.
     initial: Option<usize>,
     steps: u64,
 }

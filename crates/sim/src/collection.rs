@@ -68,8 +68,7 @@ pub(super) struct Collection {
     capacity: usize,
     /// Sequence number of the first event in `history`, counted from creation.
     first: u64,
-    /// Highest version whose event was dropped from `history`. A watch cannot start from an older
-    /// version.
+    /// Highest version whose event was dropped from `history`. A watch cannot start from an older version.
     floor: u64,
     /// resourceVersion of the last event.
     last: u64,

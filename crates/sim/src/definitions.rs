@@ -1,9 +1,8 @@
-//! Definitions of the custom resources: the versions in which they are served, and the objects and
-//! histories of removed resources.
+//! Definitions of the custom resources: the versions in which they are served, and the objects and histories of removed
+//! resources.
 //!
-//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom
-//! objects are stored in one API version, and can be served in others too. All versions share one
-//! history.
+//! Every custom resource has a `customresourcedefinition` object, as in a real cluster. The custom objects are stored
+//! in one API version, and can be served in others too. All versions share one history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,15 +36,14 @@ impl Definitions {
         }
     }
 
-    /// Returns the objects and history of a removed resource that was created at the version
-    /// `created_at`. A resource can be created and removed several times.
+    /// Returns the objects and history of a removed resource that was created at the version `created_at`. A resource
+    /// can be created and removed several times.
     pub(super) fn removed(&self, gvr: &Gvr, created_at: u64) -> Option<&Collection> {
         let stored = self.stored_as(gvr);
         self.removed.iter().find(|removed| removed.created_at() == created_at && removed.def().api.gvr == *stored)
     }
 
-    /// Serves a custom resource in one more version. `stored` is the version in which its objects
-    /// are stored.
+    /// Serves a custom resource in one more version. `stored` is the version in which its objects are stored.
     pub(super) fn serve(&mut self, version: &str, stored: &Gvr) {
         let also = Gvr::new(&stored.group, version, &stored.resource);
         if also == *stored {
@@ -55,8 +53,7 @@ impl Definitions {
         }
     }
 
-    /// Stops serving a custom resource in a version. `stored` is the version in which its objects
-    /// are stored.
+    /// Stops serving a custom resource in a version. `stored` is the version in which its objects are stored.
     pub(super) fn unserve(&mut self, version: &str, stored: &Gvr) {
         let no_more = Gvr::new(&stored.group, version, &stored.resource);
         if no_more == *stored {
@@ -79,8 +76,8 @@ impl Definitions {
         self.unserved.remove(gvr);
     }
 
-    /// Returns the version in which the objects of a served version are stored: `gvr` itself,
-    /// unless it is an additional version.
+    /// Returns the version in which the objects of a served version are stored: `gvr` itself, unless it is an
+    /// additional version.
     pub(super) fn stored_as<'g>(&'g self, gvr: &'g Gvr) -> &'g Gvr {
         self.served.get(gvr).unwrap_or(gvr)
     }

@@ -1,12 +1,11 @@
 //! Simulated in-memory disk with seeded crashes and faults.
 //!
-//! A crash keeps all synced data. Each file keeps a random prefix of its unsynced data, sometimes
-//! with a sector of garbage. If a directory was not synced, each new, renamed or removed name in it
-//! is kept or lost at random.
+//! A crash keeps all synced data. Each file keeps a random prefix of its unsynced data, sometimes with a sector of
+//! garbage. If a directory was not synced, each new, renamed or removed name in it is kept or lost at random.
 //!
-//! A failed sync loses the data that it should have written, although reads still return it, as
-//! with a real page cache. If the disk is full, an append writes the bytes that fit. The disk can
-//! also fail any call, report a sync that it did not perform, and flip bits at rest.
+//! A failed sync loses the data that it should have written, although reads still return it, as with a real page cache.
+//! If the disk is full, an append writes the bytes that fit. The disk can also fail any call, report a sync that it did
+//! not perform, and flip bits at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -179,8 +178,8 @@ impl SimDisk {
         self.0.lock().used()
     }
 
-    /// Returns the memory in use, in bytes. Synced data counts twice, since the disk has a second
-    /// copy that survives crashes. Removed files count until the next crash.
+    /// Returns the memory in use, in bytes. Synced data counts twice, since the disk has a second copy that survives
+    /// crashes. Removed files count until the next crash.
     #[must_use]
     pub fn resident(&self) -> u64 {
         let inodes = &self.0.lock().inodes;

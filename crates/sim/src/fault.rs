@@ -10,8 +10,7 @@ use rand::{Rng, SeedableRng};
 use super::answer::RawAnswer;
 use super::bad_protobuf::BadProtobuf;
 
-/// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or
-/// an item of a list.
+/// How a simulated apiserver misbehaves in one request. "Event (item)" means an event of a watch or an item of a list.
 ///
 /// Once the script has no faults left, a correct client converges on the server's state.
 /// [`SimServer::heal`](crate::SimServer::heal) ends all faults at once.
@@ -23,8 +22,8 @@ pub enum Fault {
     Stall(Duration),
     /// Resets the HTTP/2 stream in the middle of the answer. Over HTTP/1.1 the connection closes.
     ResetStream,
-    /// Sends a GOAWAY and continues the answer. The connection accepts no further requests, and
-    /// closes when its running answers are complete.
+    /// Sends a GOAWAY and continues the answer. The connection accepts no further requests, and closes when its running
+    /// answers are complete.
     GoAway,
     /// Neither reads nor sends anything on the connection for this long, or until the test ends all faults.
     Freeze(Duration),
@@ -54,8 +53,8 @@ pub enum Fault {
     EarlyClose,
     /// Sends no bookmarks on this watch except the one that ends a streaming list.
     NoBookmarks,
-    /// Never sends the bookmark that ends the initial events of a streaming list. Not drawn by
-    /// seeded scripts: a client without a deadline waits until the watch times out.
+    /// Never sends the bookmark that ends the initial events of a streaming list. Not drawn by seeded scripts: a client
+    /// without a deadline waits until the watch times out.
     WithholdMarker,
     /// Answers HTTP 422 to `sendInitialEvents`, like a server without the feature.
     RefuseStreaming,
@@ -73,9 +72,8 @@ pub enum Fault {
     HugeObject(usize),
     /// Sends this answer instead of the regular one. Not drawn by seeded scripts.
     Answer(RawAnswer),
-    /// Inserts these bytes into a watch unchanged, without waiting for an event. In a list, inserts
-    /// them as an item; in protobuf, the tag and length of an item precede them. Not drawn by
-    /// seeded scripts.
+    /// Inserts these bytes into a watch unchanged, without waiting for an event. In a list, inserts them as an item; in
+    /// protobuf, the tag and length of an item precede them. Not drawn by seeded scripts.
     Insert(Bytes),
     /// Corrupts an answer in protobuf.
     BadProtobuf(BadProtobuf),
@@ -125,8 +123,7 @@ impl When {
     }
 }
 
-/// Rule of a script: a fault, which requests it strikes and how many, and after how many events
-/// (items) of an answer.
+/// Rule of a script: a fault, which requests it strikes and how many, and after how many events (items) of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     when: When,
@@ -220,8 +217,8 @@ impl FaultScript {
         self
     }
 
-    /// Creates a script of random faults from a seed. `intensity` (0 to 1) is the probability that
-    /// a request is struck. The script ends after 40 × `intensity` faults, at least one.
+    /// Creates a script of random faults from a seed. `intensity` (0 to 1) is the probability that a request is struck.
+    /// The script ends after 40 × `intensity` faults, at least one.
     #[must_use]
     pub fn seeded(seed: u64, intensity: f64) -> Self {
         let probability = intensity.clamp(0.0, 1.0);
@@ -254,8 +251,8 @@ impl FaultScript {
         self.rules.iter().all(|rule| rule.times == 0) && self.random.as_ref().is_none_or(|random| random.left == 0)
     }
 
-    /// Returns the fault for a request; `None` if it is answered correctly. If `by_name`, only
-    /// rules that name the requested resource apply, and no random faults.
+    /// Returns the fault for a request; `None` if it is answered correctly. If `by_name`, only rules that name the
+    /// requested resource apply, and no random faults.
     pub(super) fn decide(&mut self, kind: RequestKind, resource: &str, by_name: bool) -> Option<AssignedFault> {
         for rule in &mut self.rules {
             let matches = rule.resource.as_deref().map_or(!by_name, |required| required == resource);

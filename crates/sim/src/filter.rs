@@ -1,7 +1,7 @@
 //! Object selection of a request: namespace, label selector, field selector.
 //!
-//! Does not use the selectors of the crate `types`, so that a bug in either implementation shows as
-//! a difference in tests.
+//! Does not use the selectors of the crate `types`, so that a bug in either implementation shows as a difference in
+//! tests.
 
 use super::object::SimObject;
 

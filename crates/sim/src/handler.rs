@@ -163,8 +163,8 @@ fn respond<S: Source>(
     typed_response(StatusCode::OK, media.content_type(S::WATCH), pump.into_body())
 }
 
-/// Returns whether a watch starts with a streaming list. Fails if `sendInitialEvents` and
-/// `resourceVersionMatch` break Kubernetes' rules.
+/// Returns whether a watch starts with a streaming list. Fails if `sendInitialEvents` and `resourceVersionMatch` break
+/// Kubernetes' rules.
 fn streaming(shared: &Shared, request: &ObjectsRequest, kind: RequestKind, mode: Streaming) -> Result<bool, Status> {
     let matching = request.query.get("resourceVersionMatch");
     if mode == Streaming::Ignored {

@@ -42,8 +42,8 @@ impl Leases {
         Ok(self.store(namespace, &name, lease))
     }
 
-    /// Replaces a lease if the stored one has the resourceVersion of `lease`. If `lease` has none,
-    /// replaces it in any case.
+    /// Replaces a lease if the stored one has the resourceVersion of `lease`. If `lease` has none, replaces it in any
+    /// case.
     pub(super) fn replace(&mut self, namespace: &str, name: &str, lease: Value) -> Result<Value, Status> {
         let Some(current) = self.get(namespace, name) else { return Err(not_found(name)) };
         let expected = &lease["metadata"]["resourceVersion"];

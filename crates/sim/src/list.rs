@@ -58,8 +58,8 @@ enum Requested {
 }
 
 impl ListSource {
-    /// Selects the objects that the request covers. If `fault` changes the list's length or all of
-    /// the list, applies it here and sets it to `None`.
+    /// Selects the objects that the request covers. If `fault` changes the list's length or all of the list, applies it
+    /// here and sets it to `None`.
     pub(super) fn open(
         shared: &Shared,
         request: &ObjectsRequest,
@@ -125,8 +125,8 @@ impl ListSource {
         })
     }
 
-    /// Returns whether a fault must be applied when the list is created. Other faults are applied
-    /// while the bytes of the list are sent.
+    /// Returns whether a fault must be applied when the list is created. Other faults are applied while the bytes of
+    /// the list are sent.
     fn can_take(&self, assigned: &AssignedFault) -> bool {
         let is_protobuf = matches!(self.writer, Writer::Protobuf(_));
         match &assigned.fault {
@@ -139,8 +139,8 @@ impl ListSource {
         }
     }
 
-    /// Creates the bytes that precede and follow the items of the list. In protobuf, the total size
-    /// of the items precedes them, so each item is encoded twice.
+    /// Creates the bytes that precede and follow the items of the list. In protobuf, the total size of the items
+    /// precedes them, so each item is encoded twice.
     fn begin(
         &mut self,
         request: &ObjectsRequest,

@@ -18,8 +18,8 @@ pub struct SimObject {
     node: String,
     phase: String,
     json: Bytes,
-    /// Length of `{"kind":…,"apiVersion":…,` at the start of `json`. Items in lists of built-in
-    /// types lack these fields.
+    /// Length of `{"kind":…,"apiVersion":…,` at the start of `json`. Items in lists of built-in types lack these
+    /// fields.
     type_meta: usize,
 }
 

@@ -250,8 +250,7 @@ pub struct Replica {
 #[derive(Debug, Default)]
 struct State {
     objects: GroundTruth,
-    /// Version at which each deleted object was deleted, by UID. Detects a late event that restores
-    /// such an object.
+    /// Version at which each deleted object was deleted, by UID. Detects a late event that restores such an object.
     deleted: HashMap<Uid, ResourceVersion>,
     synced: bool,
 }
@@ -293,8 +292,7 @@ impl Replica {
         }
     }
 
-    /// Lets each informer (origin) sync and deliver its initial list once more, after a restart of
-    /// the hub.
+    /// Lets each informer (origin) sync and deliver its initial list once more, after a restart of the hub.
     pub fn hub_restarted(&mut self) {
         for state in self.origins.values_mut() {
             state.synced = false;
@@ -349,8 +347,7 @@ impl Replica {
         self.repeats
     }
 
-    /// Returns descriptions of the impossible events, at most the first 200. Each begins with the
-    /// number of the event.
+    /// Returns descriptions of the impossible events, at most the first 200. Each begins with the number of the event.
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
@@ -358,8 +355,8 @@ impl Replica {
 }
 
 impl State {
-    /// Applies an event and returns an error if it is impossible. An impossible event is applied
-    /// too, so that later events are not reported because of it.
+    /// Applies an event and returns an error if it is impossible. An impossible event is applied too, so that later
+    /// events are not reported because of it.
     fn apply(&mut self, content: &EventContent) -> Result<(), String> {
         match content {
             EventContent::Synced if self.synced => Err("synced a second time".into()),

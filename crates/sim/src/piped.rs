@@ -13,11 +13,11 @@ use super::shared::{Gate, SimConfig};
 /// Buffer of one connection in each direction, in bytes.
 const IN_FLIGHT: usize = 16 * 1024;
 
-/// Simulated cluster that belongs to no runtime, so it can outlive several. Each connection is
-/// served on the runtime that opened it; there are no other tasks.
+/// Simulated cluster that belongs to no runtime, so it can outlive several. Each connection is served on the runtime
+/// that opened it; there are no other tasks.
 ///
-/// With a paused clock and a seeded [`rng`](informer_hub_types::rng), everything on its connections
-/// happens in the same order in each run.
+/// With a paused clock and a seeded [`rng`](informer_hub_types::rng), everything on its connections happens in the same
+/// order in each run.
 #[derive(Debug)]
 pub struct PipedCluster {
     server: SimServer,
@@ -33,8 +33,8 @@ impl PipedCluster {
     /// Opens a connection, served on the current runtime.
     ///
     /// # Errors
-    /// `ConnectionRefused` while the cluster is down. The time of a
-    /// [`Fault::Down`](super::Fault::Down) begins with the first attempt to connect.
+    /// `ConnectionRefused` while the cluster is down. The time of a [`Fault::Down`](super::Fault::Down) begins with the
+    /// first attempt to connect.
     pub fn connect(&self) -> io::Result<DuplexStream> {
         let shared = Arc::clone(self.server.shared());
         let mut gate = shared.gate.subscribe();

@@ -161,8 +161,8 @@ impl<S: Source> Pump<S> {
         }
     }
 
-    /// Returns whether the fault strikes now. Some faults strike only when an event or item is
-    /// about to be sent, which `at_object` states.
+    /// Returns whether the fault strikes now. Some faults strike only when an event or item is about to be sent, which
+    /// `at_object` states.
     fn strikes_now(&self, at_object: bool) -> bool {
         let Some(AssignedFault { fault, after }) = &self.fault else { return false };
         let to_object = match fault {
@@ -180,8 +180,8 @@ impl<S: Source> Pump<S> {
         self.sent >= *after && to_object == at_object
     }
 
-    /// Makes the fault strike: queues the steps of the answer from here on. `struck` is the event
-    /// or item that is about to be sent, if there is one.
+    /// Makes the fault strike: queues the steps of the answer from here on. `struck` is the event or item that is about
+    /// to be sent, if there is one.
     fn strike(&mut self, struck: Option<Unit>, position: u64) {
         let Some(AssignedFault { fault, .. }) = self.fault.take() else { return };
         self.shared.record(&self.request, self.sent, &fault);
@@ -230,8 +230,8 @@ impl<S: Source> Pump<S> {
         self.steps.extend(steps);
     }
 
-    /// Returns the steps that send the event or item `struck` in a faulty form: reordered, padded
-    /// or corrupted. `unit` is its correct encoding.
+    /// Returns the steps that send the event or item `struck` in a faulty form: reordered, padded or corrupted. `unit`
+    /// is its correct encoding.
     fn respelled(&mut self, fault: &Fault, struck: Option<Unit>, unit: Bytes) -> Vec<Step> {
         match (fault, struck, &mut self.writer) {
             (Fault::ReorderedKeys, Some(Unit::Event(kind, object)), writer) => {

@@ -209,8 +209,7 @@ impl Drop for SimCluster {
     }
 }
 
-/// Binds a socket to `address`. Several such sockets can share an address: one reserves it, another
-/// listens.
+/// Binds a socket to `address`. Several such sockets can share an address: one reserves it, another listens.
 fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -220,8 +219,8 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Serves connections whenever the cluster is up. Its `JoinSet` owns the connections, so aborting
-/// this task ends them too.
+/// Serves connections whenever the cluster is up. Its `JoinSet` owns the connections, so aborting this task ends them
+/// too.
 async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, serving: watch::Sender<bool>) {
     let mut gate = shared.gate.subscribe();
     let mut listener = Some(listener);
@@ -265,8 +264,8 @@ async fn serve(shared: Arc<Shared>, listener: TcpListener, address: SocketAddr, 
     }
 }
 
-/// Listens again if the cluster is up. Otherwise waits for a change of its state and returns
-/// `None`. The caller must then call again, as it must if the port cannot be opened.
+/// Listens again if the cluster is up. Otherwise waits for a change of its state and returns `None`. The caller must
+/// then call again, as it must if the port cannot be opened.
 async fn reopen(shared: &Shared, gate: &mut Watcher<Gate>, address: SocketAddr) -> Option<TcpListener> {
     let now = *gate.read_latest();
     match now {

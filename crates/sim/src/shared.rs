@@ -50,9 +50,9 @@ pub struct SimConfig {
     pub http2: Option<u32>,
     /// TLS of a cluster on a port; its ALPN list decides whether HTTP/2 is offered.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether clients that prefer protobuf receive it, for built-in types and for the metadata of
-    /// all types. If true, which is the default, the world is [typed](World::typed): objects have
-    /// the members that Go writes for empty values.
+    /// Whether clients that prefer protobuf receive it, for built-in types and for the metadata of all types. If true,
+    /// which is the default, the world is [typed](World::typed): objects have the members that Go writes for empty
+    /// values.
     pub protobuf: bool,
     /// User name that `SelfSubjectReview` returns; `None` answers 404, like Kubernetes before 1.28.
     pub username: Option<String>,
@@ -253,8 +253,8 @@ impl Shared {
         }
     }
 
-    /// Brings the cluster up again after `pause`, or when the test ends all faults, if
-    /// [`Self::go_down`] has taken it down.
+    /// Brings the cluster up again after `pause`, or when the test ends all faults, if [`Self::go_down`] has taken it
+    /// down.
     pub(super) async fn accept_after(&self, pause: Duration) {
         self.stall(pause).await;
         self.gate.modify(|gate| {
@@ -277,9 +277,8 @@ impl Shared {
         });
     }
 
-    /// Returns the fault for a request; `None` if it is answered correctly. If `signals` (a request
-    /// for CRDs or APIServices), only rules that name the requested resource apply, and no random
-    /// faults.
+    /// Returns the fault for a request; `None` if it is answered correctly. If `signals` (a request for CRDs or
+    /// APIServices), only rules that name the requested resource apply, and no random faults.
     pub(super) fn decide(&self, kind: RequestKind, resource: &str, signals: bool) -> Option<AssignedFault> {
         self.faults.lock().decide(kind, resource, signals)
     }

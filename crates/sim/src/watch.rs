@@ -27,8 +27,8 @@ const BATCH: usize = 64;
 pub(super) struct WatchSource {
     shared: Arc<Shared>,
     def: ResourceDef,
-    /// Version at which the collection (the resource's objects and history) was created. It
-    /// identifies the collection, since a removed resource can be created again.
+    /// Version at which the collection (the resource's objects and history) was created. It identifies the collection,
+    /// since a removed resource can be created again.
     created_at: u64,
     /// Requested API version of the resource, if its objects are stored in another one; `None` otherwise.
     shown_as: Option<ApiResource>,
@@ -118,9 +118,8 @@ impl WatchSource {
         Ok((!self.pending.is_empty(), version))
     }
 
-    /// Returns the event as this watch sends it. An object that enters the watch's selection is
-    /// sent as ADDED, one that leaves it as DELETED. `None` if the object is in the selection
-    /// neither before nor after the event.
+    /// Returns the event as this watch sends it. An object that enters the watch's selection is sent as ADDED, one that
+    /// leaves it as DELETED. `None` if the object is in the selection neither before nor after the event.
     fn render(&self, event: &Event) -> Option<Unit> {
         let is = self.filter.matches(&event.object);
         let was =

@@ -152,8 +152,8 @@ impl World {
         self.write_definition(&gvr);
     }
 
-    /// Changes all objects of a custom resource without events and without new versions of the
-    /// objects. A new default value in a CRD has this effect.
+    /// Changes all objects of a custom resource without events and without new versions of the objects. A new default
+    /// value in a CRD has this effect.
     pub fn add_default(&mut self, gvr: &Gvr, change: impl Fn(&mut Value)) {
         if let Some(collection) = self.collections.get_mut(gvr) {
             collection.rewrite(change);
@@ -161,9 +161,8 @@ impl World {
         self.write_definition(gvr);
     }
 
-    /// Stops serving a resource and deletes its definition, if it has one. Its objects vanish
-    /// without deletion events, as if the client was disconnected during the deletion.
-    /// [`Self::undefine`] sends these events.
+    /// Stops serving a resource and deletes its definition, if it has one. Its objects vanish without deletion events,
+    /// as if the client was disconnected during the deletion. [`Self::undefine`] sends these events.
     pub fn unregister(&mut self, gvr: &Gvr) -> bool {
         let Some(collection) = self.collections.remove(gvr) else { return false };
         self.definitions.keep_removed(collection);
@@ -365,8 +364,8 @@ impl World {
         all.filter_map(|gvr| self.served_as(gvr)).collect()
     }
 
-    /// Returns the collection on which a watch was opened, and whether it is still served.
-    /// `created_at` identifies it: the version at which it was created.
+    /// Returns the collection on which a watch was opened, and whether it is still served. `created_at` identifies it:
+    /// the version at which it was created.
     pub(super) fn watched(&self, gvr: &Gvr, created_at: u64) -> Option<(&Collection, bool)> {
         let current = self.collection(gvr).filter(|collection| collection.created_at() == created_at);
         let current = current.map(|collection| (collection, self.served_as(gvr).is_some()));

@@ -1,5 +1,4 @@
-//! Encoder of the simulated apiserver's responses: watch events and list items, as JSON or
-//! protobuf.
+//! Encoder of the simulated apiserver's responses: watch events and list items, as JSON or protobuf.
 
 use bytes::Bytes;
 
@@ -27,8 +26,7 @@ impl Writer {
         })
     }
 
-    /// Encodes a watch event with the field `object` before `type`; a real apiserver writes `type`
-    /// first.
+    /// Encodes a watch event with the field `object` before `type`; a real apiserver writes `type` first.
     pub(super) fn reordered_event(&mut self, kind: &str, object: &[u8]) -> Bytes {
         match self {
             Self::Json => [b"{\"object\":", object, b",\"type\":\"", kind.as_bytes(), b"\"}\n"].concat().into(),
@@ -49,8 +47,8 @@ impl Writer {
         }
     }
 
-    /// Appends an encoded object to a list in `out`: after a comma in JSON unless `is_first`, or
-    /// after its length in protobuf.
+    /// Appends an encoded object to a list in `out`: after a comma in JSON unless `is_first`, or after its length in
+    /// protobuf.
     pub(super) fn item(&self, content: &[u8], is_first: bool, out: &mut Vec<u8>) {
         match self {
             Self::Json => {

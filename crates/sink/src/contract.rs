@@ -68,8 +68,7 @@ fn expected(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|(name, version)| ((*name).to_owned(), *version)).collect()
 }
 
-/// Delivers a batch with the retries of a sink. Returns the subjects of the events that were given
-/// up.
+/// Delivers a batch with the retries of a sink. Returns the subjects of the events that were given up.
 async fn deliver(transport: &dyn Transport, batch: Arc<[Event]>) -> Vec<String> {
     let (mut rest, mut lost) = (vec![batch], Vec::new());
     for _ in 0..100 {

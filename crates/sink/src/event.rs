@@ -32,9 +32,9 @@ pub struct EventOptions {
     pub redaction: Redaction,
     /// Whether the JSON has the attribute `sequence`, whose digits [`Event::set_sequence`] replaces. Default: no.
     pub sequence: bool,
-    /// Set if the cluster's resourceVersions have gone back, as after a restore of etcd: the
-    /// resourceVersion of the first list after that. Event ids include it, since events with the
-    /// same versions may have been sent before. Default: none.
+    /// Set if the cluster's resourceVersions have gone back, as after a restore of etcd: the resourceVersion of the
+    /// first list after that. Event ids include it, since events with the same versions may have been sent before.
+    /// Default: none.
     pub rewound: Option<ResourceVersion>,
 }
 
@@ -167,8 +167,8 @@ impl Event {
         Self::in_trace(notification, seen, options, None)
     }
 
-    /// Converts a notification into an event like [`Event::new`], with `parent` as the attribute
-    /// `traceparent`. Receivers continue the trace of the change from there.
+    /// Converts a notification into an event like [`Event::new`], with `parent` as the attribute `traceparent`.
+    /// Receivers continue the trace of the change from there.
     ///
     /// # Errors
     /// [`EventError`] if the object's stored bytes are damaged.
@@ -285,15 +285,14 @@ impl Event {
         }
     }
 
-    /// Returns a copy without the JSON. The copy still has the event's id, subject, UID and
-    /// resourceVersion.
+    /// Returns a copy without the JSON. The copy still has the event's id, subject, UID and resourceVersion.
     #[must_use]
     pub fn without_body(&self) -> Self {
         Self(Arc::new(Parts { body: Box::default(), sequence_at: 0, ..Parts::clone(&self.0) }))
     }
 
-    /// Marks the event as a replayed dead letter. It may be delivered after newer events of its
-    /// object, so it does not describe the object's last state.
+    /// Marks the event as a replayed dead letter. It may be delivered after newer events of its object, so it does not
+    /// describe the object's last state.
     #[must_use]
     pub fn replayed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_replayed = true;
@@ -373,8 +372,7 @@ fn subject<K>(origin: &Origin, object: Option<&Object<K>>) -> String {
     format!("{}/{}/{}/{}/{name}", gvr.group, gvr.version, gvr.resource, namespace.unwrap_or_default())
 }
 
-/// Splits a subject into group, version, resource, namespace and name; `None` if it has fewer
-/// parts.
+/// Splits a subject into group, version, resource, namespace and name; `None` if it has fewer parts.
 pub(crate) fn subject_parts(subject: &str) -> Option<[&str; 5]> {
     let mut parts = subject.splitn(5, '/');
     Some([parts.next()?, parts.next()?, parts.next()?, parts.next()?, parts.next()?])

@@ -1,5 +1,5 @@
-//! Fence for deliveries: lets the sinks of a process send only until a time. With several replicas,
-//! that time is the end of the lease under which this process is the one that delivers.
+//! Fence for deliveries: lets the sinks of a process send only until a time. With several replicas, that time is the
+//! end of the lease under which this process is the one that delivers.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,24 +11,22 @@ use tokio::sync::Notify;
 
 use informer_hub_types::clock;
 
-/// Maximum time between two checks of the fence during an attempt. A timer for the whole time is
-/// not enough: it stands still while the machine is suspended, and the fence closes meanwhile.
+/// Maximum time between two checks of the fence during an attempt. A timer for the whole time is not enough: it stands
+/// still while the machine is suspended, and the fence closes meanwhile.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// Time until which the sinks of a process may send. Checked before each delivery attempt, and
-/// whenever a running attempt continues.
+/// Time until which the sinks of a process may send. Checked before each delivery attempt, and whenever a running
+/// attempt continues.
 ///
-/// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the
-/// fence closed when it continues. An attempt that is running when the fence closes is abandoned:
-/// see [`Self::within`].
+/// The time is that of [`clock::since_boot`], so a process that was stopped or suspended finds the fence closed when it
+/// continues. An attempt that is running when the fence closes is abandoned: see [`Self::within`].
 #[derive(Debug, Default)]
 pub struct SendFence {
     /// Time until which sinks may send, in nanoseconds since boot; zero if the fence is closed.
     until: AtomicU64,
     /// Whether the fence is draining: running delivery attempts may end, but no new one may begin.
     is_draining: AtomicBool,
-    /// Wakes running attempts when [`SendFence::set`] moves the end of the fence to an earlier
-    /// time.
+    /// Wakes running attempts when [`SendFence::set`] moves the end of the fence to an earlier time.
     is_shortened: Notify,
 }
 
@@ -120,8 +118,7 @@ mod tests {
         assert_eq!(attempt.await, None);
     }
 
-    /// Closes the fence without a notification, as if its time had passed during a suspension of
-    /// the machine.
+    /// Closes the fence without a notification, as if its time had passed during a suspension of the machine.
     fn suspend(fence: &SendFence) {
         fence.until.store(1, SeqCst);
     }

@@ -123,8 +123,7 @@ pub struct JournalStatus {
     /// Unacknowledged events that have disappeared from the journal's files since the start. Those that are still
     /// queued in memory are delivered.
     pub lost: u64,
-    /// Error that keeps the journal from accepting events, so that senders wait; `None` if it accepts
-    /// events.
+    /// Error that keeps the journal from accepting events, so that senders wait; `None` if it accepts events.
     pub trouble: Option<String>,
 }
 
@@ -191,8 +190,8 @@ impl SinkHealth {
         self.circuit_open.store(open, Relaxed);
     }
 
-    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes (parallel
-    /// queues) have failed, the sink then makes only one attempt at a time.
+    /// Returns whether the circuit is open: the receiver keeps failing. If several lanes (parallel queues) have failed,
+    /// the sink then makes only one attempt at a time.
     #[must_use]
     pub fn is_circuit_open(&self) -> bool {
         self.circuit_open.load(Relaxed)
@@ -246,8 +245,8 @@ impl SinkHealth {
         }
     }
 
-    /// Records the journal's state after a successful write, which ends the error that
-    /// [`Self::set_journal_trouble`] recorded.
+    /// Records the journal's state after a successful write, which ends the error that [`Self::set_journal_trouble`]
+    /// recorded.
     pub fn show_journal(&self, state: &JournalState) {
         let JournalState { end, pending, bytes, limit, letters: dead_letters, replaced, lost } = *state;
         self.note_letters(dead_letters);

@@ -43,8 +43,8 @@ struct Batch {
     since: Instant,
     /// When the batch's first event was queued.
     queued: Instant,
-    /// Failures of the batch's only event before it was set aside (out of the queue); `None`
-    /// if the batch came from the queue.
+    /// Failures of the batch's only event before it was set aside (out of the queue); `None` if the batch came from the
+    /// queue.
     refusals: Option<Refusals>,
 }
 
@@ -75,9 +75,8 @@ impl Lane {
         }
     }
 
-    /// Returns whether the lane's next batch is a failed event that was set aside, rather than
-    /// events of the queue. `queue` is when the queue's next batch is due. If both are ready, they
-    /// alternate.
+    /// Returns whether the lane's next batch is a failed event that was set aside, rather than events of the queue.
+    /// `queue` is when the queue's next batch is due. If both are ready, they alternate.
     fn is_set_aside_next(&self, now: Instant, queue: Option<Instant>) -> bool {
         let is_ready = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         is_ready(self.set_aside.due()) && !(self.was_set_aside && is_ready(queue))
@@ -217,8 +216,8 @@ impl Lanes {
         self.lanes[lane.0].batch.as_ref().map_or(0, |batch| batch.failures)
     }
 
-    /// Returns the number of events to retry: those in failed batches, and failed events set aside
-    /// that the receiver did not refuse. Events that only wait behind a failed one do not count.
+    /// Returns the number of events to retry: those in failed batches, and failed events set aside that the receiver
+    /// did not refuse. Events that only wait behind a failed one do not count.
     #[must_use]
     pub fn retrying(&self) -> usize {
         let batches = self.lanes.iter().filter_map(|lane| lane.batch.as_ref());
@@ -255,8 +254,7 @@ impl Lanes {
         batch.failures = failures;
     }
 
-    /// Returns the failures of the lane's batch before it was set aside; `None` if the batch came
-    /// from the queue.
+    /// Returns the failures of the lane's batch before it was set aside; `None` if the batch came from the queue.
     #[must_use]
     pub fn refusals(&self, lane: LaneId) -> Option<&Refusals> {
         self.lanes[lane.0].batch.as_ref()?.refusals.as_ref()
@@ -285,8 +283,8 @@ impl Lanes {
         }
     }
 
-    /// Returns whether refused events, with later events of their objects, use more than `quarters`
-    /// quarters of the queue's bounds.
+    /// Returns whether refused events, with later events of their objects, use more than `quarters` quarters of the
+    /// queue's bounds.
     #[must_use]
     pub fn over_share(&self, quarters: usize) -> bool {
         let (events, bytes) = self.refused_size();
@@ -301,17 +299,16 @@ impl Lanes {
         events < self.bounds.events / 4 && bytes < self.bounds.bytes / 4
     }
 
-    /// Returns how many failed events of the lane are set aside although the receiver itself may be
-    /// the cause. These are the events that were not refused, and that were first attempted after
-    /// `accepted`, the time of the receiver's last acknowledgement. With `None`, all events that
-    /// were not refused count.
+    /// Returns how many failed events of the lane are set aside although the receiver itself may be the cause. These
+    /// are the events that were not refused, and that were first attempted after `accepted`, the time of the receiver's
+    /// last acknowledgement. With `None`, all events that were not refused count.
     #[must_use]
     pub fn unproven(&self, lane: LaneId, accepted: Option<Instant>) -> usize {
         self.lanes[lane.0].set_aside.unproven(accepted)
     }
 
-    /// Gives up the set-aside event that the receiver refused first, and returns it with its
-    /// failures. Returns `None` if no refused event waits.
+    /// Gives up the set-aside event that the receiver refused first, and returns it with its failures. Returns `None`
+    /// if no refused event waits.
     pub fn give_up_oldest(&mut self) -> Option<(Event, Refusals)> {
         let oldest = |(at, lane): (usize, &Lane)| lane.set_aside.oldest().map(|(since, object)| (since, at, object));
         let (_, at, object) = self.lanes.iter().enumerate().filter_map(oldest).min()?;
@@ -322,8 +319,8 @@ impl Lanes {
         Some((event, refusals))
     }
 
-    /// Makes failed events that were set aside due now, if their last attempt ended at `refused_by`
-    /// or earlier. Call it when the receiver accepts content again.
+    /// Makes failed events that were set aside due now, if their last attempt ended at `refused_by` or earlier. Call it
+    /// when the receiver accepts content again.
     pub fn hasten(&mut self, refused_by: Instant, now: Instant) {
         self.lanes.iter_mut().for_each(|lane| lane.set_aside.hasten(refused_by, now));
     }
@@ -341,8 +338,7 @@ impl Lanes {
         sum(self.lanes.iter().map(|lane| lane.set_aside.refused_size()))
     }
 
-    /// Removes all events that are not in flight and returns them. Events of one object stay in
-    /// order.
+    /// Removes all events that are not in flight and returns them. Events of one object stay in order.
     pub fn clear(&mut self) -> Vec<Event> {
         let mut out = Vec::new();
         for lane in &mut self.lanes {
@@ -381,9 +377,8 @@ impl Lanes {
         self.hasten(now, now);
     }
 
-    /// Returns when [`Self::take_ready`] will return a batch if no event is queued and no attempt
-    /// ends before. Returns `None` if all lanes are busy or empty; with [`Gate::Only`], if that
-    /// lane is.
+    /// Returns when [`Self::take_ready`] will return a batch if no event is queued and no attempt ends before. Returns
+    /// `None` if all lanes are busy or empty; with [`Gate::Only`], if that lane is.
     #[must_use]
     pub fn next_wake(&self, gate: Gate) -> Option<Instant> {
         let lanes = 0..self.lanes.len();
@@ -399,9 +394,9 @@ impl Lanes {
         self.events >= self.bounds.events || self.bytes >= self.bounds.bytes
     }
 
-    /// Returns whether more events should be read from the journal, because less than half of the
-    /// usable bounds is taken. The usable bounds are those left by failed events set aside, so that
-    /// such events do not keep other objects' events in the journal.
+    /// Returns whether more events should be read from the journal, because less than half of the usable bounds is
+    /// taken. The usable bounds are those left by failed events set aside, so that such events do not keep other
+    /// objects' events in the journal.
     #[must_use]
     pub fn is_low(&self) -> bool {
         let (events, bytes) = self.set_aside_size();
@@ -454,8 +449,8 @@ impl Lanes {
         }
     }
 
-    /// Returns when the next batch from the lane's queue is due; `None` if the queue is empty. A
-    /// batch is due when it is full, or when its oldest event has waited `max_wait`.
+    /// Returns when the next batch from the lane's queue is due; `None` if the queue is empty. A batch is due when it
+    /// is full, or when its oldest event has waited `max_wait`.
     fn queue_due(&self, lane: &Lane) -> Option<Instant> {
         let (_, oldest) = lane.queue.front()?;
         let complete = lane.queue.len() >= self.batch.max_events || lane.queue_bytes >= self.batch.max_bytes;

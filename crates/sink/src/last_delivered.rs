@@ -1,23 +1,20 @@
-//! Last state of each object in the sink's journal, used to drop repeated and outdated events after
-//! a restart.
+//! Last state of each object in the sink's journal, used to drop repeated and outdated events after a restart.
 //!
-//! After a restart the caches are as old as their last checkpoint, so the hub observes later
-//! changes a second time. The journal is at least as new as the caches, so its events since that
-//! checkpoint identify the repetitions.
+//! After a restart the caches are as old as their last checkpoint, so the hub observes later changes a second time. The
+//! journal is at least as new as the caches, so its events since that checkpoint identify the repetitions.
 //!
 //! # Objects with the same name
-//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal
-//! may have only the next object with this name (the successor). After a restart the watch reports
-//! the earlier object (the predecessor) again. Its states must not be sent after those of the
-//! successor: a receiver that stores objects by name would take the successor for deleted.
+//! A slow listener drops both the addition and the deletion of a short-lived object, so the journal may have only the
+//! next object with this name (the successor). After a restart the watch reports the earlier object (the predecessor)
+//! again. Its states must not be sent after those of the successor: a receiver that stores objects by name would take
+//! the successor for deleted.
 //!
-//! - A state other than a deletion is dropped if the journal has a newer state of any object with
-//!   the same name. If it is an addition that the journal does not have, the object's later
-//!   deletion is dropped too.
-//! - Other deletions are sent unless the journal has them, since the receiver may still have the
-//!   object. The successor's state is then sent again if it is observed again.
-//! - If a version is not an integer, it cannot be compared. Such states are sent, and so is the
-//!   successor's state after them.
+//! - A state other than a deletion is dropped if the journal has a newer state of any object with the same name. If it
+//!   is an addition that the journal does not have, the object's later deletion is dropped too.
+//! - Other deletions are sent unless the journal has them, since the receiver may still have the object. The
+//!   successor's state is then sent again if it is observed again.
+//! - If a version is not an integer, it cannot be compared. Such states are sent, and so is the successor's state after
+//!   them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::mem;
@@ -34,8 +31,8 @@ use informer_hub_types::ResourceVersion;
 pub struct LastDelivered {
     /// Newest state of any object with a name, by hash of cluster and subject.
     names: HashMap<u64, Last>,
-    /// Last states of objects that are not in `names`, most of them earlier objects with the same
-    /// names. By hash of the object's identity ([`Last::object`]).
+    /// Last states of objects that are not in `names`, most of them earlier objects with the same names. By hash of the
+    /// object's identity ([`Last::object`]).
     others: HashMap<u64, Last>,
 }
 
@@ -43,8 +40,8 @@ pub struct LastDelivered {
 #[derive(Clone, Debug)]
 struct Last {
     version: ResourceVersion,
-    /// Hash of the object's identity, with its [`State`] in the lowest two bits. A separate field
-    /// would take eight more bytes.
+    /// Hash of the object's identity, with its [`State`] in the lowest two bits. A separate field would take eight more
+    /// bytes.
     tagged: u64,
 }
 
@@ -87,20 +84,19 @@ impl Last {
         self.state() == State::Deleted
     }
 
-    /// Returns whether this state comes after `known`, the recorded state of the same object.
-    /// Otherwise it is outdated.
+    /// Returns whether this state comes after `known`, the recorded state of the same object. Otherwise it is outdated.
     fn follows(&self, known: &Self) -> bool {
         !known.is_deleted() && (self.is_deleted() || !known.version.newer_than(&self.version))
     }
 
-    /// Returns this state with the newer of both resourceVersions. A tombstone (deletion found by a
-    /// list) may have an older version, from the last checkpoint.
+    /// Returns this state with the newer of both resourceVersions. A tombstone (deletion found by a list) may have an
+    /// older version, from the last checkpoint.
     fn not_older_than(self, known: &Self) -> Self {
         if known.version.newer_than(&self.version) { Self { version: known.version.clone(), ..self } } else { self }
     }
 
-    /// Returns whether this state must be sent if `known` is the last state of the same object in
-    /// the journal. With `resync`, a repetition of `known` is sent too.
+    /// Returns whether this state must be sent if `known` is the last state of the same object in the journal. With
+    /// `resync`, a repetition of `known` is sent too.
     fn is_news(&self, known: &Self, resync: bool) -> bool {
         match (known.state(), self.state()) {
             (State::Deleted, _) | (State::Skipped, State::Deleted) => false,
@@ -113,8 +109,8 @@ impl Last {
 }
 
 impl LastDelivered {
-    /// Records an event of the journal. Must be called for all events in the journal's order.
-    /// Outdated states and replayed dead letters are ignored.
+    /// Records an event of the journal. Must be called for all events in the journal's order. Outdated states and
+    /// replayed dead letters are ignored.
     pub fn note(&mut self, event: &Event) {
         if event.event_type() != EventType::Synced && !event.is_replayed() {
             self.record(name(event), Last::of(event));
@@ -150,9 +146,9 @@ impl LastDelivered {
         }
     }
 
-    /// Returns whether an event must be sent. It is dropped if it repeats the object's last state
-    /// in the journal or is older. With `resync`, a repetition of the last state is sent. The
-    /// module documentation has the rules for objects with the same name.
+    /// Returns whether an event must be sent. It is dropped if it repeats the object's last state in the journal or is
+    /// older. With `resync`, a repetition of the last state is sent. The module documentation has the rules for objects
+    /// with the same name.
     ///
     /// A sent event usually removes the record of its object, since all later events are newer.
     pub fn is_new(&mut self, event: &Event, resync: bool) -> bool {
@@ -172,8 +168,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether the state `last` must be sent if the journal's newest state for its name,
-    /// `newest`, is that of another object.
+    /// Returns whether the state `last` must be sent if the journal's newest state for its name, `newest`, is that of
+    /// another object.
     fn is_new_beside(&mut self, newest: &Last, (name, last): (u64, Last), event_type: EventType, resync: bool) -> bool {
         let object = last.object();
         let known = self.others.get(&object);
@@ -200,8 +196,8 @@ impl LastDelivered {
         is_new
     }
 
-    /// Returns whether an `Added` event must be sent as `Updated`: by the journal the object was
-    /// sent before, which the caches on disk do not record.
+    /// Returns whether an `Added` event must be sent as `Updated`: by the journal the object was sent before, which the
+    /// caches on disk do not record.
     #[must_use]
     pub fn is_update(&self, event: &Event) -> bool {
         if event.event_type() != EventType::Added || self.is_empty() {
@@ -236,8 +232,7 @@ fn name(event: &Event) -> u64 {
     hasher.finish()
 }
 
-/// Returns the hash of cluster, subject and UID, which differs for successive objects with one
-/// name.
+/// Returns the hash of cluster, subject and UID, which differs for successive objects with one name.
 pub(super) fn identity(event: &Event) -> u64 {
     let mut hasher = DefaultHasher::new();
     (event.cluster(), event.subject(), event.uid()).hash(&mut hasher);
@@ -328,8 +323,8 @@ mod tests {
         Notification::Deleted { object: pod_of("web", uid, version), tombstone: false }
     }
 
-    /// Observes notifications after a start with a journal. Returns the events that are sent, as
-    /// text, and the records that are left.
+    /// Observes notifications after a start with a journal. Returns the events that are sent, as text, and the records
+    /// that are left.
     fn sent(journaled: &[Notification], observed: &[Notification]) -> (Vec<String>, LastDelivered) {
         let mut last = LastDelivered::default();
         for notification in journaled {
@@ -408,10 +403,9 @@ mod tests {
         assert_eq!(new, ["added a@x", "deleted a@x", "added b@y"]);
     }
 
-    /// Generates a history of one name: successive objects, and the number of their events that are
-    /// journaled. An object has its number of updates, whether a slow listener drops its events,
-    /// and whether it is deleted. The last flag matters only for the last object; all others are
-    /// deleted.
+    /// Generates a history of one name: successive objects, and the number of their events that are journaled. An
+    /// object has its number of updates, whether a slow listener drops its events, and whether it is deleted. The last
+    /// flag matters only for the last object; all others are deleted.
     fn histories() -> impl Strategy<Value = (Vec<(u8, bool, bool)>, usize)> {
         let objects = prop::collection::vec((0_u8..4, any::<bool>(), any::<bool>()), 1..8);
         (objects, 0_usize..64)
@@ -420,8 +414,7 @@ mod tests {
     proptest! {
         #![proptest_config(informer_hub_testing::properties(500))]
 
-        /// A receiver that stores objects by name gets versions in ascending order and reaches the
-        /// final state.
+        /// A receiver that stores objects by name gets versions in ascending order and reaches the final state.
         #[test]
         fn observing_a_history_again_keeps_the_order_of_the_name((objects, until) in histories()) {
             let (mut all, mut journal, mut version) = (Vec::new(), Vec::new(), 0_u64);

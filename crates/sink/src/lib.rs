@@ -84,8 +84,8 @@ pub use work::{Commit, Done, Durability, JournalState, StoreError, Work};
 pub enum Outcome {
     /// The receiver acknowledged the batch.
     Accepted,
-    /// The receiver did not acknowledge the batch. It is tried again, after the delay `after` if
-    /// the receiver asked for one.
+    /// The receiver did not acknowledge the batch. It is tried again, after the delay `after` if the receiver asked for
+    /// one.
     Retry {
         /// The receiver's `Retry-After`. It delays the whole sink, not only this batch.
         after: Option<Duration>,

@@ -85,8 +85,7 @@ impl SubjectPattern {
         self.fill(event.cluster(), event.event_type().as_str(), event.subject())
     }
 
-    /// Returns the NATS subject for these values. `about` is the CloudEvents subject, which names
-    /// the object.
+    /// Returns the NATS subject for these values. `about` is the CloudEvents subject, which names the object.
     fn fill(&self, cluster: &str, event_type: &str, about: &str) -> String {
         let [group, version, resource, namespace, name] = subject_parts(about).unwrap_or_default();
         let mut subject = String::new();

@@ -108,8 +108,7 @@ impl Circuit {
         self.failures >= Self::THRESHOLD
     }
 
-    /// Returns whether only one attempt at a time may be in flight: the circuit is open, and
-    /// several lanes have failed.
+    /// Returns whether only one attempt at a time may be in flight: the circuit is open, and several lanes have failed.
     fn is_probing(&self) -> bool {
         self.is_open() && self.failing == FailingLanes::Several
     }
@@ -125,8 +124,8 @@ impl Circuit {
         self.in_flight.push(lane);
     }
 
-    /// Records the end of an attempt to deliver a lane's batch, with any outcome. While the circuit
-    /// is open, another lane may then make an attempt.
+    /// Records the end of an attempt to deliver a lane's batch, with any outcome. While the circuit is open, another
+    /// lane may then make an attempt.
     pub fn ended(&mut self, lane: LaneId) {
         self.in_flight.retain(|other| *other != lane);
     }

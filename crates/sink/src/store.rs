@@ -22,8 +22,8 @@ use retained::RetainedEvents;
 /// Journal and dead letters of one sink, on disk or in memory.
 pub struct Store {
     journal: Option<Journal<Event>>,
-    /// Last event of each object that the journal has removed although the caches on disk lack its
-    /// state. `None` without a journal.
+    /// Last event of each object that the journal has removed although the caches on disk lack its state. `None`
+    /// without a journal.
     retained: Option<RetainedEvents>,
     letters: Letters,
     /// Events appended to the journal, but not yet synced or passed to the sink's state machine.
@@ -31,14 +31,13 @@ pub struct Store {
     /// Journal number of the first event whose sync has failed; `None` if no sync has failed since the last success.
     /// Events from this number on are not delivered before a sync succeeds: a power failure might lose them.
     sync_failed_from: Option<u64>,
-    /// Set if the last merge of events freed less than an eighth of the limit: the journal's bytes
-    /// after it. Another merge at about this size is futile.
+    /// Set if the last merge of events freed less than an eighth of the limit: the journal's bytes after it. Another
+    /// merge at about this size is futile.
     futile_merge_bytes: Option<u64>,
-    /// Number of dead letters that were dropped to make room since [`Self::take_forgotten`] last
-    /// returned it.
+    /// Number of dead letters that were dropped to make room since [`Self::take_forgotten`] last returned it.
     forgotten: u64,
-    /// Number of lost events that the journal had counted when the store was opened.
-    /// [`Self::state`] subtracts it, to report only later losses.
+    /// Number of lost events that the journal had counted when the store was opened. [`Self::state`] subtracts it, to
+    /// report only later losses.
     lost_before: u64,
 }
 
@@ -114,8 +113,8 @@ impl Store {
         }
     }
 
-    /// Opens or creates the store in a directory, and reads all events of its journal. `knows`
-    /// returns whether the caches on disk have the object of an event in this state or a newer one.
+    /// Opens or creates the store in a directory, and reads all events of its journal. `knows` returns whether the
+    /// caches on disk have the object of an event in this state or a newer one.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; damaged records are not an error.
@@ -220,9 +219,8 @@ impl Store {
         }
     }
 
-    /// Performs a commit. Dead letters are written before the acknowledgements of their events, so
-    /// that a crash loses no event. Events are appended last, since the acknowledgements may have
-    /// made room.
+    /// Performs a commit. Dead letters are written before the acknowledgements of their events, so that a crash loses
+    /// no event. Events are appended last, since the acknowledgements may have made room.
     fn commit(&mut self, mut commit: Commit) -> Done {
         let (mut events, mut given_up) = (Vec::new(), 0);
         let left = loop {
@@ -242,8 +240,8 @@ impl Store {
         Done::Committed { events, given_up, forgotten: self.take_forgotten(), left, state: self.state() }
     }
 
-    /// Makes the first event a dead letter, because it is too large for the journal. Otherwise it
-    /// would wait for room and block all later events.
+    /// Makes the first event a dead letter, because it is too large for the journal. Otherwise it would wait for room
+    /// and block all later events.
     fn give_up_too_large(&mut self, events: &mut Vec<Event>, error: &StoreError) -> Result<(), StoreError> {
         let Some(event) = events.first().cloned() else { return Ok(()) };
         let letter = DeadLetter { event, attempts: 0, error: error.to_string(), at: clock::wall() };
@@ -257,8 +255,8 @@ impl Store {
         Ok(())
     }
 
-    /// Appends the events of a commit and moves them to `stored`. If the sync fails, they stay in
-    /// `unsynced` and are synced with the next commit.
+    /// Appends the events of a commit and moves them to `stored`. If the sync fails, they stay in `unsynced` and are
+    /// synced with the next commit.
     fn append(&mut self, commit: &mut Commit, stored: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         journal.ack(std::mem::take(&mut commit.acked));
@@ -287,8 +285,7 @@ impl Store {
         }
     }
 
-    /// Reads unacknowledged events, from number `from` on. Events that a failed sync may have lost
-    /// are left out.
+    /// Reads unacknowledged events, from number `from` on. Events that a failed sync may have lost are left out.
     fn read(&mut self, from: u64, events: usize, bytes: usize) -> Done {
         let Some(journal) = &mut self.journal else { return Done::Read { events: Vec::new(), next: from, lost: 0 } };
         match journal.read(from, events.max(1), bytes.max(1)) {
@@ -336,8 +333,8 @@ fn make_dirs(disk: &Arc<dyn Disk>, directory: &Path) -> Result<(), JournalError>
     above.try_for_each(|above| disk.sync_dir(above).map_err(|error| failed(above, "sync", error)))
 }
 
-/// Appends events to the journal and moves them from `events` to `appended`. Uses several writes if
-/// there are too many events for one.
+/// Appends events to the journal and moves them from `events` to `appended`. Uses several writes if there are too many
+/// events for one.
 fn append_in_parts(
     journal: &mut Journal<Event>,
     retained: &mut RetainedEvents,
@@ -375,8 +372,8 @@ fn append_in_parts(
     Ok(())
 }
 
-/// Syncs the journal to disk. `first` is the first event appended since the last sync. Sets
-/// `failed_from` to the number of the first unsynced event, or to `None` if all are synced.
+/// Syncs the journal to disk. `first` is the first event appended since the last sync. Sets `failed_from` to the number
+/// of the first unsynced event, or to `None` if all are synced.
 fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut Option<u64>) -> Result<(), StoreError> {
     let synced = journal.sync();
     *failed_from = match (&synced, first.and_then(Event::sequence)) {
@@ -387,8 +384,8 @@ fn sync(journal: &mut Journal<Event>, first: Option<&Event>, failed_from: &mut O
     synced.map_err(StoreError::Disk)
 }
 
-/// Syncs the journal to disk. If the disk is full, removes acknowledged events and syncs again.
-/// After a start, a sync may need space because it writes the last events again.
+/// Syncs the journal to disk. If the disk is full, removes acknowledged events and syncs again. After a start, a sync
+/// may need space because it writes the last events again.
 fn sync_making_room(
     journal: &mut Journal<Event>,
     retained: &mut RetainedEvents,
@@ -409,8 +406,7 @@ fn is_full(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::StorageFull
 }
 
-/// Returns the parameters of a journal with this size limit. Its files have an eighth of the limit
-/// each, at most 8 MiB.
+/// Returns the parameters of a journal with this size limit. Its files have an eighth of the limit each, at most 8 MiB.
 fn sized(limit_bytes: u64) -> JournalParams {
     JournalParams { limit_bytes, segment_bytes: (limit_bytes / 8).min(8 << 20) }
 }

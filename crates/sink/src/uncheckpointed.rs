@@ -1,20 +1,16 @@
-//! Objects whose latest journaled state is newer than the caches on disk, found while a journal is
-//! read at start.
+//! Objects whose latest journaled state is newer than the caches on disk, found while a journal is read at start.
 //!
-//! Such an object was created or changed after the last checkpoint. If the caches do not record
-//! that this sink has received their states, all objects of the journal count as newer.
+//! Such an object was created or changed after the last checkpoint. If the caches do not record that this sink has
+//! received their states, all objects of the journal count as newer.
 //!
-//! If such an object is deleted while the hub is down, a relist cannot detect the deletion, since
-//! the cache lacks the object. A later object with the same name would be taken for the same
-//! object. So the caches start with the journaled states, and the first list is compared with them
-//! as usual.
+//! If such an object is deleted while the hub is down, a relist cannot detect the deletion, since the cache lacks the
+//! object. A later object with the same name would be taken for the same object. So the caches start with the journaled
+//! states, and the first list is compared with them as usual.
 //!
-//! - Events of one name are applied in the journal's order, whatever their versions. A watch that
-//!   resumes from an earlier version first reports objects that were created and deleted before the
-//!   journaled ones.
-//! - For one object (one UID) the newest state counts, and its deletion is final. The journal may
-//!   have events of an object twice, because the sink receives some notifications again after a
-//!   crash.
+//! - Events of one name are applied in the journal's order, whatever their versions. A watch that resumes from an
+//!   earlier version first reports objects that were created and deleted before the journaled ones.
+//! - For one object (one UID) the newest state counts, and its deletion is final. The journal may have events of an
+//!   object twice, because the sink receives some notifications again after a crash.
 //! - A replayed dead letter is ignored: it does not describe the last state of its object.
 
 use hashbrown::{HashMap, HashSet};
@@ -36,8 +32,8 @@ pub struct Uncheckpointed {
 }
 
 impl Uncheckpointed {
-    /// Applies an event of the journal. `is_known` says whether the caches on disk have the object
-    /// in this state or a newer one, and record that this sink has received it.
+    /// Applies an event of the journal. `is_known` says whether the caches on disk have the object in this state or a
+    /// newer one, and record that this sink has received it.
     pub fn note(&mut self, event: &Event, is_known: bool) {
         if event.event_type() == EventType::Synced || event.is_replayed() {
             return;

@@ -48,9 +48,9 @@ pub struct Commit {
     pub acked: Vec<u64>,
     /// Events given up, to keep as dead letters.
     pub letters: Vec<DeadLetter>,
-    /// Journal numbers to acknowledge once the letters are durable: those of the letters' events,
-    /// and of later events of the same objects. If the later events were acknowledged first, a
-    /// crash could make the sink deliver the older event after them.
+    /// Journal numbers to acknowledge once the letters are durable: those of the letters' events, and of later events
+    /// of the same objects. If the later events were acknowledged first, a crash could make the sink deliver the older
+    /// event after them.
     pub acked_with_letters: Vec<u64>,
     /// Whether to wait until the write is durable (`fsync`).
     pub sync: bool,
@@ -104,8 +104,8 @@ pub enum Done {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct JournalState {
-    /// Journal number up to which events are delivered (exclusive): that of the next event to
-    /// append, or, after a failed sync, of the first event that may be lost.
+    /// Journal number up to which events are delivered (exclusive): that of the next event to append, or, after a
+    /// failed sync, of the first event that may be lost.
     pub end: u64,
     /// Number of unacknowledged events.
     pub pending: u64,

@@ -203,16 +203,14 @@ impl Access {
     }
 }
 
-/// A new client, with its address, its connections, and the states of the files that it was built
-/// from.
+/// A new client, with its address, its connections, and the states of the files that it was built from.
 pub(super) struct NewClient {
     pub(super) client: Client,
     /// The server's address, without user information.
     pub(super) address: String,
     /// Scheme, host and port of the address.
     pub(super) server: String,
-    /// Sizes and modification times of the files that the client was built from and does not reread
-    /// itself.
+    /// Sizes and modification times of the files that the client was built from and does not reread itself.
     pub(super) files: FileStates,
     /// Connections of this client, for reuse by the next one.
     pub(super) transport: Transport,
@@ -232,8 +230,8 @@ pub async fn connect(settings: AccessSettings, dial: Option<Dial>, io: &Threads)
     Ok(make(None, settings, wiring, io).await?.client)
 }
 
-/// Builds a client like [`connect`], with the parts that `wiring` shares between clients of the
-/// cluster. `cluster` is the cluster's name in log lines.
+/// Builds a client like [`connect`], with the parts that `wiring` shares between clients of the cluster. `cluster` is
+/// the cluster's name in log lines.
 pub(super) async fn make(
     cluster: Option<Arc<str>>,
     settings: AccessSettings,
@@ -343,8 +341,8 @@ fn without_user(url: http::Uri) -> http::Uri {
     http::Uri::from_parts(parts).unwrap_or(url)
 }
 
-/// Loads a client's configuration. Also returns sizes and modification times of the files that the
-/// client does not reread itself, by which changes of these files are detected.
+/// Loads a client's configuration. Also returns sizes and modification times of the files that the client does not
+/// reread itself, by which changes of these files are detected.
 async fn load(access: Access, threads: &Threads) -> Result<(Config, FileStates), ClientError> {
     match access {
         Access::Kubeconfig { path, context } => from_kubeconfig(path, context, threads).await,

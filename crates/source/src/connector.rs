@@ -1,5 +1,4 @@
-//! Connections to a configured cluster over HTTP: implements the reflector's traits [`Connector`]
-//! and [`Connection`].
+//! Connections to a configured cluster over HTTP: implements the reflector's traits [`Connector`] and [`Connection`].
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -39,11 +38,10 @@ struct ConnectorState {
     /// The cluster's name, for log lines.
     cluster: Option<Arc<str>>,
     settings: Mutex<AccessSettings>,
-    /// Number of changes of the access settings. Connections that wait for settings subscribe to
-    /// it.
+    /// Number of changes of the access settings. Connections that wait for settings subscribe to it.
     changes: WatchCell<u64>,
-    /// Whether a connection has waited for missing access settings before. The first wait is short,
-    /// so that an error soon names the missing settings. Later waits are long.
+    /// Whether a connection has waited for missing access settings before. The first wait is short, so that an error
+    /// soon names the missing settings. Later waits are long.
     has_waited: AtomicBool,
     stall: StallPolicy,
     wiring: Wiring,
@@ -145,8 +143,8 @@ impl Connector for KubeConnector {
 }
 
 impl KubeConnection {
-    /// Runs a request on the runtime `io`, which owns the sockets. If the server refuses the
-    /// credentials, the client reads them again.
+    /// Runs a request on the runtime `io`, which owns the sockets. If the server refuses the credentials, the client
+    /// reads them again.
     fn request<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T, SourceError>> + Send + 'static,

@@ -196,8 +196,8 @@ impl WithValidity for Credential {
         }
     }
 
-    /// Sets the validity from the certificates in a PEM text. For a client certificate with its
-    /// chain, the earliest expiry counts. For CAs, the latest counts, since one valid CA is enough.
+    /// Sets the validity from the certificates in a PEM text. For a client certificate with its chain, the earliest
+    /// expiry counts. For CAs, the latest counts, since one valid CA is enough.
     fn with_pem(mut self, pem: &[u8]) -> Self {
         let Some(all) = validities(pem) else { return self };
         let chosen = if self.kind == CredentialKind::CaCertificate { all.iter().max() } else { all.iter().min() };

@@ -30,8 +30,8 @@ pub enum DiscoveryError {
         /// Similar names in the cluster, nearest first.
         nearest: Vec<String>,
     },
-    /// The cluster did not answer, or a group did not that may have the resource. The class of the
-    /// error decides whether to retry.
+    /// The cluster did not answer, or a group did not that may have the resource. The class of the error decides
+    /// whether to retry.
     #[error(transparent)]
     Unavailable(#[from] SourceError),
 }
@@ -224,8 +224,8 @@ impl Search<'_> {
         None
     }
 
-    /// Returns the resource with this plural name, or else with this singular or short name. If
-    /// none matches, records all names for suggestions and returns `None`.
+    /// Returns the resource with this plural name, or else with this singular or short name. If none matches, records
+    /// all names for suggestions and returns `None`.
     fn pick(&mut self, group: &str, version: &str, resources: &[Resource]) -> Option<ApiResource> {
         let reference = self.reference.resource.as_str();
         let watchable = || resources.iter().filter(|resource| resource.is_watchable());

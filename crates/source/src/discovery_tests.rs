@@ -13,8 +13,7 @@ fn list(resources: &[String]) -> Vec<Act> {
 
 const ALL: &str = r#""get","list","watch""#;
 
-/// Starts a simulated cluster with a few API groups. The group `broken.example.com` does not
-/// answer.
+/// Starts a simulated cluster with a few API groups. The group `broken.example.com` does not answer.
 async fn cluster() -> TestServer {
     TestServer::start(|request| {
         let path = request.split(' ').nth(1).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Requests to an apiserver for one small object. Every complete answer is a result, even one with
-//! an error status.
+//! Requests to an apiserver for one small object. Every complete answer is a result, even one with an error status.
 
 use std::time::Duration;
 
@@ -25,8 +24,8 @@ pub(super) async fn exchange(client: &Client, request: ObjectRequest) -> Result<
     exchange_within(client, request, MAX_ANSWER).await.map_err(|error| about(method, &path, error))
 }
 
-/// Sends a request like [`exchange`], with `limit` as the maximum bytes of the answer. Error
-/// messages do not have the path.
+/// Sends a request like [`exchange`], with `limit` as the maximum bytes of the answer. Error messages do not have the
+/// path.
 pub(super) async fn exchange_within(
     client: &Client,
     ObjectRequest { method, path, body }: ObjectRequest,

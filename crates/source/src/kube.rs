@@ -23,8 +23,7 @@ use informer_hub_reflector::{
 };
 use informer_hub_types::{ApiResource, EncodingInUse, Encodings, JsonReason, ResourceVersion, Scope, Threads};
 
-/// Values of the `Accept` header for one kind of answer: `both` allows protobuf and JSON, `json`
-/// only JSON.
+/// Values of the `Accept` header for one kind of answer: `both` allows protobuf and JSON, `json` only JSON.
 struct Accept {
     both: &'static str,
     json: &'static str,
@@ -69,14 +68,13 @@ impl Default for KubeSourceOptions {
 
 /// Lists and watches one resource of one cluster over HTTP.
 ///
-/// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches
-/// through a bounded channel. While the channel is full, the task reads on and collects the decoded
-/// items, up to a limit. All requests of a source share its decoder and the strings that the
-/// decoder interns.
+/// Each request has a task on the `io` runtime. It reads the socket, decodes, and sends batches through a bounded
+/// channel. While the channel is full, the task reads on and collects the decoded items, up to a limit. All requests of
+/// a source share its decoder and the strings that the decoder interns.
 pub struct KubeSource {
     client: Arc<ReloadingClient>,
-    /// Number of address changes of the cluster when the last request was made. A later change
-    /// invalidates the known resourceVersions, which belong to the old address.
+    /// Number of address changes of the cluster when the last request was made. A later change invalidates the known
+    /// resourceVersions, which belong to the old address.
     epoch: AtomicU64,
     resource: ApiResource,
     scope: Scope,
@@ -169,9 +167,8 @@ impl KubeSource {
         Get { path: self.path(), query, accept, fallback, compressed: false, lane }
     }
 
-    /// Returns the `Accept` header of a request, and the `Accept` header of a second request for a
-    /// server that refuses the first. `metadata` has the headers for a source that requests only
-    /// metadata.
+    /// Returns the `Accept` header of a request, and the `Accept` header of a second request for a server that refuses
+    /// the first. `metadata` has the headers for a source that requests only metadata.
     fn accept(&self, metadata: Accept, encodings: Encodings) -> (&'static str, Option<&'static str>) {
         let metadata_only = self.options.metadata_only;
         let objects = Accept { both: "application/vnd.kubernetes.protobuf,application/json", json: "application/json" };
@@ -270,11 +267,11 @@ fn address_changed() -> SourceError {
 }
 
 impl ListerWatcher for KubeSource {
-    /// Lists one object and returns the resourceVersion of the list; `None` if the server ignores
-    /// the limit of one object.
+    /// Lists one object and returns the resourceVersion of the list; `None` if the server ignores the limit of one
+    /// object.
     ///
-    /// Fails with [`ErrorClass::Expired`] if the cluster's address has changed since the last
-    /// request: the versions of two clusters cannot be compared.
+    /// Fails with [`ErrorClass::Expired`] if the cluster's address has changed since the last request: the versions of
+    /// two clusters cannot be compared.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         if self.client.current().epoch != self.epoch.load(SeqCst) {
             return Box::pin(ready(Err(address_changed())));

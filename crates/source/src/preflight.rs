@@ -1,9 +1,7 @@
-//! Checks of a cluster before it is watched: version, permissions, streaming support, number of
-//! objects.
+//! Checks of a cluster before it is watched: version, permissions, streaming support, number of objects.
 //!
-//! Commands such as `check` use them. The hub itself uses only [`server_version`], [`review`] and
-//! [`document`]. Each check has a time limit, and a size limit for the answer. The functions must
-//! be called on the client's runtime.
+//! Commands such as `check` use them. The hub itself uses only [`server_version`], [`review`] and [`document`]. Each
+//! check has a time limit, and a size limit for the answer. The functions must be called on the client's runtime.
 
 use std::time::Duration;
 
@@ -77,8 +75,8 @@ pub async fn check_access(
     check_access_to(client, verb, resource, namespace, None).await
 }
 
-/// Checks like [`check_access`] whether the user of `client` may do `verb` on the object `name`;
-/// with `None`, on all objects.
+/// Checks like [`check_access`] whether the user of `client` may do `verb` on the object `name`; with `None`, on all
+/// objects.
 ///
 /// # Errors
 /// The cluster gave no decision.
@@ -139,8 +137,8 @@ impl Identity {
     }
 }
 
-/// Returns the user that the apiserver identifies `client` as, by a SelfSubjectReview (since
-/// Kubernetes 1.28). Every authenticated user may call it.
+/// Returns the user that the apiserver identifies `client` as, by a SelfSubjectReview (since Kubernetes 1.28). Every
+/// authenticated user may call it.
 ///
 /// # Errors
 /// There is no answer. [`ErrorClass::NotFound`] from older servers.
@@ -233,15 +231,15 @@ pub async fn supports_streaming_lists(
 /// Estimated number and size of the objects of a resource.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Number of objects. `None` if there are several and the server does not count them, e.g. for
-    /// a list with selectors.
+    /// Number of objects. `None` if there are several and the server does not count them, e.g. for a list with
+    /// selectors.
     pub objects: Option<u64>,
     /// Size of one object as JSON, in bytes; `None` if there are none.
     pub sample: Option<usize>,
 }
 
-/// Estimates number and size of the objects by a list limited to one object. The answer has the
-/// number of remaining objects, which the server counts without reading them.
+/// Estimates number and size of the objects by a list limited to one object. The answer has the number of remaining
+/// objects, which the server counts without reading them.
 ///
 /// # Errors
 /// The list failed, for example by missing permissions or an unsupported field selector.

@@ -1,5 +1,5 @@
-//! Reads the body of a response, decodes it as bytes arrive, and sends the items in batches through
-//! a bounded channel. Items are collected while the channel is full.
+//! Reads the body of a response, decodes it as bytes arrive, and sends the items in batches through a bounded channel.
+//! Items are collected while the channel is full.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,14 +25,13 @@ use informer_hub_types::{SampledChange, Traced};
 const MAX_ITEMS: usize = 512;
 /// Maximum bytes of received data whose items wait for room in the channel. At this limit, the socket is not read.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Maximum bytes of received data of a list whose items wait for room in the channel. The limit is
-/// lower than [`MAX_BYTES`], because an apiserver waits for the reader of a list. Reading ahead of
-/// the consumer costs memory and saves no time.
+/// Maximum bytes of received data of a list whose items wait for room in the channel. The limit is lower than
+/// [`MAX_BYTES`], because an apiserver waits for the reader of a list. Reading ahead of the consumer costs memory and
+/// saves no time.
 const MAX_LIST_BYTES: usize = 128 * 1024;
 
-/// Time for which items of a streaming list are collected into a batch. The server sends the items
-/// one by one. A batch for each would wake four threads, although no item is used before the list
-/// is complete.
+/// Time for which items of a streaming list are collected into a batch. The server sends the items one by one. A batch
+/// for each would wake four threads, although no item is used before the list is complete.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Decoder of a body for [`pump`]: turns bytes into batches of items.
@@ -65,12 +64,12 @@ pub(super) trait Intake: Send + 'static {
     fn is_done(&self) -> bool;
 }
 
-/// Message in the channel from [`pump`] to the consumer. Boxed, because even an empty channel
-/// allocates 32 or 64 places for messages.
+/// Message in the channel from [`pump`] to the consumer. Boxed, because even an empty channel allocates 32 or 64 places
+/// for messages.
 type Piece<B> = Box<Result<B, SourceError>>;
 
-/// Decodes `body` and sends the batches to `out`, until the body ends or the receiver of `out` is
-/// dropped. Sends an error last if the body fails, or no data arrives for `silence`.
+/// Decodes `body` and sends the batches to `out`, until the body ends or the receiver of `out` is dropped. Sends an
+/// error last if the body fails, or no data arrives for `silence`.
 pub(super) async fn pump<I: Intake>(
     mut body: Body,
     mut intake: I,
@@ -129,8 +128,8 @@ pub(super) async fn pump<I: Intake>(
     }
 }
 
-/// Decodes `bytes` and all further bytes of the body that can be read without waiting, since an
-/// apiserver sends each event as its own HTTP chunk. Returns `Ok(true)` at the end of the body.
+/// Decodes `bytes` and all further bytes of the body that can be read without waiting, since an apiserver sends each
+/// event as its own HTTP chunk. Returns `Ok(true)` at the end of the body.
 fn feed_available<I: Intake>(body: &mut Body, intake: &mut I, bytes: &Bytes) -> Result<bool, SourceError> {
     intake.feed(bytes)?;
     while !intake.is_full() && !intake.is_done() {
@@ -151,8 +150,8 @@ pub(super) struct WatchIntake {
     splitter: WatchSplitter,
     limit: usize,
     items: Vec<WatchItem>,
-    /// Time at which the batch's first item was read, for latency measurement, and the trace of a
-    /// sampled change. `None` while there is no item.
+    /// Time at which the batch's first item was read, for latency measurement, and the trace of a sampled change.
+    /// `None` while there is no item.
     followed: Option<SampledChange>,
     /// Whether the items still belong to the initial list.
     is_listing: bool,
@@ -460,8 +459,7 @@ mod tests {
 
     type Batches = mpsc::Receiver<Piece<WatchBatch>>;
 
-    /// A simulated server with an open watch or streaming list. The test writes the lines of the
-    /// response.
+    /// A simulated server with an open watch or streaming list. The test writes the lines of the response.
     struct Server(futures::channel::mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>);
 
     impl Server {

@@ -116,8 +116,8 @@ impl ReloadingClient {
         self.credentials_refused();
     }
 
-    /// Rebuilds the client if files have changed or a rebuild was requested. If settings and files
-    /// are the same as at the last attempt, waits until [`RETRY_INTERVAL`] has passed since then.
+    /// Rebuilds the client if files have changed or a rebuild was requested. If settings and files are the same as at
+    /// the last attempt, waits until [`RETRY_INTERVAL`] has passed since then.
     async fn renew(&self, last_attempt: &mut Option<Attempt>) {
         let (settings, old) = (self.settings.lock().clone(), self.current.load_full());
         let (files, now) = (restamp(&old.files, &self.io).await, clock::now());

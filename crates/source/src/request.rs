@@ -39,8 +39,8 @@ pub(super) struct Get {
     pub(super) path: String,
     pub(super) query: Query,
     pub(super) accept: &'static str,
-    /// `Accept` header of a second request, sent if the server refuses `accept` with 406 or 415.
-    /// `None` sends no second request.
+    /// `Accept` header of a second request, sent if the server refuses `accept` with 406 or 415. `None` sends no second
+    /// request.
     pub(super) fallback: Option<&'static str>,
     /// Whether the answer may be compressed.
     pub(super) compressed: bool,
@@ -92,8 +92,8 @@ fn is_json(kind: &str, path: &str) -> bool {
     kind.starts_with("application/json") || path == "/openapi/v3" && kind.starts_with("text/plain")
 }
 
-/// Returns the encoding that a content type means. Returns `None` if it is neither JSON nor a
-/// protobuf that the `Accept` header allows.
+/// Returns the encoding that a content type means. Returns `None` if it is neither JSON nor a protobuf that the
+/// `Accept` header allows.
 fn encoding_of(kind: &str, path: &str, accept: &str) -> Option<Encoding> {
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if accept.starts_with(PROTOBUF) && plain.eq_ignore_ascii_case(PROTOBUF) {
@@ -117,8 +117,8 @@ impl Get {
         self.open_unless(None, client, deadline).await
     }
 
-    /// Sends the request like [`Self::open`], conditional on an ETag. If the document still has the
-    /// ETag `tag`, returns the 304 answer, which has no body.
+    /// Sends the request like [`Self::open`], conditional on an ETag. If the document still has the ETag `tag`, returns
+    /// the 304 answer, which has no body.
     async fn open_unless(
         self,
         tag: Option<&str>,
@@ -163,8 +163,8 @@ impl Get {
         body.map_err(|error| about("GET", &path, error))
     }
 
-    /// Sends the request and reads the complete answer. Returns body and ETag, or `None` if the
-    /// document still has the ETag `tag`.
+    /// Sends the request and reads the complete answer. Returns body and ETag, or `None` if the document still has the
+    /// ETag `tag`.
     ///
     /// # Errors
     /// As for [`Self::fetch`].
@@ -199,8 +199,7 @@ impl Get {
     }
 }
 
-/// Name of the server that a request was sent to, for error messages. The client sets it when it
-/// sends the request.
+/// Name of the server that a request was sent to, for error messages. The client sets it when it sends the request.
 #[derive(Clone, Default)]
 pub(super) struct TargetServer(Arc<OnceLock<Arc<str>>>);
 
@@ -320,15 +319,15 @@ fn describe_auth(error: &AuthError) -> String {
     }
 }
 
-/// Joins the messages of a client error and its causes. Leaves out the message of
-/// `kube::Error::Service`, which only wraps a cause.
+/// Joins the messages of a client error and its causes. Leaves out the message of `kube::Error::Service`, which only
+/// wraps a cause.
 fn chain(error: &kube::Error) -> String {
     let source = error.source().filter(|_| matches!(error, kube::Error::Service(_)));
     source.map_or_else(|| causes(error), causes)
 }
 
-/// Returns whether the error is a TLS alert by which the server refuses the client's certificate,
-/// or demands one. With TLS 1.3, the alert arrives with the first read after the handshake.
+/// Returns whether the error is a TLS alert by which the server refuses the client's certificate, or demands one. With
+/// TLS 1.3, the alert arrives with the first read after the handshake.
 fn is_certificate_refused(error: &(dyn Error + 'static)) -> bool {
     if let Some(rustls::Error::AlertReceived(alert)) = error.downcast_ref() {
         return matches!(

@@ -108,8 +108,7 @@ async fn read_head(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// Returns the action that sends the head of a response. The response's body ends when the
-/// connection closes.
+/// Returns the action that sends the head of a response. The response's body ends when the connection closes.
 pub(super) fn head(status: &str, headers: &str) -> Act {
     Act::Send(format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").into_bytes())
 }

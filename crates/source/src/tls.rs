@@ -1,5 +1,5 @@
-//! TLS of a cluster's client, with the hub's crypto provider. The kube crate's own TLS would use
-//! the crypto provider of the process.
+//! TLS of a cluster's client, with the hub's crypto provider. The kube crate's own TLS would use the crypto provider of
+//! the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

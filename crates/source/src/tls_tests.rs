@@ -42,8 +42,8 @@ fn by_file(port: u16, ca: &Path) -> Access {
     Access::Server { server: format!("https://127.0.0.1:{port}"), ca_file: Some(ca.to_owned()), token: None }
 }
 
-/// Returns access by a kubeconfig in memory. `cluster` and `user` are additional members of its
-/// cluster and user, as YAML.
+/// Returns access by a kubeconfig in memory. `cluster` and `user` are additional members of its cluster and user, as
+/// YAML.
 fn inline(server: &str, cluster: &str, user: &str) -> Access {
     let text = format!(
         "{{apiVersion: v1, kind: Config, clusters: [{{name: c, cluster: {{server: '{server}'{cluster}}}}}],\n\

@@ -17,14 +17,13 @@ use crate::lines::{self, LogFormat};
 use crate::traces::{self, Traces};
 use informer_hub_types::SPAN_TARGET;
 
-/// Crates whose logs are off by default. They log every failed attempt without the cluster's name.
-/// The hub logs a failure once, with the name.
+/// Crates whose logs are off by default. They log every failed attempt without the cluster's name. The hub logs a
+/// failure once, with the name.
 const QUIET: [&str; 10] =
     ["async_nats", "kube", "kube_client", "tower", "hyper", "hyper_util", "h2", "reqwest", "rustls", "opentelemetry"];
 
-/// Starts logging to standard error. `default` is the lowest level to log, from the hub and most
-/// dependencies. The environment variable `RUST_LOG`, in `tracing`'s filter syntax, replaces the
-/// whole filter.
+/// Starts logging to standard error. `default` is the lowest level to log, from the hub and most dependencies. The
+/// environment variable `RUST_LOG`, in `tracing`'s filter syntax, replaces the whole filter.
 ///
 /// Later calls have no effect.
 pub fn init(format: LogFormat, default: &str) {
@@ -129,8 +128,8 @@ mod tests {
         }
     }
 
-    /// Lock that tests hold while they install a subscriber. `tracing` caches per process which log
-    /// calls are enabled. The cache is briefly wrong while another thread adds a subscriber.
+    /// Lock that tests hold while they install a subscriber. `tracing` caches per process which log calls are enabled.
+    /// The cache is briefly wrong while another thread adds a subscriber.
     static SUBSCRIBERS: Mutex<()> = Mutex::new(());
 
     #[test]

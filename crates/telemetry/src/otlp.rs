@@ -28,8 +28,7 @@ pub(super) fn is_disabled() -> bool {
     variable("OTEL_SDK_DISABLED").is_some_and(|text| text.trim().eq_ignore_ascii_case("true"))
 }
 
-/// Returns scheme, host and port of an endpoint, to name it in messages. Its other parts may
-/// contain credentials.
+/// Returns scheme, host and port of an endpoint, to name it in messages. Its other parts may contain credentials.
 pub(super) fn shown(endpoint: &str) -> Result<String, String> {
     let url = reqwest::Url::parse(endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.ok_or("OTEL_EXPORTER_OTLP_…ENDPOINT is not an HTTP address; use e.g. http://127.0.0.1:4318")?;
@@ -56,8 +55,8 @@ pub(super) fn resource() -> Resource {
     Resource::builder().with_service_name(NAME).build()
 }
 
-/// Parses headers in the format of `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,…`, percent-encoded.
-/// Skips invalid headers. Marks the values as sensitive, since most are credentials.
+/// Parses headers in the format of `OTEL_EXPORTER_OTLP_HEADERS`: `name=value,…`, percent-encoded. Skips invalid
+/// headers. Marks the values as sensitive, since most are credentials.
 pub(super) fn headers(text: &str) -> HeaderMap {
     let pairs = text.split(',').filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;

@@ -1,6 +1,6 @@
-//! Spans that are exported as traces: one per list and per watch connection. There are also spans
-//! per change, Kubernetes read and delivery attempt, up to a limit per second. Without an exporter,
-//! creating a span costs one atomic load and a branch.
+//! Spans that are exported as traces: one per list and per watch connection. There are also spans per change,
+//! Kubernetes read and delivery attempt, up to a limit per second. Without an exporter, creating a span costs one
+//! atomic load and a branch.
 
 use std::fmt::Display;
 
@@ -44,9 +44,9 @@ pub fn end_watch(span: &Span, events: u64, error: Option<&dyn Display>) {
     fail(span, error);
 }
 
-/// Starts the span of a request to the Kubernetes read API, which lasts until the head of the
-/// response. It continues the reader's trace `parent`, if there is one. Beyond
-/// [`TraceLimiter::MOST`] spans per second, returns a disabled span.
+/// Starts the span of a request to the Kubernetes read API, which lasts until the head of the response. It continues
+/// the reader's trace `parent`, if there is one. Beyond [`TraceLimiter::MOST`] spans per second, returns a disabled
+/// span.
 #[must_use]
 pub fn read(verb: &str, resource: &str, root: &str, client: &str, parent: Option<TraceParent>) -> Span {
     static LIMIT: TraceLimiter = TraceLimiter::new();
@@ -79,17 +79,15 @@ pub fn stage(name: &'static str, traced: Option<&Traced>) -> Span {
     })
 }
 
-/// Records cluster, resource and scope of a change in its span. They are not known yet when the
-/// span starts.
+/// Records cluster, resource and scope of a change in its span. They are not known yet when the span starts.
 pub fn name_change(span: &Span, cluster: &impl Display, resource: &impl Display, scope: &impl Display) {
     span.record("cluster", display(cluster)).record("resource", display(resource)).record("scope", display(scope));
 }
 
 /// Starts the span of one attempt to deliver a batch. The transport records the result in the span.
 ///
-/// If changes in the batch are traced, the span continues the first trace of `parents` and is
-/// linked to the others. Otherwise the span starts a new trace, at most [`TraceLimiter::MOST`]
-/// times per second.
+/// If changes in the batch are traced, the span continues the first trace of `parents` and is linked to the others.
+/// Otherwise the span starts a new trace, at most [`TraceLimiter::MOST`] times per second.
 #[must_use]
 pub fn delivery<I: Iterator<Item = TraceParent>>(sink: &str, events: u64, parents: impl FnOnce() -> I) -> Span {
     static ROOT_LIMIT: TraceLimiter = TraceLimiter::new();

@@ -1,11 +1,9 @@
-//! Export of traces over OTLP/HTTP, configured by OpenTelemetry's environment variables and off
-//! without them.
+//! Export of traces over OTLP/HTTP, configured by OpenTelemetry's environment variables and off without them.
 //!
-//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` enables it.
-//! `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_…` and others have OpenTelemetry's
-//! meaning. Finished spans wait in a queue of 2,048 for a thread of the SDK. When the queue is
-//! full, further spans are dropped, so a slow receiver never blocks the hub and costs no further
-//! memory.
+//! `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT` enables it. `OTEL_SERVICE_NAME`,
+//! `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_BSP_…` and others have OpenTelemetry's meaning. Finished spans wait in a queue
+//! of 2,048 for a thread of the SDK. When the queue is full, further spans are dropped, so a slow receiver never blocks
+//! the hub and costs no further memory.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -82,8 +82,8 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Returns the configuration of a property test: the number of cases from [`cases`], and the seed
-/// from [`seed`]. Failures are not saved to regression files.
+/// Returns the configuration of a property test: the number of cases from [`cases`], and the seed from [`seed`].
+/// Failures are not saved to regression files.
 #[must_use]
 pub fn properties(default: u32) -> Config {
     let config = seeded(default, seed());
@@ -96,8 +96,8 @@ fn seeded(default: u32, seed: u64) -> Config {
     Config { cases: cases(default), rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// Returns the seeds in a range, or only the seed to replay if [`SEED`] is set. If the test panics,
-/// prints the seed in use.
+/// Returns the seeds in a range, or only the seed to replay if [`SEED`] is set. If the test panics, prints the seed in
+/// use.
 #[must_use]
 pub fn seeds(range: Range<u64>) -> Seeds {
     Seeds { rest: replayed().map_or(range, |seed| seed..seed + 1), current: None }
@@ -174,8 +174,8 @@ mod tests {
         panic!("{result:?}");
     }
 
-    /// Runs [`replay_probe`] in a process of its own. Returns the environment variables that it
-    /// printed for a replay, and the numbers that it drew.
+    /// Runs [`replay_probe`] in a process of its own. Returns the environment variables that it printed for a replay,
+    /// and the numbers that it drew.
     fn probe(seed: Option<&str>) -> (BTreeMap<String, String>, Vec<String>) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "tests::replay_probe"]).env("REPLAY_PROBE", "1");

@@ -81,8 +81,8 @@ impl Ca {
         self.mutual_server_config_of(&[], ALL_VERSIONS)
     }
 
-    /// Returns the configuration of a server on 127.0.0.1 that requires a client certificate of
-    /// this CA. The server offers these protocols in ALPN and these TLS versions.
+    /// Returns the configuration of a server on 127.0.0.1 that requires a client certificate of this CA. The server
+    /// offers these protocols in ALPN and these TLS versions.
     ///
     /// # Panics
     /// If ring cannot create keys.
@@ -117,8 +117,7 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// Accepts a TLS connection on `socket`, reads once and writes `answer`. Returns whether all of
-/// this succeeded.
+/// Accepts a TLS connection on `socket`, reads once and writes `answer`. Returns whether all of this succeeded.
 #[must_use]
 pub fn answer(mut socket: TcpStream, config: Arc<ServerConfig>, answer: &[u8]) -> bool {
     let Ok(mut tls) = ServerConnection::new(config) else { return false };

@@ -1,8 +1,8 @@
 //! TLS settings for the hub's clients, with ring as their crypto provider.
 //!
-//! rustls, and HTTP clients based on it, otherwise use the crypto provider that is installed for
-//! the whole process, or install one. The hub may be embedded in another program, which decides
-//! about its process. So every client of the hub has TLS settings from this crate.
+//! rustls, and HTTP clients based on it, otherwise use the crypto provider that is installed for the whole process, or
+//! install one. The hub may be embedded in another program, which decides about its process. So every client of the hub
+//! has TLS settings from this crate.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};

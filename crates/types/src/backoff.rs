@@ -11,8 +11,7 @@ pub fn exponential_backoff(first: Duration, doublings: u32, most: Duration) -> D
     (0..doublings.min(96)).fold(first, |delay, _| delay.saturating_mul(2)).min(most)
 }
 
-/// Returns a random delay between half of the [`exponential_backoff`] for these arguments and its
-/// full value.
+/// Returns a random delay between half of the [`exponential_backoff`] for these arguments and its full value.
 #[must_use]
 pub fn jittered_backoff(first: Duration, doublings: u32, most: Duration) -> Duration {
     exponential_backoff(first, doublings, most).mul_f64(0.5 + 0.5 * rng::unit())

@@ -1,12 +1,12 @@
-//! In-memory forms of an object's body: plain while the object has recently changed, later
-//! compressed and packed into chunks.
+//! In-memory forms of an object's body: plain while the object has recently changed, later compressed and packed into
+//! chunks.
 //!
-//! A body is JSON, or protobuf in an envelope. Its first bytes show which of the two it is, so the
-//! encoding is not stored separately.
+//! A body is JSON, or protobuf in an envelope. Its first bytes show which of the two it is, so the encoding is not
+//! stored separately.
 //!
-//! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed
-//! memory returns in whole pages. A chunk is freed together with its last body. A chunk with little
-//! live data is emptied by packing its remaining bodies again ([`Packer`]).
+//! Packed bodies are stored end to end in chunks. They need no allocation of their own, and freed memory returns in
+//! whole pages. A chunk is freed together with its last body. A chunk with little live data is emptied by packing its
+//! remaining bodies again ([`Packer`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::identifier_encoding::{KnownTexts, decode_identifiers};
 use super::{CodecError, Dictionary};
 
-/// Body of an object as stored in memory. A stored body can change its form, e.g. when it is
-/// compressed, but never its content.
+/// Body of an object as stored in memory. A stored body can change its form, e.g. when it is compressed, but never its
+/// content.
 #[derive(Debug)]
 pub(super) enum Body {
     /// Plain JSON or protobuf as received, without the fields that the projection dropped.
     Plain(Arc<[u8]>),
-    /// Plain protobuf together with the JSON that a reader has converted it to. Boxed to keep this
-    /// enum small, which every object contains.
+    /// Plain protobuf together with the JSON that a reader has converted it to. Boxed to keep this enum small, which
+    /// every object contains.
     Converted(Box<Converted>),
     /// Compressed, in a chunk (block of memory that bodies share).
     Packed(Packed),
@@ -57,8 +57,7 @@ impl Body {
         }
     }
 
-    /// Returns the stored body, JSON or protobuf. If a reader has converted protobuf to JSON,
-    /// returns the protobuf.
+    /// Returns the stored body, JSON or protobuf. If a reader has converted protobuf to JSON, returns the protobuf.
     pub(super) fn load(&self) -> Loaded {
         match self {
             Self::Plain(bytes) => Loaded::Plain(Arc::clone(bytes)),
@@ -100,8 +99,8 @@ impl Packed {
         self.chunk.entry(self.at).len
     }
 
-    /// Returns whether packing the body again may save memory. This is so if its chunk has much
-    /// unused space, or if another dictionary than `dictionary` (if given) compressed it.
+    /// Returns whether packing the body again may save memory. This is so if its chunk has much unused space, or if
+    /// another dictionary than `dictionary` (if given) compressed it.
     pub(super) fn wants_packing(&self, dictionary: Option<&Arc<Dictionary>>) -> bool {
         self.chunk.is_sparse() || dictionary.is_some_and(|wanted| !Arc::ptr_eq(&self.chunk.dictionary, wanted))
     }
@@ -120,8 +119,7 @@ impl Drop for Packed {
     }
 }
 
-/// Readable view of a packed body. It stays valid even after the object's body has moved to another
-/// chunk.
+/// Readable view of a packed body. It stays valid even after the object's body has moved to another chunk.
 pub(super) struct PackedView {
     chunk: Arc<Chunk>,
     at: u32,
@@ -139,8 +137,8 @@ impl PackedView {
         self.chunk.bytes.get(at..at + whole).unwrap_or_default()
     }
 
-    /// Returns whether less than two thirds of the chunk's bytes are live. Then it pays to pack the
-    /// live bodies into a new chunk.
+    /// Returns whether less than two thirds of the chunk's bytes are live. Then it pays to pack the live bodies into a
+    /// new chunk.
     pub(super) fn is_in_sparse_chunk(&self) -> bool {
         self.chunk.is_sparse()
     }
@@ -166,9 +164,8 @@ impl PackedView {
 
 /// Layout of one object body in a chunk: two LEB128 numbers, then the compressed bytes.
 ///
-/// The first number is twice the length of the plain body. One is added if identifiers in the body,
-/// such as UUIDs, were encoded in binary form before compression. The second number is the length
-/// of the compressed bytes.
+/// The first number is twice the length of the plain body. One is added if identifiers in the body, such as UUIDs, were
+/// encoded in binary form before compression. The second number is the length of the compressed bytes.
 pub(super) struct Entry<'c> {
     pub(super) len: usize,
     pub(super) is_encoded: bool,
@@ -239,8 +236,8 @@ impl Chunk {
         Entry::read(self.bytes.get(at as usize..).unwrap_or_default())
     }
 
-    /// Returns whether less than two thirds of the chunk's bytes are live. Then it pays to pack the
-    /// live bodies into a new chunk.
+    /// Returns whether less than two thirds of the chunk's bytes are live. Then it pays to pack the live bodies into a
+    /// new chunk.
     fn is_sparse(&self) -> bool {
         self.live.load(Relaxed) * 3 < self.bytes.len() * 2
     }

@@ -12,8 +12,8 @@ use super::clock::Instant;
 pub struct TokenBucket {
     interval: Duration,
     burst: Duration,
-    /// When the bucket will be full if no more tokens are taken; `None` before the first `take`.
-    /// This time also gives the number of missing tokens: one for each `interval` until `full_at`.
+    /// When the bucket will be full if no more tokens are taken; `None` before the first `take`. This time also gives
+    /// the number of missing tokens: one for each `interval` until `full_at`.
     full_at: Option<Instant>,
 }
 
@@ -26,8 +26,8 @@ impl TokenBucket {
 
     /// Returns how long until `tokens` tokens are available; zero if they are available now.
     ///
-    /// If `tokens` exceeds the burst, the bucket never holds that many. Then returns how long the
-    /// debt would last after taking them now, which is never zero.
+    /// If `tokens` exceeds the burst, the bucket never holds that many. Then returns how long the debt would last after
+    /// taking them now, which is never zero.
     #[must_use]
     pub fn wait(&self, tokens: u32, now: Instant) -> Duration {
         self.due(self.full_after(tokens, now), now)

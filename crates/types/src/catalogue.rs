@@ -80,8 +80,8 @@ impl Offer {
 pub enum ResourceLookup {
     /// The resource.
     Resource(ApiResource),
-    /// The resource exists, but not in the requested version. Contains the versions that have it,
-    /// the preferred one first.
+    /// The resource exists, but not in the requested version. Contains the versions that have it, the preferred one
+    /// first.
     OtherVersions(Vec<SmolStr>),
     /// Cannot be determined: an API group that may have the resource does not respond.
     Unknown,

@@ -1,7 +1,7 @@
 //! Samples of single changes, for latency metrics and traces, from the watch event to delivery.
 //!
-//! Each informer samples one change at a time, and some samples are also traced. Changes that are
-//! not sampled cost nothing.
+//! Each informer samples one change at a time, and some samples are also traced. Changes that are not sampled cost
+//! nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,8 +46,8 @@ impl From<Instant> for SampledChange {
 }
 
 impl SampledChange {
-    /// Returns whether this sample replaces `other`. It does if there is no `other`, or if only
-    /// this sample has a trace.
+    /// Returns whether this sample replaces `other`. It does if there is no `other`, or if only this sample has a
+    /// trace.
     #[must_use]
     pub fn takes_precedence_over(&self, other: Option<&Self>) -> bool {
         other.is_none_or(|other| other.traced.is_none() && self.traced.is_some())
@@ -77,8 +77,7 @@ impl Traced {
     }
 }
 
-/// Rate limiter of traces: at most [`TraceLimiter::MOST`] per second on average, in bursts of at
-/// most the same number.
+/// Rate limiter of traces: at most [`TraceLimiter::MOST`] per second on average, in bursts of at most the same number.
 #[derive(Debug)]
 pub struct TraceLimiter(Mutex<TokenBucket>);
 

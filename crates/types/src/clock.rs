@@ -21,12 +21,11 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the time since the machine started. Unlike [`now`], it advances while the machine is
-/// suspended or a test has paused the clock. Used for leases (ownership for a limited time): on
-/// other machines, a lease expires even while this one is suspended.
+/// Returns the time since the machine started. Unlike [`now`], it advances while the machine is suspended or a test has
+/// paused the clock. Used for leases (ownership for a limited time): on other machines, a lease expires even while this
+/// one is suspended.
 ///
-/// On systems other than Linux, this is the time since the first call, and it may stop during a
-/// suspension.
+/// On systems other than Linux, this is the time since the first call, and it may stop during a suspension.
 #[must_use]
 pub fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// Notice period in seconds: a credential that nothing rotates is due for replacement at most this
-/// long before its expiry.
+/// Notice period in seconds: a credential that nothing rotates is due for replacement at most this long before its
+/// expiry.
 const NOTICE: i64 = 14 * 86_400;
 
-/// How many seconds the replacement of a rotating token may be late before the token is due.
-/// kubelet replaces a token after four fifths of its lifetime, and checks once a minute.
+/// How many seconds the replacement of a rotating token may be late before the token is due. kubelet replaces a token
+/// after four fifths of its lifetime, and checks once a minute.
 const ROTATION: i64 = 5 * 60;
 
 /// Kind of credential used to connect to a cluster.
@@ -92,8 +92,7 @@ pub enum Expiry {
     Valid,
     /// The credential is due for replacement.
     Soon,
-    /// The credential is due, and at most a quarter of its notice period (the time between due and
-    /// expired) is left.
+    /// The credential is due, and at most a quarter of its notice period (the time between due and expired) is left.
     Imminent,
     /// The credential has expired.
     Expired,

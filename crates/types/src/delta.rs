@@ -40,13 +40,12 @@ pub enum Change {
     Delta(Delta),
     /// A list begins. Keys that it does not contain are deleted at [`Change::ReplaceEnd`].
     ReplaceBegin,
-    /// The list contains this key, but its object could not be decoded or is too large. The store
-    /// keeps the state of the object that it already has, if any.
+    /// The list contains this key, but its object could not be decoded or is too large. The store keeps the state of
+    /// the object that it already has, if any.
     ReplaceKeep(ObjectKey),
-    /// The resourceVersions of the list in progress went back, because the cluster's etcd was
-    /// restored from a backup. So versions from before this list cannot be compared with versions
-    /// of the list or of later changes. [`Change::ReplaceEnd`] follows, and must be processed
-    /// before later changes.
+    /// The resourceVersions of the list in progress went back, because the cluster's etcd was restored from a backup.
+    /// So versions from before this list cannot be compared with versions of the list or of later changes.
+    /// [`Change::ReplaceEnd`] follows, and must be processed before later changes.
     Rewind,
     /// The list is complete, as of this resourceVersion.
     ReplaceEnd(ResourceVersion),

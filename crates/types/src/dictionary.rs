@@ -1,9 +1,8 @@
 //! Compression of object bodies: zstd with a dictionary trained on the resource's own objects.
 //!
-//! Objects of one resource resemble each other more than the parts of one object do. With a
-//! dictionary of a few objects' text, a 6 KB pod whose identifiers are encoded takes about 450
-//! bytes; with plain zstd it takes 2.1 KB. Decompression contexts are kept per thread. A dictionary
-//! is shared by all bodies compressed with it.
+//! Objects of one resource resemble each other more than the parts of one object do. With a dictionary of a few
+//! objects' text, a 6 KB pod whose identifiers are encoded takes about 450 bytes; with plain zstd it takes 2.1 KB.
+//! Decompression contexts are kept per thread. A dictionary is shared by all bodies compressed with it.
 
 mod cover;
 mod hash;
@@ -53,12 +52,12 @@ impl Dictionary {
     /// Magic number of a dictionary.
     const MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 
-    /// Maximum bytes of a dictionary before its content (text from samples): magic number,
-    /// identifier, entropy tables, offsets.
+    /// Maximum bytes of a dictionary before its content (text from samples): magic number, identifier, entropy tables,
+    /// offsets.
     const HEADER: usize = 288;
 
-    /// Minimum bytes of a dictionary's content (text from samples). A smaller dictionary saves less
-    /// memory than it takes.
+    /// Minimum bytes of a dictionary's content (text from samples). A smaller dictionary saves less memory than it
+    /// takes.
     const MIN_CONTENT: usize = 64;
 
     /// Trains a dictionary on the first MiB of samples. The dictionary is at most a tenth as large as the samples (or

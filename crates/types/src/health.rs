@@ -101,8 +101,8 @@ pub struct CheckpointState {
     pub held_by: Vec<String>,
 }
 
-/// Counters and states of one informer. They are independent of each other, except for the synced
-/// flag: a thread that sees it set also sees all earlier writes (release and acquire).
+/// Counters and states of one informer. They are independent of each other, except for the synced flag: a thread that
+/// sees it set also sees all earlier writes (release and acquire).
 #[derive(Debug, Default)]
 pub struct InformerHealth {
     phase: AtomicU8,
@@ -113,8 +113,8 @@ pub struct InformerHealth {
     last_heard: AtomicI64,
     version: ArcSwapOption<ResourceVersion>,
     stored: WatchCell<Option<ResourceVersion>>,
-    /// `metadata.generation` of the resource's CRD plus one. 1 if a CRD exists but its generation
-    /// is unknown; 0 if no CRD is known.
+    /// `metadata.generation` of the resource's CRD plus one. 1 if a CRD exists but its generation is unknown; 0 if no
+    /// CRD is known.
     definition: AtomicU64,
     /// Newest resourceVersion seen in a list that is not complete.
     floor: ArcSwapOption<ResourceVersion>,
@@ -124,8 +124,8 @@ pub struct InformerHealth {
     omitted: ArcSwapOption<String>,
     checkpoint: ArcSwapOption<CheckpointState>,
     encoding: ArcSwapOption<EncodingInUse>,
-    /// Number of fallbacks from protobuf to JSON, by reason. If the reason changes during a
-    /// fallback, the new reason is counted too.
+    /// Number of fallbacks from protobuf to JSON, by reason. If the reason changes during a fallback, the new reason is
+    /// counted too.
     fallbacks: [AtomicU64; JsonReason::FALLBACKS.len()],
     timings: OnceLock<Arc<ClusterTimings>>,
     /// Objects in the store.
@@ -144,8 +144,8 @@ pub struct InformerHealth {
     pub list_expected: AtomicU64,
     /// Watches opened.
     pub watches: AtomicU64,
-    /// Objects, and last states of deleted objects, that were skipped because they were malformed,
-    /// without a name or too large.
+    /// Objects, and last states of deleted objects, that were skipped because they were malformed, without a name or
+    /// too large.
     pub skipped: AtomicU64,
     /// Restarts of the informer's actors after a failure.
     pub restarts: AtomicU64,
@@ -166,8 +166,8 @@ impl InformerHealth {
 
     /// Copies the counters and states of the previous informer of the same objects.
     ///
-    /// The objects are still in the store. So the new informer must not resume from a
-    /// resourceVersion that is older than the last one read.
+    /// The objects are still in the store. So the new informer must not resume from a resourceVersion that is older
+    /// than the last one read.
     pub fn continue_from(&self, before: &Self) {
         if let Some(version) = before.version() {
             self.set_version(version.as_ref().clone());
@@ -204,9 +204,9 @@ impl InformerHealth {
         }
     }
 
-    /// Sets the state restored from disk. `objects` is the number of restored objects, and
-    /// `version` their resourceVersion, if known. `alive` is when they were last up to date, in
-    /// milliseconds since the epoch. `synced` is whether the informer had synced.
+    /// Sets the state restored from disk. `objects` is the number of restored objects, and `version` their
+    /// resourceVersion, if known. `alive` is when they were last up to date, in milliseconds since the epoch. `synced`
+    /// is whether the informer had synced.
     pub fn restore(&self, version: Option<ResourceVersion>, synced: bool, alive: i64, objects: u64) {
         self.set_checkpoint(CheckpointState {
             at: jiff::Timestamp::from_millisecond(alive).ok(),
@@ -355,8 +355,8 @@ impl InformerHealth {
         self.floor.store(Some(Arc::new(version)));
     }
 
-    /// Returns the minimum resourceVersion for lists of a new informer of the same objects. This is
-    /// the newer of two: the last version read, and the newest one seen in an incomplete list.
+    /// Returns the minimum resourceVersion for lists of a new informer of the same objects. This is the newer of two:
+    /// the last version read, and the newest one seen in an incomplete list.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<ResourceVersion>> {
         match (self.version(), self.floor.load_full()) {
@@ -365,8 +365,8 @@ impl InformerHealth {
         }
     }
 
-    /// Clears the resourceVersions that [`Self::newest`] compares, because the cluster went back to
-    /// older ones (etcd was restored from a backup).
+    /// Clears the resourceVersions that [`Self::newest`] compares, because the cluster went back to older ones (etcd
+    /// was restored from a backup).
     pub fn forget_newest(&self) {
         self.version.store(None);
         self.floor.store(None);
@@ -377,15 +377,13 @@ impl InformerHealth {
         self.version.store(Some(Arc::new(version)));
     }
 
-    /// Returns the resourceVersion up to which the reflector has read: client-go's
-    /// `LastSyncResourceVersion`.
+    /// Returns the resourceVersion up to which the reflector has read: client-go's `LastSyncResourceVersion`.
     #[must_use]
     pub fn version(&self) -> Option<Arc<ResourceVersion>> {
         self.version.load_full()
     }
 
-    /// Sets the resourceVersion up to which the store is complete. Call it after the store has
-    /// published that state.
+    /// Sets the resourceVersion up to which the store is complete. Call it after the store has published that state.
     pub fn set_stored(&self, version: Option<ResourceVersion>) {
         self.stored.modify(|stored| {
             let is_other = *stored != version;
@@ -394,8 +392,7 @@ impl InformerHealth {
         });
     }
 
-    /// Returns the resourceVersion up to which the store is complete: client-go's
-    /// `LastStoreSyncResourceVersion`.
+    /// Returns the resourceVersion up to which the store is complete: client-go's `LastStoreSyncResourceVersion`.
     #[must_use]
     pub fn stored(&self) -> Option<ResourceVersion> {
         self.stored.get()

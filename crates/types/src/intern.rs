@@ -4,12 +4,11 @@ use hashbrown::HashSet;
 
 use super::{Labels, SharedStr};
 
-/// Table of shared strings and label sets. Entries that only the table still references are
-/// dropped.
+/// Table of shared strings and label sets. Entries that only the table still references are dropped.
 ///
-/// Costs one hash look-up per string. When the table has doubled since the last sweep, a new sweep
-/// drops the unused entries. So the table has at most twice as many entries as are in use, or 1,024
-/// if that is more. If no entries are added, [`Self::rest`] drops the unused ones.
+/// Costs one hash look-up per string. When the table has doubled since the last sweep, a new sweep drops the unused
+/// entries. So the table has at most twice as many entries as are in use, or 1,024 if that is more. If no entries are
+/// added, [`Self::rest`] drops the unused ones.
 #[derive(Debug)]
 pub struct Interner {
     strings: HashSet<SharedStr>,
@@ -34,17 +33,15 @@ impl Interner {
     /// Number of entries below which a sweep (a search for unused ones) is not worthwhile.
     const FLOOR: usize = 1024;
 
-    /// Maximum number of [`Self::rest`] calls between two sweeps (searches for unused entries).
-    /// Deletions leave unused entries without any request to the interner, e.g. when a list deletes
-    /// a million objects.
+    /// Maximum number of [`Self::rest`] calls between two sweeps (searches for unused entries). Deletions leave unused
+    /// entries without any request to the interner, e.g. when a list deletes a million objects.
     const RESTS: u32 = 16;
 
-    /// Drops entries that only the table references, if a sweep (search for them) is due. Call it
-    /// from time to time when idle.
+    /// Drops entries that only the table references, if a sweep (search for them) is due. Call it from time to time
+    /// when idle.
     ///
-    /// A sweep costs about 20 ns per entry. It is due if the label sets requested since the last
-    /// sweep amount to an eighth of the entries. At the latest, it is due at the 16th call after
-    /// the last sweep.
+    /// A sweep costs about 20 ns per entry. It is due if the label sets requested since the last sweep amount to an
+    /// eighth of the entries. At the latest, it is due at the 16th call after the last sweep.
     pub fn rest(&mut self) {
         self.rests += 1;
         if self.asked * 8 >= self.len().max(8) || self.rests >= Self::RESTS {

@@ -17,10 +17,9 @@ pub fn text_hash(text: &str) -> u64 {
 
 /// Returns the hash that selects filter bits. It is the same in every process, by a fixed seed.
 ///
-/// A selector is slow if its filter bits coincide with those of labels that all objects have. With
-/// a random seed per process, the same selector would be slow in some processes and fast in others.
-/// With a fixed seed, an author of labels can cause coincidences on purpose. At worst, a scan then
-/// reads every object, as it would without a filter.
+/// A selector is slow if its filter bits coincide with those of labels that all objects have. With a random seed per
+/// process, the same selector would be slow in some processes and fast in others. With a fixed seed, an author of
+/// labels can cause coincidences on purpose. At worst, a scan then reads every object, as it would without a filter.
 fn fixed_hash(text: &str) -> u64 {
     const HASHER: foldhash::quality::FixedState = foldhash::quality::FixedState::with_seed(0x6C61_6265_6C73);
     HASHER.hash_one(text)
@@ -70,8 +69,8 @@ impl LabelFilter {
     }
 }
 
-/// Filter bits that a selector requires. Each inner list has the alternatives of one requirement:
-/// an object's filter must contain at least one of them.
+/// Filter bits that a selector requires. Each inner list has the alternatives of one requirement: an object's filter
+/// must contain at least one of them.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LabelNeeds(Vec<Vec<LabelFilter>>);
 
@@ -145,9 +144,9 @@ mod tests {
         assert!(wrong < 200, "{wrong} of 1000");
     }
 
-    /// Counts false positives: objects that the filter lets pass although their labels do not
-    /// match. Returns three numbers: label sets (out of `sets`) of which more than half of the
-    /// objects pass, objects that pass, and objects checked.
+    /// Counts false positives: objects that the filter lets pass although their labels do not match. Returns three
+    /// numbers: label sets (out of `sets`) of which more than half of the objects pass, objects that pass, and objects
+    /// checked.
     ///
     /// The objects of a label set have `shared` labels in common and differ in one.
     fn false_positives(sets: usize, shared: usize) -> (usize, usize, usize) {

@@ -1,8 +1,8 @@
-//! Data types shared by all other crates: names, keys, objects, deltas, notifications. Also the
-//! clock, randomness, threads and object compression that all of them use.
+//! Data types shared by all other crates: names, keys, objects, deltas, notifications. Also the clock, randomness,
+//! threads and object compression that all of them use.
 //!
-//! Nothing here does I/O or depends on actors, configuration or a Kubernetes client. The vocabulary
-//! is client-go's. A type that differs from client-go's says so in its documentation.
+//! Nothing here does I/O or depends on actors, configuration or a Kubernetes client. The vocabulary is client-go's. A
+//! type that differs from client-go's says so in its documentation.
 
 mod backoff;
 mod body;

@@ -11,8 +11,8 @@ use super::FieldPath;
 pub struct Members {
     /// Names along each path, without the steps into elements of lists.
     paths: Vec<Vec<Box<str>>>,
-    /// The members' fields in the protobuf schema, for the type of the first object that was read.
-    /// Almost always, all objects have that type.
+    /// The members' fields in the protobuf schema, for the type of the first object that was read. Almost always, all
+    /// objects have that type.
     picked: OnceLock<(MessageId, Picked)>,
 }
 
@@ -24,8 +24,7 @@ impl Members {
         Self { paths: paths.into_iter().map(names).collect(), picked: OnceLock::new() }
     }
 
-    /// Calls `read` with the members' fields in the protobuf schema, for objects of the type
-    /// `message`.
+    /// Calls `read` with the members' fields in the protobuf schema, for objects of the type `message`.
     pub(super) fn picked<T>(&self, message: MessageId, read: impl FnOnce(&Picked) -> T) -> T {
         let prepare = || Picked::new(message, self.paths.iter().map(|path| path.iter().map(|name| &**name)));
         let (of, picked) = self.picked.get_or_init(|| (message, prepare()));

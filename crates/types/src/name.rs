@@ -30,9 +30,8 @@ pub struct InvalidName {
     pub rule: &'static str,
 }
 
-/// Checks the name of a cluster, sink or durable subscriber. Names become parts of file names and
-/// paths. So a name must not contain a slash, start with a dot (a hidden file, or `..`) or look
-/// like a command-line option.
+/// Checks the name of a cluster, sink or durable subscriber. Names become parts of file names and paths. So a name must
+/// not contain a slash, start with a dot (a hidden file, or `..`) or look like a command-line option.
 ///
 /// # Errors
 /// [`InvalidName`] with the rule.

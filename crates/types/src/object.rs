@@ -138,8 +138,7 @@ pub struct StoredObjectParts {
     pub labels: Labels,
     /// Values of the declared indices.
     pub index_values: Vec<IndexEntry>,
-    /// Body of the object: JSON without the fields that the informer drops, or protobuf in its
-    /// envelope.
+    /// Body of the object: JSON without the fields that the informer drops, or protobuf in its envelope.
     pub json: Vec<u8>,
 }
 
@@ -316,9 +315,9 @@ impl StoredObject {
         is_unreadable
     }
 
-    /// Returns how many bytes the body counts against a limit on uncompressed bodies. Plain
-    /// protobuf counts twice, because its JSON would be about twice as large. Once a reader has
-    /// converted it, the actual sizes of the protobuf and the JSON count.
+    /// Returns how many bytes the body counts against a limit on uncompressed bodies. Plain protobuf counts twice,
+    /// because its JSON would be about twice as large. Once a reader has converted it, the actual sizes of the protobuf
+    /// and the JSON count.
     #[must_use]
     pub fn weight(&self) -> usize {
         match &*self.body.lock() {
@@ -345,9 +344,8 @@ impl StoredObject {
         }
     }
 
-    /// Stores `json`, converted from the body `protobuf`, beside that body. Does nothing if the
-    /// body was replaced meanwhile. Returns `json`, or the equal JSON that another reader has
-    /// stored first.
+    /// Stores `json`, converted from the body `protobuf`, beside that body. Does nothing if the body was replaced
+    /// meanwhile. Returns `json`, or the equal JSON that another reader has stored first.
     fn keep_converted(&self, protobuf: Arc<[u8]>, json: Arc<[u8]>) -> Arc<[u8]> {
         let converted = Box::new(Converted { protobuf, json: Arc::clone(&json) });
         let mut body = self.body.lock();
@@ -430,8 +428,7 @@ impl StoredObject {
         }
     }
 
-    /// Returns the current body as it is stored. The result stays readable after the object's body
-    /// is replaced.
+    /// Returns the current body as it is stored. The result stays readable after the object's body is replaced.
     pub(super) fn load(&self) -> Loaded {
         self.body.lock().load()
     }

@@ -26,8 +26,7 @@ impl ChunkBuilder {
         Self { dictionary, chunk: Vec::new(), pending: Vec::new(), totals }
     }
 
-    /// Appends an object's compressed body to the current chunk. Returns how many bytes it occupies
-    /// in the chunk.
+    /// Appends an object's compressed body to the current chunk. Returns how many bytes it occupies in the chunk.
     pub(super) fn place(&mut self, object: &Arc<StoredObject>, entry: &Entry<'_>) -> usize {
         // Two LEB128 numbers take at most 18 bytes.
         if self.chunk.len() + entry.packed.len() + 18 > Self::SIZE {
@@ -61,8 +60,8 @@ pub struct Packer {
     frame: Vec<u8>,
     builder: ChunkBuilder,
     outcome: PackOutcome,
-    /// Whether to compress bodies of other dictionaries again even if they grow, so that those
-    /// dictionaries can be dropped. A body that would not be smaller than plain is left as it is.
+    /// Whether to compress bodies of other dictionaries again even if they grow, so that those dictionaries can be
+    /// dropped. A body that would not be smaller than plain is left as it is.
     replaces: bool,
 }
 
@@ -94,9 +93,8 @@ impl Packer {
         }
     }
 
-    /// Makes [`Self::add`] compress bodies of other dictionaries again even if they grow, so that
-    /// those dictionaries can be dropped. A body that would not be smaller than plain is left as it
-    /// is.
+    /// Makes [`Self::add`] compress bodies of other dictionaries again even if they grow, so that those dictionaries
+    /// can be dropped. A body that would not be smaller than plain is left as it is.
     pub fn replace_dictionaries(&mut self) {
         self.replaces = true;
     }

@@ -153,8 +153,8 @@ impl ResourcePattern {
         self.groups.has(group) && !NEVER.contains(&(group, plural)) && !self.exclude.iter().any(is_excluded)
     }
 
-    /// Returns whether the pattern may select a resource, judged by its plural name. The pattern
-    /// may still exclude the resource by its singular or a short name.
+    /// Returns whether the pattern may select a resource, judged by its plural name. The pattern may still exclude the
+    /// resource by its singular or a short name.
     #[must_use]
     pub fn may_have(&self, gvr: &Gvr) -> bool {
         self.has(&gvr.group, &gvr.resource, &std::iter::empty())

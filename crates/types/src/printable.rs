@@ -61,8 +61,8 @@ pub fn printable_end(text: &str, limit: usize) -> String {
 
 /// Returns an equivalent JSON document that is printable except for line breaks.
 ///
-/// Unsafe characters become `\uXXXX`, since valid JSON has them only in strings. Tabs and carriage
-/// returns become spaces, since valid JSON has them only between values.
+/// Unsafe characters become `\uXXXX`, since valid JSON has them only in strings. Tabs and carriage returns become
+/// spaces, since valid JSON has them only between values.
 #[must_use]
 pub fn printable_json(document: &str) -> String {
     let mut safe = String::with_capacity(document.len());

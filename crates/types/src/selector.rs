@@ -11,11 +11,10 @@ use super::{ClusterLabels, ClusterName, MAX_QUOTED, position_of, shortened};
 
 /// A label selector in kubectl's grammar: `app=web,tier!=db,env in (prod,test),!canary,cores>4`.
 ///
-/// All requirements must hold; a selector without requirements (`""`) matches everything. It is
-/// kept in canonical form: requirements and values are sorted, duplicates dropped, and `==` becomes
-/// `=`. So selectors with the same requirements are equal, however they are written, and requests
-/// with them share an informer. The displayed text is valid for an apiserver and parses to an equal
-/// selector.
+/// All requirements must hold; a selector without requirements (`""`) matches everything. It is kept in canonical form:
+/// requirements and values are sorted, duplicates dropped, and `==` becomes `=`. So selectors with the same
+/// requirements are equal, however they are written, and requests with them share an informer. The displayed text is
+/// valid for an apiserver and parses to an equal selector.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -174,8 +173,8 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// Displays a set of values, separated by commas. The empty value sorts first, as the grammar needs
-/// it: `(,x)`, or `()` if it is the only value.
+/// Displays a set of values, separated by commas. The empty value sorts first, as the grammar needs it: `(,x)`, or `()`
+/// if it is the only value.
 struct Joined<'a>(&'a BTreeSet<SmolStr>);
 
 impl fmt::Display for Joined<'_> {
@@ -336,8 +335,7 @@ mod tests {
         (key, condition).prop_map(|(key, condition)| Requirement { key: key.into(), condition })
     }
 
-    /// Evaluates one requirement as the Kubernetes documentation says, independently of the code
-    /// under test.
+    /// Evaluates one requirement as the Kubernetes documentation says, independently of the code under test.
     fn model(requirement: &Requirement, labels: &BTreeMap<String, String>) -> bool {
         let Some(value) = labels.get(requirement.key.as_str()) else {
             return matches!(

@@ -89,8 +89,7 @@ impl<'t> Parser<'t> {
         self.tokens[self.next]
     }
 
-    /// Returns the next token with its offset, and advances past it. At the end, every call returns
-    /// [`Token::End`].
+    /// Returns the next token with its offset, and advances past it. At the end, every call returns [`Token::End`].
     fn take(&mut self) -> (Token<'t>, usize) {
         let token = self.peek();
         self.next = (self.next + 1).min(self.tokens.len() - 1);

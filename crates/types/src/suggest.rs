@@ -3,11 +3,11 @@
 /// Maximum bytes of a text for which a suggestion is searched, which bounds the cost.
 const LONGEST: usize = 64;
 
-/// Returns the name in `known` closest to `text`. Returns `None` if no name is close enough, or if
-/// `text` is longer than 64 bytes.
+/// Returns the name in `known` closest to `text`. Returns `None` if no name is close enough, or if `text` is longer
+/// than 64 bytes.
 ///
-/// The edit distance of a close name is at most a third of the number of characters of `text`, and
-/// at most `most`. A distance of one is always close enough.
+/// The edit distance of a close name is at most a third of the number of characters of `text`, and at most `most`. A
+/// distance of one is always close enough.
 #[must_use]
 pub fn nearest_name<'k>(text: &str, known: impl IntoIterator<Item = &'k str>, most: usize) -> Option<&'k str> {
     if text.len() > LONGEST {

@@ -11,8 +11,8 @@ pub struct Uid(UidRepr);
 
 /// Representation of a UID: a UUID as two numbers, or any other UID as text.
 ///
-/// A UUID whose second half is zero is kept as text. So the second number is never zero, and the
-/// compiler uses zero to mark a text within the same 16 bytes.
+/// A UUID whose second half is zero is kept as text. So the second number is never zero, and the compiler uses zero to
+/// mark a text within the same 16 bytes.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum UidRepr {
     Uuid(u64, NonZeroU64),
@@ -33,8 +33,8 @@ impl Uid {
         Some((u128::from(*first) << 64 | u128::from(second.get())).to_be_bytes())
     }
 
-    /// Creates a UID from the bytes of a UUID, as [`Self::bytes`] returns them. The UID is empty if
-    /// their second half is zero, which `bytes` never returns.
+    /// Creates a UID from the bytes of a UUID, as [`Self::bytes`] returns them. The UID is empty if their second half
+    /// is zero, which `bytes` never returns.
     #[must_use]
     pub fn of_bytes(bytes: [u8; 16]) -> Self {
         let half = |half: &[u8]| half.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));

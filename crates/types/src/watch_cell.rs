@@ -1,8 +1,7 @@
 //! Watchable value: tokio's `watch` with a deterministic wake-up order.
 //!
-//! tokio spreads waiters over several lists at random, even in a simulation whose other random
-//! numbers come from a seed. Here waiters wake in the order in which they began to wait, so that a
-//! simulation is reproducible.
+//! tokio spreads waiters over several lists at random, even in a simulation whose other random numbers come from a
+//! seed. Here waiters wake in the order in which they began to wait, so that a simulation is reproducible.
 
 use std::fmt;
 use std::sync::Arc;

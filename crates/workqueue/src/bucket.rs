@@ -7,12 +7,12 @@ use super::rate_limiter::RateLimiter;
 use informer_hub_types::TokenBucket;
 use informer_hub_types::clock::Instant;
 
-/// Token bucket: one token per interval, up to a burst. If no token is left, a key reserves the
-/// next one and waits until it is available.
+/// Token bucket: one token per interval, up to a burst. If no token is left, a key reserves the next one and waits
+/// until it is available.
 ///
-/// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end.
-/// So after many failures, later retries are delayed for very long.
-/// [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits these delays.
+/// Does not distinguish keys. Each call takes a token, even if the key is not retried in the end. So after many
+/// failures, later retries are delayed for very long. [`WithMaxWaitRateLimiter`](super::WithMaxWaitRateLimiter) limits
+/// these delays.
 #[derive(Debug, Clone)]
 pub struct BucketRateLimiter(TokenBucket);
 

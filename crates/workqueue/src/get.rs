@@ -10,18 +10,16 @@ use informer_hub_types::clock::Instant;
 impl<T: Key> WorkQueue<T> {
     /// Waits for the next key. Returns `None` once the queue is shut down and nothing is queued.
     ///
-    /// After a plain [`WorkQueue::shut_down`], a key that was added while in process may be queued
-    /// again after other workers received `None`. The worker that processes it receives it again
-    /// with its next call. During a [drain](WorkQueue::shut_down_with_drain), no worker receives
-    /// `None` before such keys are handed out.
+    /// After a plain [`WorkQueue::shut_down`], a key that was added while in process may be queued again after other
+    /// workers received `None`. The worker that processes it receives it again with its next call. During a
+    /// [drain](WorkQueue::shut_down_with_drain), no worker receives `None` before such keys are handed out.
     ///
     /// Yields to other tasks from time to time, even if keys are always available.
     ///
     /// # Cancel safety
-    /// Dropping the future loses nothing. But it must not be *kept* without being polled, as in a
-    /// loop whose `select!` borrows it while another branch awaits. The future may have been woken
-    /// for a key, or be the one that waits for the next delayed key. Then the other workers sleep
-    /// until it is polled or dropped.
+    /// Dropping the future loses nothing. But it must not be *kept* without being polled, as in a loop whose `select!`
+    /// borrows it while another branch awaits. The future may have been woken for a key, or be the one that waits for
+    /// the next delayed key. Then the other workers sleep until it is polled or dropped.
     pub async fn get(&self) -> Option<Work<T>> {
         // Yields before anything else, so that a worker with keys always available does not starve its thread. Yielding
         // later could lose a received wake-up if the future is dropped.

@@ -1,11 +1,9 @@
-//! Handle of a work queue, shared by event handlers and workers: the pure queue under a lock, and
-//! its wake-ups.
+//! Handle of a work queue, shared by event handlers and workers: the pure queue under a lock, and its wake-ups.
 //!
-//! One of the workers waiting for a key is the *timekeeper*, which sleeps until the next delayed
-//! key is due. Every operation is one critical section followed by a wake-up. It wakes one waiting
-//! worker in two cases: a key can be taken, or keys are delayed and there is no timekeeper. A
-//! worker that takes a key follows the same rule when it leaves, so remaining keys wake the next
-//! worker. Once the queue is shut down and empty, all workers are woken.
+//! One of the workers waiting for a key is the *timekeeper*, which sleeps until the next delayed key is due. Every
+//! operation is one critical section followed by a wake-up. It wakes one waiting worker in two cases: a key can be
+//! taken, or keys are delayed and there is no timekeeper. A worker that takes a key follows the same rule when it
+//! leaves, so remaining keys wake the next worker. Once the queue is shut down and empty, all workers are woken.
 
 use std::fmt;
 use std::hash::Hash;

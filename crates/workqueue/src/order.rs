@@ -5,11 +5,10 @@ use std::fmt;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-/// Container of the queued keys. The queue calls it under its lock and never pushes a key that it
-/// already contains.
+/// Container of the queued keys. The queue calls it under its lock and never pushes a key that it already contains.
 ///
-/// An implementation must neither panic nor use the queue. The same holds for the code that it
-/// calls, such as `Clone`, `Eq` and `Hash` of the keys.
+/// An implementation must neither panic nor use the queue. The same holds for the code that it calls, such as `Clone`,
+/// `Eq` and `Hash` of the keys.
 pub trait Order<T>: Send {
     /// Appends `item`.
     fn push(&mut self, item: T);
@@ -114,9 +113,8 @@ where
         self
     }
 
-    /// Applies `change` to a lane (group of keys), then queues the lane for its turn, or removes it
-    /// if it is empty. `change` must not take the lane's last waiting key or use up its limit; only
-    /// `pop` does.
+    /// Applies `change` to a lane (group of keys), then queues the lane for its turn, or removes it if it is empty.
+    /// `change` must not take the lane's last waiting key or use up its limit; only `pop` does.
     fn change(&mut self, name: L, change: impl FnOnce(&mut Lane<T>)) {
         let lane = self.by_name.entry(name.clone()).or_insert_with(|| Lane { waiting: VecDeque::new(), working: 0 });
         let before = lane.has_turn(self.limit);

@@ -17,9 +17,8 @@ pub trait RateLimiter<T>: Send {
     /// Returns how many retries of `item` have been counted.
     fn num_requeues(&self, item: &T) -> u32;
 
-    /// Returns whether a new limiter would behave identically from `now` on: no retries are counted
-    /// and no token is missing. Only then may the limiter be dropped and later be replaced by a new
-    /// one.
+    /// Returns whether a new limiter would behave identically from `now` on: no retries are counted and no token is
+    /// missing. Only then may the limiter be dropped and later be replaced by a new one.
     fn is_idle(&self, now: Instant) -> bool {
         let _ = now;
         false

@@ -13,8 +13,7 @@ use super::{Key, WorkQueue};
 #[must_use = "dropping it counts as a failure and retries the key"]
 pub struct Work<T: Key> {
     item: T,
-    /// Ticket with which the key is returned to the queue; `None` after the key was returned or
-    /// detached.
+    /// Ticket with which the key is returned to the queue; `None` after the key was returned or detached.
     ticket: Option<u64>,
     queue: WorkQueue<T>,
 }

@@ -1,11 +1,9 @@
-//! Cache actor: owns the write half of one resource's store, over all clusters, and answers
-//! queries.
+//! Cache actor: owns the write half of one resource's store, over all clusters, and answers queries.
 //!
-//! Queries that may scan many objects run on separate threads over a snapshot, so a write never
-//! waits for a query. Compression runs on separate threads too. A processor (the writer of an
-//! informer's changes) waits for compression only if uncompressed objects far exceed their limit.
-//! After a large batch, or a batch of a first list, it waits at 1.5 times the limit. After other
-//! batches, it waits at 3 times the limit.
+//! Queries that may scan many objects run on separate threads over a snapshot, so a write never waits for a query.
+//! Compression runs on separate threads too. A processor (the writer of an informer's changes) waits for compression
+//! only if uncompressed objects far exceed their limit. After a large batch, or a batch of a first list, it waits at
+//! 1.5 times the limit. After other batches, it waits at 3 times the limit.
 
 mod expiry;
 pub(in crate::actors) mod history;
@@ -55,9 +53,9 @@ pub struct CacheActor {
     pinned: Arc<Mutex<PinnedSnapshots>>,
     /// Timer that expires retained snapshots and recorded changes; set while there may be any.
     expiry_timer: Option<SpawnHandle>,
-    /// Set while a compression round runs, or a slice of the sweep (recompression of poorly packed
-    /// chunks). A processor that must wait for the end of this work holds a
-    /// [`Pressure`](crate::actors::runtime::pressure::Pressure) of this source.
+    /// Set while a compression round runs, or a slice of the sweep (recompression of poorly packed chunks). A processor
+    /// that must wait for the end of this work holds a [`Pressure`](crate::actors::runtime::pressure::Pressure) of this
+    /// source.
     packing: Option<PressureSource>,
     /// Whether the sweep, which recompresses poorly packed chunks, works on a slice or pauses after one.
     sweeping: bool,
@@ -337,8 +335,7 @@ impl Handler<Ask> for CacheActor {
 #[derive(Clone)]
 pub struct CacheDirectory {
     caches: Arc<Mutex<BTreeMap<(Gvr, View), Entry>>>,
-    /// Cancelled when the hub stops, under the lock of `caches`. From then on, [`Self::of_running`]
-    /// returns no cache.
+    /// Cancelled when the hub stops, under the lock of `caches`. From then on, [`Self::of_running`] returns no cache.
     end: CancellationToken,
     io: Threads,
     arbiters: Arc<[ArbiterHandle]>,
@@ -384,9 +381,8 @@ impl CacheDirectory {
         self.of(&origin.resource, &origin.scope.view)
     }
 
-    /// Returns the cache of a resource like [`Self::of`], for callers outside the actors. Returns
-    /// `None` once the hub has stopped, because a new, empty cache would look like a cache without
-    /// objects.
+    /// Returns the cache of a resource like [`Self::of`], for callers outside the actors. Returns `None` once the hub
+    /// has stopped, because a new, empty cache would look like a cache without objects.
     #[must_use]
     pub fn of_running(&self, resource: &ApiResource, view: &View) -> Option<Addr<CacheActor>> {
         let mut caches = self.caches.lock();
@@ -473,8 +469,8 @@ impl CacheDirectory {
         }
     }
 
-    /// Requests every cache to close those partitions of a cluster that informers left open.
-    /// Returns the pending answers.
+    /// Requests every cache to close those partitions of a cluster that informers left open. Returns the pending
+    /// answers.
     pub(in crate::actors) fn abandon(
         &self,
         cluster: &ClusterName,

@@ -26,8 +26,8 @@ use crate::cache::{
 use informer_hub_types::pauses::give_way;
 use informer_hub_types::{Threads, clock, rng};
 
-/// Runner of queries, shared by the caches of one hub: its threads, and permits that limit the
-/// number of concurrent scans. Cheap to clone.
+/// Runner of queries, shared by the caches of one hub: its threads, and permits that limit the number of concurrent
+/// scans. Cheap to clone.
 #[derive(Clone)]
 pub(in crate::actors) struct QueryRunner {
     /// Threads that scan, of a lower priority than those of the write path.
@@ -178,8 +178,8 @@ impl QueryRunner {
         answer
     }
 
-    /// Runs one thread of a scan, slice by slice, until no work is left. Between slices, other
-    /// scans can use the thread.
+    /// Runs one thread of a scan, slice by slice, until no work is left. Between slices, other scans can use the
+    /// thread.
     async fn work(&self, running: &Arc<RunningQuery>, permit: &Arc<OwnedSemaphorePermit>) -> Result<(), JoinError> {
         loop {
             let (running, permit, scans) = (Arc::clone(running), Arc::clone(permit), Arc::clone(&self.scans));

@@ -1,14 +1,14 @@
-//! Write half of a cache: the store, its uncompressed objects, and leases (rights to write). Leases
-//! admit one informer pipeline per partition.
+//! Write half of a cache: the store, its uncompressed objects, and leases (rights to write). Leases admit one informer
+//! pipeline per partition.
 //!
-//! The cache actor owns the write half. A processor (the writer of an informer's changes) applies
-//! small batches directly instead of by message, which saves two thread wake-ups per event. If the
-//! lock is not free, the processor sends a message instead of waiting. So the data path never waits
-//! for the lock, and the actor waits for at most [`DIRECT_BATCH`] changes.
+//! The cache actor owns the write half. A processor (the writer of an informer's changes) applies small batches
+//! directly instead of by message, which saves two thread wake-ups per event. If the lock is not free, the processor
+//! sends a message instead of waiting. So the data path never waits for the lock, and the actor waits for at most
+//! [`DIRECT_BATCH`] changes.
 //!
-//! A panic while writing would leave a store half-modified. Therefore each write moves the write
-//! half out of its slot in [`SharedWriteHalf`] and returns it afterwards. After a panic the slot is
-//! empty, and the cache actor recovers from the last published snapshot.
+//! A panic while writing would leave a store half-modified. Therefore each write moves the write half out of its slot
+//! in [`SharedWriteHalf`] and returns it afterwards. After a panic the slot is empty, and the cache actor recovers from
+//! the last published snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -153,9 +153,8 @@ impl WriteHalf {
         }
     }
 
-    /// Drops the bodies (JSON or protobuf) of the next `most` objects after the key `after`, by
-    /// [`Store::strip`]. Returns the key after which to continue; `None` at the end of the
-    /// partition.
+    /// Drops the bodies (JSON or protobuf) of the next `most` objects after the key `after`, by [`Store::strip`].
+    /// Returns the key after which to continue; `None` at the end of the partition.
     pub(in crate::actors) fn strip(
         &mut self,
         partition: PartitionId,
@@ -182,8 +181,7 @@ impl WriteHalf {
         }
     }
 
-    /// Counts the bytes of replaced objects as memory of the retained snapshots, which still
-    /// reference these objects.
+    /// Counts the bytes of replaced objects as memory of the retained snapshots, which still reference these objects.
     fn note_replaced(&self, applied: &[Applied]) {
         let mut pinned = self.pinned.lock();
         if !pinned.is_empty() {
@@ -226,8 +224,8 @@ impl WriteHalf {
     }
 }
 
-/// Shared handle of processors and the cache actor to the write half in `slot`. The slot is empty
-/// during a write, after a panic, and after the actor has stopped.
+/// Shared handle of processors and the cache actor to the write half in `slot`. The slot is empty during a write, after
+/// a panic, and after the actor has stopped.
 #[derive(Clone)]
 pub(in crate::actors) struct SharedWriteHalf {
     slot: Arc<Mutex<Option<WriteHalf>>>,
@@ -321,8 +319,8 @@ impl SharedWriteHalf {
     }
 }
 
-/// Returns whether a batch is quick to apply. A batch with the end of a list is not, because the
-/// end visits the whole partition.
+/// Returns whether a batch is quick to apply. A batch with the end of a list is not, because the end visits the whole
+/// partition.
 pub(in crate::actors) fn is_small(batch: &[Popped]) -> bool {
     let changes = |popped: &Popped| match popped {
         Popped::Deltas(_, deltas) => deltas.len(),
@@ -372,8 +370,8 @@ mod tests {
         fifo.pop(usize::MAX)
     }
 
-    /// Writes a batch without a message to the actor and returns its changes. Returns `refused` if
-    /// the lease is not current, and `not now` if the batch must be sent by message.
+    /// Writes a batch without a message to the actor and returns its changes. Returns `refused` if the lease is not
+    /// current, and `not now` if the batch must be sent by message.
     fn direct(half: &SharedWriteHalf, id: PartitionId, lease: Lease, script: &str) -> Vec<String> {
         match half.apply(id, lease, batch(script), None) {
             Direct::Applied(Some(written)) => lines(&written.outbox.applied),

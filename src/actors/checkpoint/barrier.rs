@@ -16,8 +16,8 @@ pub(in crate::actors) struct Barrier {
     pub(in crate::actors) id: PartitionId,
     /// Names of the sinks and durable subscribers that have acknowledged every event, or that had none to acknowledge.
     acknowledged: BTreeSet<String>,
-    /// Sinks and durable subscribers with unacknowledged events: name, inbox, and the batch up to
-    /// which they must acknowledge.
+    /// Sinks and durable subscribers with unacknowledged events: name, inbox, and the batch up to which they must
+    /// acknowledge.
     waiting: Vec<(String, Arc<Inbox>, Mark)>,
     /// Sinks and durable subscribers that received events of the partition before the restart and have not subscribed
     /// again.
@@ -75,8 +75,8 @@ impl Barrier {
         self.waiting.is_empty() && self.absent.is_empty()
     }
 
-    /// Returns whether the partition cannot be written in this checkpoint pass, because a sink or
-    /// durable subscriber has not subscribed again.
+    /// Returns whether the partition cannot be written in this checkpoint pass, because a sink or durable subscriber
+    /// has not subscribed again.
     pub(in crate::actors) fn is_blocked(&self) -> bool {
         !self.absent.is_empty()
     }

@@ -7,8 +7,7 @@ use crate::state::caches::{Claim, PartitionHeader};
 use crate::state::short_names::ShortNames;
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Scope};
 
-/// Clusters, resource requests and saved short names. They decide which saved partitions are
-/// restored.
+/// Clusters, resource requests and saved short names. They decide which saved partitions are restored.
 #[derive(Clone, Debug, Default)]
 pub struct RestorePlan {
     clusters: Vec<(ClusterName, ClusterLabels)>,
@@ -29,9 +28,8 @@ impl RestorePlan {
         self.names
     }
 
-    /// Returns whether a request for informers may mean this resource. Decides by the built-in
-    /// names and the saved short names, without asking the cluster. `known` is `resource` in the
-    /// form of a request.
+    /// Returns whether a request for informers may mean this resource. Decides by the built-in names and the saved
+    /// short names, without asking the cluster. `known` is `resource` in the form of a request.
     fn is_of(&self, demand: &InformerFor, known: &ResourceRequest, resource: &ApiResource) -> bool {
         let is_named = |written| self.names.resolves_to(written, &resource.gvr);
         demand.wanted.may_be(known) || matches!(&demand.wanted, ResourceRequest::Written(written) if is_named(written))

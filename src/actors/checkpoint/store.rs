@@ -29,21 +29,20 @@ use informer_hub_types::{ClusterName, Gvr, ResourceVersion, View};
 pub trait CheckpointListener: fmt::Debug + Send + Sync + 'static {
     /// Called when a pass begins. The pass covers everything journalled so far.
     fn pass_begins(&self);
-    /// Called when the last begun pass is complete: every partition is on disk in its state at the
-    /// beginning of the pass, or a newer one.
+    /// Called when the last begun pass is complete: every partition is on disk in its state at the beginning of the
+    /// pass, or a newer one.
     ///
-    /// Not called for a pass that skipped a partition. After a start, every partition must first
-    /// catch up with the events delivered before the start, and one more pass must run. A partition
-    /// whose delivered events were all on disk need not catch up.
+    /// Not called for a pass that skipped a partition. After a start, every partition must first catch up with the
+    /// events delivered before the start, and one more pass must run. A partition whose delivered events were all on
+    /// disk need not catch up.
     fn pass_completed(&self);
 }
 
-/// For each partition of each cache: the resourceVersion up to which durable readers (sinks and
-/// subscribers) had received events before the start. `None` if all of these events were on disk.
+/// For each partition of each cache: the resourceVersion up to which durable readers (sinks and subscribers) had
+/// received events before the start. `None` if all of these events were on disk.
 pub type DeliveredVersions = BTreeMap<(Gvr, View), BTreeMap<PartitionId, Option<ResourceVersion>>>;
 
-/// Checkpoint state of a hub: the files in the state directory, and the partitions that must stay
-/// in them.
+/// Checkpoint state of a hub: the files in the state directory, and the partitions that must stay in them.
 pub struct CheckpointStore {
     pub(in crate::actors) disk: Arc<dyn Disk>,
     pub(in crate::actors) root: PathBuf,
@@ -62,19 +61,19 @@ pub struct CheckpointStore {
     /// Partitions that moved to another API version of their resource.
     pub(in crate::actors) moves: Mutex<Moves>,
     status: Mutex<StateStatus>,
-    /// For each restored partition: the resourceVersion up to which sinks and durable subscribers
-    /// had received events before the start.
+    /// For each restored partition: the resourceVersion up to which sinks and durable subscribers had received events
+    /// before the start.
     delivered: Mutex<DeliveredVersions>,
     /// Lock for the checkpoint files; `waiting` counts the callers that wait for it.
     pub(in crate::actors) lock: Arc<tokio::sync::Mutex<()>>,
     pub(in crate::actors) waiting: AtomicUsize,
     /// Partitions of removed clusters that could not be saved yet.
     pub(in crate::actors) unsaved: Mutex<Vec<UnsavedPartition>>,
-    /// Clusters that may have partitions on disk without an informer. Kept in addition to `files`,
-    /// which lacks a cache's files while they are being written.
+    /// Clusters that may have partitions on disk without an informer. Kept in addition to `files`, which lacks a
+    /// cache's files while they are being written.
     pub(in crate::actors) removed: Mutex<BTreeSet<ClusterName>>,
-    /// Whether every partition had caught up at the last checkpoint pass: it had reached its
-    /// resourceVersion in `delivered`, up to which events had been delivered before the start.
+    /// Whether every partition had caught up at the last checkpoint pass: it had reached its resourceVersion in
+    /// `delivered`, up to which events had been delivered before the start.
     caught_up: AtomicBool,
 }
 
@@ -176,9 +175,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Sets, for each restored partition, the resourceVersion up to which sinks and durable
-    /// subscribers had received events before the start. `None` stands for a partition whose
-    /// delivered events are all on disk.
+    /// Sets, for each restored partition, the resourceVersion up to which sinks and durable subscribers had received
+    /// events before the start. `None` stands for a partition whose delivered events are all on disk.
     #[must_use]
     pub fn delivered(mut self, delivered: DeliveredVersions) -> Self {
         self.delivered = Mutex::new(delivered);
@@ -222,12 +220,12 @@ impl CheckpointStore {
         short_names::write(&*self.disk, file, &news).inspect_err(|_| self.names.lock().1 = true)
     }
 
-    /// Returns whether a partition has caught up with the events delivered before the start. From
-    /// then on, journals need not keep these events.
+    /// Returns whether a partition has caught up with the events delivered before the start. From then on, journals
+    /// need not keep these events.
     ///
-    /// The partition must have reached the resourceVersion up to which sinks and durable
-    /// subscribers had received events. If this version is unknown or not a number, one list or
-    /// watch suffices. A partition whose delivered events were all on disk has caught up at once.
+    /// The partition must have reached the resourceVersion up to which sinks and durable subscribers had received
+    /// events. If this version is unknown or not a number, one list or watch suffices. A partition whose delivered
+    /// events were all on disk has caught up at once.
     pub(in crate::actors) fn has_caught_up(&self, cache: &(Gvr, View), id: PartitionId, partition: &Partition) -> bool {
         let health = partition.health();
         let has_answered = || health.watches.load(Relaxed) + health.lists.load(Relaxed) > 0;
@@ -241,9 +239,9 @@ impl CheckpointStore {
         }
     }
 
-    /// Stores a partition's delivered version (resourceVersion up to which events had been
-    /// delivered before the start) under its new ID `now`. The version is that of its previous ID
-    /// `before`. If `before` is `None`, all delivered events are on disk.
+    /// Stores a partition's delivered version (resourceVersion up to which events had been delivered before the start)
+    /// under its new ID `now`. The version is that of its previous ID `before`. If `before` is `None`, all delivered
+    /// events are on disk.
     pub(in crate::actors) fn note_number(&self, cache: &(Gvr, View), before: Option<PartitionId>, now: PartitionId) {
         let mut delivered = self.delivered.lock();
         let delivered = delivered.entry(cache.clone()).or_default();
@@ -264,8 +262,8 @@ impl CheckpointStore {
         }
     }
 
-    /// Stores whether, at this checkpoint pass, every partition had caught up with the events
-    /// delivered before the start. Returns the value that the previous pass stored.
+    /// Stores whether, at this checkpoint pass, every partition had caught up with the events delivered before the
+    /// start. Returns the value that the previous pass stored.
     pub(in crate::actors) fn note_caught_up(&self, all: bool) -> bool {
         self.caught_up.swap(all, SeqCst)
     }

@@ -1,10 +1,9 @@
 //! Checkpoint actor: writes the caches to disk at intervals, so that a restarted hub restores them.
 //!
-//! A pass takes the published snapshots, waits until every durable reader (sink or subscriber) has
-//! acknowledged their events, and writes the changed partitions. So after a restart, every event
-//! that a reader may have missed is repeated. If a reader does not acknowledge in time, the
-//! previous state of the partition stays on disk, while other partitions are written. A pass blocks
-//! neither writes nor queries. The disk is written on a blocking thread.
+//! A pass takes the published snapshots, waits until every durable reader (sink or subscriber) has acknowledged their
+//! events, and writes the changed partitions. So after a restart, every event that a reader may have missed is
+//! repeated. If a reader does not acknowledge in time, the previous state of the partition stays on disk, while other
+//! partitions are written. A pass blocks neither writes nor queries. The disk is written on a blocking thread.
 
 use std::time::Duration;
 

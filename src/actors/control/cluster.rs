@@ -33,8 +33,8 @@ use crate::cache::DeclaredIndex;
 use informer_hub_reflector::{Connection, Connector, EarlyRetry, ErrorClass, InformerOptions};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, ClusterTimings, Gvr, InformerHealth, Origin, Scope};
 
-/// Restart intensity for the informers and discovery of a cluster, counted together. Smaller than
-/// an informer's own: before an informer gives up, it has restarted its actors five times in vain.
+/// Restart intensity for the informers and discovery of a cluster, counted together. Smaller than an informer's own:
+/// before an informer gives up, it has restarted its actors five times in vain.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 3, within: Duration::from_secs(300) };
 
 mod failure_log;
@@ -74,8 +74,8 @@ struct RequestState {
     options: Arc<InformerOptions>,
     watch_errors: Arc<WatchErrors>,
     health: Arc<InformerHealth>,
-    /// Resource of the partition that was restored from disk for this request. `None` if there is
-    /// none, or once the cluster has resolved the request.
+    /// Resource of the partition that was restored from disk for this request. `None` if there is none, or once the
+    /// cluster has resolved the request.
     restored: Option<ApiResource>,
     resolved: Option<ApiResource>,
     attempts: u32,
@@ -83,8 +83,8 @@ struct RequestState {
     missed: bool,
     /// Number of the current lookup of the resource. Answers and timers of earlier lookups are ignored.
     lookup: u64,
-    /// Whether the next lookup is delayed because the cluster did not answer the last one. When the
-    /// cluster answers another request, `haste` decides whether the delay ends early.
+    /// Whether the next lookup is delayed because the cluster did not answer the last one. When the cluster answers
+    /// another request, `haste` decides whether the delay ends early.
     unanswered: bool,
     haste: EarlyRetry,
 }
@@ -227,9 +227,8 @@ impl ClusterActor {
         }
     }
 
-    /// Returns the options of the configured request, if any, that selects the same informer as
-    /// `key`. The configuration takes precedence over requests from code, even before the cluster
-    /// has resolved its resource names.
+    /// Returns the options of the configured request, if any, that selects the same informer as `key`. The
+    /// configuration takes precedence over requests from code, even before the cluster has resolved its resource names.
     fn options_of(&self, key: &RequestKey, resource: &ApiResource) -> Option<&Arc<InformerOptions>> {
         let same = |(other, request): &(&Arc<RequestKey>, &RequestState)| {
             let configured = request.users.iter().any(|user| matches!(user, User::Config(_)));
@@ -279,9 +278,8 @@ impl ClusterActor {
 
     /// Returns the requests whose events a subscription receives.
     ///
-    /// If the subscription has requests of its own, returns these. Otherwise, returns the requests
-    /// that it selects among those of the configuration and of callers. Requests of other
-    /// subscriptions never change the result.
+    /// If the subscription has requests of its own, returns these. Otherwise, returns the requests that it selects
+    /// among those of the configuration and of callers. Requests of other subscriptions never change the result.
     fn requests_of(&self, subscription: &Subscription) -> Vec<&Arc<RequestKey>> {
         let own = User::Subscription(subscription.id);
         let own: Vec<_> =

@@ -1,11 +1,10 @@
-//! Discovery actor: tracks the resources that a cluster offers. It runs only while changes of these
-//! may affect a request.
+//! Discovery actor: tracks the resources that a cluster offers. It runs only while changes of these may affect a
+//! request.
 //!
-//! The actor watches the metadata of CustomResourceDefinitions and APIServices. After a change it
-//! asks the cluster for its resources; [`Pace`] decides when. If these watches are forbidden, it
-//! polls the cluster. The names of CustomResourceDefinitions also show which resources were
-//! deleted. A changed `metadata.generation` means a changed schema, after which informers list
-//! again (`cluster/relist`).
+//! The actor watches the metadata of CustomResourceDefinitions and APIServices. After a change it asks the cluster for
+//! its resources; [`Pace`] decides when. If these watches are forbidden, it polls the cluster. The names of
+//! CustomResourceDefinitions also show which resources were deleted. A changed `metadata.generation` means a changed
+//! schema, after which informers list again (`cluster/relist`).
 
 mod name_watch;
 
@@ -179,8 +178,8 @@ impl DiscoveryActor {
         self.view.asked.is_some() && self.failed.is_none()
     }
 
-    /// Sends the current discovery status and results to the cluster actor. `outcome` is that of
-    /// the last discovery request, if the report follows one.
+    /// Sends the current discovery status and results to the cluster actor. `outcome` is that of the last discovery
+    /// request, if the report follows one.
     fn report(&mut self, outcome: Option<Result<(), SourceError>>) {
         if let WatchState::All(names) = &self.definitions {
             if self.sent_definitions.as_deref() != Some(names) {

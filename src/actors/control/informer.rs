@@ -1,10 +1,8 @@
-//! Informer actor: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its
-//! listeners.
+//! Informer actor: supervises one pipeline (processor, fifo, reflector; `rest_for_one`) and its listeners.
 //!
-//! The processor starts first and the reflector last; they stop in reverse order. A listener that
-//! dies is restarted alone, with its queue. The cache partition outlives the pipeline. A restarted
-//! pipeline lists and compares with the partition, so events in flight are neither lost nor
-//! delivered twice.
+//! The processor starts first and the reflector last; they stop in reverse order. A listener that dies is restarted
+//! alone, with its queue. The cache partition outlives the pipeline. A restarted pipeline lists and compares with the
+//! partition, so events in flight are neither lost nor delivered twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -48,8 +46,8 @@ use listeners::{ListenerChild, join_of};
 const CHILDREN: &[ChildSpec] =
     &[ChildSpec { name: "processor" }, ChildSpec { name: "fifo" }, ChildSpec { name: "reflector" }];
 
-/// Restart intensity for the pipeline and the listeners, counted together. Larger than the
-/// intensities of the supervisors above: the cluster actor and the registry.
+/// Restart intensity for the pipeline and the listeners, counted together. Larger than the intensities of the
+/// supervisors above: the cluster actor and the registry.
 const INTENSITY: RestartIntensity = RestartIntensity { restarts: 5, within: Duration::from_secs(30) };
 
 /// Parameters of an informer actor.
@@ -87,8 +85,8 @@ pub(in crate::actors) struct InformerActor {
     partition: Option<(PartitionId, Lease)>,
     /// resourceVersion from which the next reflector may resume its watch; `None` if it must list.
     resume: Option<ResourceVersion>,
-    /// `metadata.generation` of a CRD change that altered objects without watch events. It is sent
-    /// with the next request to open the partition; `None` once that has succeeded.
+    /// `metadata.generation` of a CRD change that altered objects without watch events. It is sent with the next
+    /// request to open the partition; `None` once that has succeeded.
     converted_by: Option<u64>,
     supervision: Supervision,
     pipeline: Pipeline,
@@ -200,8 +198,8 @@ impl InformerActor {
         ctx.wait(join_all(joins).into_actor(self).map(|_, act, ctx| act.start_from(1, ctx)));
     }
 
-    /// Starts fifo (child 1) and reflector (child 2), or only the reflector if `first` is 2. Starts
-    /// neither while the informer is idle or paused.
+    /// Starts fifo (child 1) and reflector (child 2), or only the reflector if `first` is 2. Starts neither while the
+    /// informer is idle or paused.
     fn start_from(&mut self, first: usize, ctx: &mut Context<Self>) {
         let Some(processor) = self.pipeline.processor.clone() else { return };
         if self.parts.mode != WatchMode::Active {
@@ -249,8 +247,8 @@ impl InformerActor {
         })
     }
 
-    /// Returns the guard that reports the exit of a child that is about to be started. From now on,
-    /// exits of the child's earlier starts are ignored.
+    /// Returns the guard that reports the exit of a child that is about to be started. From now on, exits of the
+    /// child's earlier starts are ignored.
     fn guard_for(&mut self, child: usize, ctx: &mut Context<Self>) -> ExitGuard {
         let generation = self.supervision.begin(child);
         ExitGuard::new(child, generation, Some(&ctx.address().recipient()), &self.env.actor_count)

@@ -40,8 +40,8 @@ pub(in crate::actors) struct GovernorActor {
     limit: Option<u64>,
     governor: Governor<u64>,
     samples: BTreeMap<u64, Sample>,
-    /// Samples of the sizes of bodies in restored partitions that no informer has opened yet. A
-    /// partition is identified by the address of its `InformerHealth`.
+    /// Samples of the sizes of bodies in restored partitions that no informer has opened yet. A partition is identified
+    /// by the address of its `InformerHealth`.
     unopened: BTreeMap<usize, Sample>,
     /// Timer of the memory checks; set while a memory limit is set.
     timer: Option<SpawnHandle>,
@@ -139,8 +139,7 @@ fn address(health: &Arc<InformerHealth>) -> usize {
     Arc::as_ptr(health).addr()
 }
 
-/// Returns the memory use of each informer, from its counters and from samples of its objects'
-/// bodies.
+/// Returns the memory use of each informer, from its counters and from samples of its objects' bodies.
 fn usages(
     members: &BTreeMap<u64, Member>,
     caches: &[(Arc<Snapshot>, u64)],
@@ -172,8 +171,8 @@ fn usages(
     members.iter().map(|(number, member)| (*number, usage(*number, member))).collect()
 }
 
-/// Ratio (`part`) of the stored bytes of an informer's object bodies to their uncompressed bytes,
-/// estimated from some objects at each check. The next check continues after the object `after`.
+/// Ratio (`part`) of the stored bytes of an informer's object bodies to their uncompressed bytes, estimated from some
+/// objects at each check. The next check continues after the object `after`.
 #[derive(Default)]
 struct Sample {
     after: Option<ObjectKey>,
@@ -184,12 +183,11 @@ impl Sample {
     /// Number of objects whose sizes are sampled per check, which takes 2 µs.
     const OBJECTS: usize = 32;
 
-    /// Weight of the newest check in the moving average of the ratio of stored to uncompressed
-    /// bytes.
+    /// Weight of the newest check in the moving average of the ratio of stored to uncompressed bytes.
     const WEIGHT: f64 = 0.1;
 
-    /// Samples the objects that follow those of the last check. Returns the estimated bytes of all
-    /// bodies in the partition, as stored.
+    /// Samples the objects that follow those of the last check. Returns the estimated bytes of all bodies in the
+    /// partition, as stored.
     fn bodies(&mut self, partition: &Partition) -> u64 {
         let (mut stored, mut plain, mut visited) = (0, 0, 0);
         for object in partition.iter_after(self.after.take().as_ref()).take(Self::OBJECTS) {

@@ -49,8 +49,8 @@ pub struct StopInformer {
     pub stays_open: bool,
 }
 
-/// Sets whether an informer lists and watches. If the mode is idle, the answer is sent once all
-/// changes that were already read are stored and queued for subscribers.
+/// Sets whether an informer lists and watches. If the mode is idle, the answer is sent once all changes that were
+/// already read are stored and queued for subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Message)]
 #[rtype(result = "()")]
 pub enum WatchMode {
@@ -194,14 +194,13 @@ pub struct SetClusterLabels {
 #[rtype(result = "Result<(), RegistryError>")]
 pub struct ReviewClusterInformers(pub ClusterName);
 
-/// Starts the informers whose resources the cluster's connection watches, and stops the others.
-/// Sent by the registry to a cluster actor, for a [`ReviewClusterInformers`].
+/// Starts the informers whose resources the cluster's connection watches, and stops the others. Sent by the registry to
+/// a cluster actor, for a [`ReviewClusterInformers`].
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReviewInformers;
 
-/// Replaces the labels of a cluster. Sent by the registry to the cluster actor, for a
-/// [`SetClusterLabels`].
+/// Replaces the labels of a cluster. Sent by the registry to the cluster actor, for a [`SetClusterLabels`].
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct SetLabels(pub ClusterLabels);

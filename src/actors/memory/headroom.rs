@@ -1,10 +1,8 @@
-//! Gate before the fifo: delays new objects until there is headroom, i.e. bytes left under the
-//! memory limit.
+//! Gate before the fifo: delays new objects until there is headroom, i.e. bytes left under the memory limit.
 //!
-//! The governor checks memory a few times a second, but a list can read tens of megabytes between
-//! two checks. So each check grants a number of bytes, from which reflectors take until the next
-//! check. Without a limit, the cost is one atomic load. A wait ends after [`LONGEST`], even if the
-//! limit is then exceeded.
+//! The governor checks memory a few times a second, but a list can read tens of megabytes between two checks. So each
+//! check grants a number of bytes, from which reflectors take until the next check. Without a limit, the cost is one
+//! atomic load. A wait ends after [`LONGEST`], even if the limit is then exceeded.
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,9 +11,9 @@ use tokio::sync::Notify;
 
 use crate::budget::UNLIMITED;
 
-/// Longest wait for headroom (bytes left under the memory limit). In this time, the governor should
-/// have made an informer keep less of its objects. If it has not, reading continues and exceeds the
-/// limit, because an informer that never proceeds is worse.
+/// Longest wait for headroom (bytes left under the memory limit). In this time, the governor should have made an
+/// informer keep less of its objects. If it has not, reading continues and exceeds the limit, because an informer that
+/// never proceeds is worse.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Bytes that may be read until the next refill; see the module.

@@ -27,8 +27,7 @@ pub struct MemoryStatus {
     pub resident: Option<u64>,
     /// Bytes that all informers use, partly estimated.
     pub accounted: u64,
-    /// Number of informers whose memory use is reduced, i.e. whose memory step is not
-    /// [`MemoryStep::Full`].
+    /// Number of informers whose memory use is reduced, i.e. whose memory step is not [`MemoryStep::Full`].
     pub short: usize,
 }
 

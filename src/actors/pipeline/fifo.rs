@@ -26,9 +26,8 @@ pub(in crate::actors) struct FifoActor {
     health: Arc<InformerHealth>,
     /// Watermark last sent to the processor: the resourceVersion up to which all changes have left the queue.
     sent_watermark: Option<ResourceVersion>,
-    /// Whether the last batch sent to the processor ended a list. The store then still holds the
-    /// objects that the list replaced or deleted, so that a restarted processor can notify its
-    /// listeners.
+    /// Whether the last batch sent to the processor ended a list. The store then still holds the objects that the list
+    /// replaced or deleted, so that a restarted processor can notify its listeners.
     ///
     /// The next batch makes the store drop them. It is therefore sent even if it is empty.
     ended_list: bool,
@@ -98,9 +97,9 @@ impl FifoActor {
         self.followed.take_if(|(ahead, ..)| *ahead == 0).map(|(_, followed, _)| followed)
     }
 
-    /// Begins to measure the latency of the newest change in the queue, with the timestamps in
-    /// `followed`, or from now if it is `None`. Does nothing while another change is measured,
-    /// except that a traced change replaces an untraced one.
+    /// Begins to measure the latency of the newest change in the queue, with the timestamps in `followed`, or from now
+    /// if it is `None`. Does nothing while another change is measured, except that a traced change replaces an untraced
+    /// one.
     fn follow(&mut self, followed: Option<SampledChange>) {
         let others = self.followed.as_ref().map(|(_, followed, _)| followed);
         // Without a timestamp, the current time is used; the clock is read only if needed.

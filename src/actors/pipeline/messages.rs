@@ -18,8 +18,8 @@ use std::time::Duration;
 pub struct Enqueue {
     /// Changes in order.
     pub changes: Vec<Change>,
-    /// Timestamps and trace of the one change whose latency is measured. If `None`, the time is
-    /// measured from the arrival of this message.
+    /// Timestamps and trace of the one change whose latency is measured. If `None`, the time is measured from the
+    /// arrival of this message.
     pub followed: Option<SampledChange>,
 }
 

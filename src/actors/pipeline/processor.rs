@@ -124,9 +124,9 @@ impl ProcessorActor {
         }
     }
 
-    /// Sends a batch to the cache actor, and completes once it is applied and lagging compression
-    /// has caught up. For batches that the processor may not write directly: large ones, or any
-    /// while another write runs or compression lags.
+    /// Sends a batch to the cache actor, and completes once it is applied and lagging compression has caught up. For
+    /// batches that the processor may not write directly: large ones, or any while another write runs or compression
+    /// lags.
     fn apply_by_message(
         &mut self,
         batch: Vec<Popped>,

@@ -1,12 +1,10 @@
-//! Reflector actor: drives the list and watch state machine of one informer and passes changes to
-//! the fifo.
+//! Reflector actor: drives the list and watch state machine of one informer and passes changes to the fifo.
 //!
-//! The state machine ([`Reflector`]) decides which request comes next. The source
-//! ([`ListerWatcher`]) sends it and decodes the response. The loop in this module passes the
-//! results on.
+//! The state machine ([`Reflector`]) decides which request comes next. The source ([`ListerWatcher`]) sends it and
+//! decodes the response. The loop in this module passes the results on.
 //!
-//! While the fifo is full, the loop waits and the source fills its own bounded buffer. Once that is
-//! full too, the socket is no longer read.
+//! While the fifo is full, the loop waits and the source fills its own bounded buffer. Once that is full too, the
+//! socket is no longer read.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -126,8 +124,8 @@ struct Driver {
     pending: Vec<Change>,
     /// Sampled pending change whose latency is measured, and its span.
     followed: Option<(SampledChange, Span)>,
-    /// Objects whose newest state could not be decoded. An object leaves this set when a later
-    /// event of it is accepted or a new list begins.
+    /// Objects whose newest state could not be decoded. An object leaves this set when a later event of it is accepted
+    /// or a new list begins.
     skipped: SkippedObjects,
     /// Span of the list in progress, and the number of pages read.
     listing: Option<Listing>,
@@ -136,11 +134,10 @@ struct Driver {
     relists_for: ListReason,
     /// Whether another list must follow the one that just ended.
     must_list_again: bool,
-    /// Whether the next success of a list or watch must be reported: it is the first one since the
-    /// start or since a failure.
+    /// Whether the next success of a list or watch must be reported: it is the first one since the start or since a
+    /// failure.
     unproven: bool,
-    /// Last resourceVersion reported to the fifo in a [`Change::Progress`]: the fifo has all
-    /// changes up to it.
+    /// Last resourceVersion reported to the fifo in a [`Change::Progress`]: the fifo has all changes up to it.
     progress: Option<ResourceVersion>,
     /// Notified when the cluster answers another informer after a failure.
     recovery_watcher: Watcher<()>,
@@ -322,8 +319,8 @@ impl Driver {
         }
     }
 
-    /// Reads an open watch until it ends, and adds the number of received items to `events`.
-    /// Returns how the watch ended.
+    /// Reads an open watch until it ends, and adds the number of received items to `events`. Returns how the watch
+    /// ended.
     async fn follow(
         &mut self,
         mut stream: informer_hub_reflector::WatchStream,
@@ -425,8 +422,8 @@ impl Driver {
         self.followed = Some((followed, span));
     }
 
-    /// Queues a [`Change::Progress`] for the fifo if the resourceVersion up to which all changes
-    /// were read has advanced.
+    /// Queues a [`Change::Progress`] for the fifo if the resourceVersion up to which all changes were read has
+    /// advanced.
     fn note_progress(&mut self) {
         if self.machine.complete_up_to() != self.progress.as_ref() {
             self.progress = self.machine.complete_up_to().cloned();
@@ -460,8 +457,8 @@ fn delta(kind: DeltaKind, object: Arc<StoredObject>) -> Change {
     Change::Delta(Delta { kind, object })
 }
 
-/// Returns the size in bytes of the added and listed objects in a batch. Only these may need more
-/// memory: an update replaces an object, and a deletion frees one.
+/// Returns the size in bytes of the added and listed objects in a batch. Only these may need more memory: an update
+/// replaces an object, and a deletion frees one.
 fn new_bytes(batch: &[Change]) -> usize {
     let size = |change: &Change| match change {
         Change::Delta(Delta { kind: DeltaKind::Added | DeltaKind::Replaced, object }) => object.plain_size(),

@@ -1,5 +1,5 @@
-//! Limits of mailboxes, messages, threads and waits, in one place. Their effects are described
-//! where they are used and in ARCHITECTURE.md.
+//! Limits of mailboxes, messages, threads and waits, in one place. Their effects are described where they are used and
+//! in ARCHITECTURE.md.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ pub const PROCESS_BATCH: usize = 512;
 
 /// Maximum bytes of the deltas in a message of a fifo, exceeded by one entry at most.
 ///
-/// This is an eighth of the default [`Tuning::uncompressed_limit`]. If compression lags, a cluster
-/// that sends many changes then waits before the other clusters do.
+/// This is an eighth of the default [`Tuning::uncompressed_limit`]. If compression lags, a cluster that sends many
+/// changes then waits before the other clusters do.
 pub const PROCESS_BYTES: usize = 512 * 1024;
 
 /// Maximum number of changes a processor writes to the store directly instead of by message. Writing that many takes

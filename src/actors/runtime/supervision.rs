@@ -28,8 +28,7 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
-    /// Returns whether the actor died instead of being stopped, so that its supervisor must restart
-    /// it or give up.
+    /// Returns whether the actor died instead of being stopped, so that its supervisor must restart it or give up.
     #[must_use]
     pub fn is_failure(self) -> bool {
         self != Self::Stopped
@@ -67,8 +66,7 @@ pub(in crate::actors) struct ChildSpec {
 /// Decision about the exit of a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::actors) enum Decision {
-    /// Do nothing: the child was stopped, or the exit is of an earlier start (generation) of the
-    /// child.
+    /// Do nothing: the child was stopped, or the exit is of an earlier start (generation) of the child.
     Ignore,
     /// Restart the child with this index and every later one (`rest_for_one`).
     RestartFrom(usize),
@@ -82,8 +80,7 @@ pub(in crate::actors) struct Supervision {
     specs: &'static [ChildSpec],
     intensity: RestartIntensity,
     deaths: VecDeque<Instant>,
-    /// Current generation of each child: a number that grows with each start. Exits of earlier
-    /// generations are ignored.
+    /// Current generation of each child: a number that grows with each start. Exits of earlier generations are ignored.
     generations: Vec<u64>,
 }
 
@@ -94,8 +91,8 @@ impl Supervision {
         Self { specs, intensity, deaths: VecDeque::new(), generations: vec![0; specs.len()] }
     }
 
-    /// Begins a new generation of a child, i.e. a new start, and returns its number. From now on,
-    /// exits of earlier generations are ignored.
+    /// Begins a new generation of a child, i.e. a new start, and returns its number. From now on, exits of earlier
+    /// generations are ignored.
     pub(in crate::actors) fn begin(&mut self, child: usize) -> u64 {
         let Some(generation) = self.generations.get_mut(child) else { return 0 };
         *generation += 1;
@@ -116,8 +113,7 @@ impl Supervision {
         if self.note_death(now) { Decision::RestartFrom(exited.child) } else { Decision::GiveUp }
     }
 
-    /// Counts the death of a child. Returns false if the restart intensity (deaths within a period)
-    /// is exceeded.
+    /// Counts the death of a child. Returns false if the restart intensity (deaths within a period) is exceeded.
     pub(in crate::actors) fn note_death(&mut self, now: Instant) -> bool {
         while self.deaths.front().is_some_and(|death| now.duration_since(*death) > self.intensity.within) {
             self.deaths.pop_front();
@@ -133,8 +129,8 @@ impl Supervision {
 pub struct ChildExited {
     /// Index of the child in its supervisor's specs, or another number the supervisor has assigned.
     pub child: usize,
-    /// Generation of the child that ended: the number of its start. The supervisor ignores the exit
-    /// if a later generation has begun.
+    /// Generation of the child that ended: the number of its start. The supervisor ignores the exit if a later
+    /// generation has begun.
     pub generation: u64,
     /// Reason of the exit.
     pub status: ExitStatus,
@@ -171,9 +167,8 @@ impl Children {
     }
 }
 
-/// Starts an actor in an arbiter. Its mailbox is unlimited
-/// ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)) from the beginning, not only once the
-/// actor has started.
+/// Starts an actor in an arbiter. Its mailbox is unlimited ([`CONTROL_MAILBOX`](super::capacity::CONTROL_MAILBOX)) from
+/// the beginning, not only once the actor has started.
 pub(in crate::actors) fn start_control<A>(
     arbiter: &ArbiterHandle,
     make: impl FnOnce(&mut Context<A>) -> A + Send + 'static,

@@ -33,8 +33,7 @@ mod tests {
     struct BusyActor {
         yield_budget: YieldBudget,
         left: u32,
-        /// Channel on which the actor's other future sends the number of remaining messages when it
-        /// runs.
+        /// Channel on which the actor's other future sends the number of remaining messages when it runs.
         other_ran: Option<tokio::sync::oneshot::Sender<u32>>,
     }
 

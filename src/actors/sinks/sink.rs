@@ -127,11 +127,11 @@ pub struct SinkActor {
     timer: Option<(SpawnHandle, Instant)>,
     /// Number of the current configuration. Outcomes of delivery attempts under earlier configurations are ignored.
     generation: u64,
-    /// Whether delivery attempts of an earlier actor or configuration may still run. Until they
-    /// end, the state machine begins no new attempt.
+    /// Whether delivery attempts of an earlier actor or configuration may still run. Until they end, the state machine
+    /// begins no new attempt.
     is_waiting: bool,
-    /// Dropped with this actor. Work on the store that was queued but has not begun then sees that
-    /// the actor is gone, and does not begin.
+    /// Dropped with this actor. Work on the store that was queued but has not begun then sees that the actor is gone,
+    /// and does not begin.
     alive: Arc<()>,
     _guard: ExitGuard,
 }
@@ -272,8 +272,7 @@ impl SinkActor {
         }));
     }
 
-    /// Holds back new delivery attempts until the attempts of an earlier actor or configuration
-    /// have ended.
+    /// Holds back new delivery attempts until the attempts of an earlier actor or configuration have ended.
     fn await_earlier_attempts(&mut self, ctx: &mut Context<Self>) {
         if self.is_waiting {
             return;
@@ -292,9 +291,9 @@ impl SinkActor {
 
     /// Runs work on the sink's store (journal and dead letters) on a blocking thread.
     ///
-    /// If this actor dies, running work completes before the next actor reopens the store. Work
-    /// that has not begun is dropped. It must not run later, after newer events of the next actor.
-    /// No event is lost: its sender has no answer yet and sends it again.
+    /// If this actor dies, running work completes before the next actor reopens the store. Work that has not begun is
+    /// dropped. It must not run later, after newer events of the next actor. No event is lost: its sender has no answer
+    /// yet and sends it again.
     fn work(&mut self, work: Work, ctx: &mut Context<Self>) {
         let (store, alive) = (Arc::clone(&self.store), Arc::downgrade(&self.alive));
         let done = self.params.io.spawn_blocking(move || {

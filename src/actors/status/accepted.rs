@@ -11,9 +11,9 @@ use informer_hub_sink::{SourceVersions, resource_key};
 
 /// Progress of the subscriptions of one subscriber.
 ///
-/// For each informer, one batch is remembered at a time: the newest batch of its cache, with the
-/// resourceVersion that this batch reaches. Once the subscriber has acknowledged the batch, it has
-/// accepted every change up to that version. The batch that is newest then is remembered next.
+/// For each informer, one batch is remembered at a time: the newest batch of its cache, with the resourceVersion that
+/// this batch reaches. Once the subscriber has acknowledged the batch, it has accepted every change up to that version.
+/// The batch that is newest then is remembered next.
 #[derive(Debug, Default)]
 pub struct AcceptedVersions {
     /// Acknowledgement progress of each informer's inbox (pending notifications), by the memory address of the inbox.
@@ -49,12 +49,12 @@ impl Progress {
 }
 
 impl AcceptedVersions {
-    /// Checks for new acknowledgements and returns the accepted versions by cluster and resource.
-    /// If a resource has several informers, the lowest of their versions. A resource with an
-    /// informer whose progress is unknown is left out.
+    /// Checks for new acknowledgements and returns the accepted versions by cluster and resource. If a resource has
+    /// several informers, the lowest of their versions. A resource with an informer whose progress is unknown is left
+    /// out.
     ///
-    /// A change counts as accepted at the second call or later: the first call only remembers the
-    /// batch whose acknowledgement a later call checks.
+    /// A change counts as accepted at the second call or later: the first call only remembers the batch whose
+    /// acknowledgement a later call checks.
     pub fn update(&mut self, env: &Env, subscriptions: &[Arc<Subscription>]) -> SourceVersions {
         let snapshots: HashMap<_, _> = env.caches.snapshots_of_all().into_iter().collect();
         let mut seen = HashMap::new();

@@ -66,9 +66,8 @@ impl FleetView {
         views.map(|(name, (labels, view))| ClusterSeen { name, labels, view: view.load_full() })
     }
 
-    /// Returns whether every cluster has received the requests for its informers, and every
-    /// informer of a reachable cluster has synced. Informers that cannot sync at present, such as
-    /// forbidden ones, do not count.
+    /// Returns whether every cluster has received the requests for its informers, and every informer of a reachable
+    /// cluster has synced. Informers that cannot sync at present, such as forbidden ones, do not count.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         // Read before the views: if no request is in flight now, the views show all earlier requests.

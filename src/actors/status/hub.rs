@@ -22,10 +22,9 @@ use informer_hub_types::{
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HubStatus {
-    /// Whether the hub has started, every cluster has received the requests for its informers, and
-    /// every informer of a reachable cluster has synced. Informers in a state that waiting does not
-    /// change, such as forbidden, do not count. [`Hub::report`](crate::Hub::report) makes it false
-    /// while a cluster source or the fleet is waited for.
+    /// Whether the hub has started, every cluster has received the requests for its informers, and every informer of a
+    /// reachable cluster has synced. Informers in a state that waiting does not change, such as forbidden, do not
+    /// count. [`Hub::report`](crate::Hub::report) makes it false while a cluster source or the fleet is waited for.
     pub ready: bool,
     /// Memory status; absent without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,8 +93,7 @@ pub struct DiscoveryStatus {
     /// Time of the last successful discovery request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<jiff::Timestamp>,
-    /// Error of the last discovery request, or of watching CustomResourceDefinitions or
-    /// APIServices.
+    /// Error of the last discovery request, or of watching CustomResourceDefinitions or APIServices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -105,8 +103,7 @@ pub struct DiscoveryStatus {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum DiscoveryState {
-    /// Not known yet: the first lists of CustomResourceDefinitions and APIServices are not
-    /// complete.
+    /// Not known yet: the first lists of CustomResourceDefinitions and APIServices are not complete.
     #[default]
     Starting,
     /// By watching CustomResourceDefinitions and APIServices.
@@ -209,8 +206,8 @@ pub struct InformerStatus {
     pub restarts: u64,
     /// Changes that are queued for the store.
     pub queued: u64,
-    /// Memory use, and which parts of the objects are kept under the memory limit (memory step);
-    /// absent if there was never a limit.
+    /// Memory use, and which parts of the objects are kept under the memory limit (memory step); absent if there was
+    /// never a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<InformerMemory>,
     /// Last error that is not resolved.
@@ -259,8 +256,8 @@ pub(in crate::actors) struct ClusterView {
 pub(in crate::actors) struct InformerView {
     /// Requested resource and scope.
     pub(in crate::actors) key: Arc<(ResourceRequest, Scope)>,
-    /// Resource of the informer. Before the cluster has resolved the requested name, the resource
-    /// of the objects that were restored from disk, or `None` if none were.
+    /// Resource of the informer. Before the cluster has resolved the requested name, the resource of the objects that
+    /// were restored from disk, or `None` if none were.
     pub(in crate::actors) gvr: Option<Gvr>,
     pub(in crate::actors) is_resolved: bool,
     pub(in crate::actors) health: Arc<InformerHealth>,
@@ -271,13 +268,11 @@ pub(in crate::actors) struct InformerView {
 pub(in crate::actors) type SharedView = Arc<ArcSwap<ClusterView>>;
 
 impl ClusterView {
-    /// Returns the state of the connection. Once the connection is made, its state depends on the
-    /// informers.
+    /// Returns the state of the connection. Once the connection is made, its state depends on the informers.
     ///
-    /// The cluster is connected if it has answered an informer, or if there are no informers.
-    /// Otherwise it is connecting while the first request of an informer has no outcome, and
-    /// unreachable after that. Informers that send no requests (absent, paused or stopped) count
-    /// only if there are no others.
+    /// The cluster is connected if it has answered an informer, or if there are no informers. Otherwise it is
+    /// connecting while the first request of an informer has no outcome, and unreachable after that. Informers that
+    /// send no requests (absent, paused or stopped) count only if there are no others.
     pub(in crate::actors) fn state(&self) -> ClusterState {
         let some_ask = self.informers.iter().any(InformerView::asks);
         let counted = self.informers.iter().filter(|informer| !some_ask || informer.asks());

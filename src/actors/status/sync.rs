@@ -20,9 +20,8 @@ const SYNC_POLL: Duration = Duration::from_millis(100);
 /// Timeout used in place of one that exceeds the range of the clock.
 const FAR_FUTURE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Number added to the count of unhandled messages (`in_flight`) at the beginning of a shutdown.
-/// The count then stays above zero, so that waits for sync do not succeed when the hub removes its
-/// clusters.
+/// Number added to the count of unhandled messages (`in_flight`) at the beginning of a shutdown. The count then stays
+/// above zero, so that waits for sync do not succeed when the hub removes its clusters.
 pub(in crate::actors) const ENDING: usize = usize::MAX / 2;
 
 /// Published state (view) of all clusters, with their labels, by name.
@@ -35,9 +34,9 @@ pub(in crate::actors) type Views = Arc<RwLock<BTreeMap<ClusterName, (ClusterLabe
 pub struct NotSynced {
     /// Duration of the wait: the timeout, or less if the hub ended before it.
     pub waited: Duration,
-    /// Lines that say what is missing. Each informer without a complete first list has a line with
-    /// its cluster, resource, state and last error. So has each cluster whose error prevents its
-    /// informers. A last line says whether the hub is starting, shutting down or has ended.
+    /// Lines that say what is missing. Each informer without a complete first list has a line with its cluster,
+    /// resource, state and last error. So has each cluster whose error prevents its informers. A last line says whether
+    /// the hub is starting, shutting down or has ended.
     pub waiting: Vec<String>,
 }
 
@@ -112,8 +111,7 @@ impl SyncView {
         self.views.read().iter().flat_map(|(name, (labels, view))| informers_of(of, name, labels, view)).collect()
     }
 
-    /// Returns the selected informers of one cluster. An informer that was just requested may be
-    /// missing.
+    /// Returns the selected informers of one cluster. An informer that was just requested may be missing.
     #[must_use]
     pub fn informers_in(&self, cluster: &ClusterName, of: &SyncScope) -> Vec<InformerSync> {
         let views = self.views.read();
@@ -128,8 +126,7 @@ impl SyncView {
         view.informers.iter().find(|it| is_selected(of, cluster, labels, it)).map(|it| Arc::clone(&it.health))
     }
 
-    /// Returns whether some cluster has not received all requests for its informers yet, or the hub
-    /// is shutting down.
+    /// Returns whether some cluster has not received all requests for its informers yet, or the hub is shutting down.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.in_flight.load(SeqCst) > 0
@@ -214,8 +211,8 @@ fn informers_of(of: &SyncScope, cluster: &ClusterName, labels: &ClusterLabels, v
     mine.map(|informer| informer_sync(cluster, informer, (is_reached, view.error.as_ref()))).collect()
 }
 
-/// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable, `error`
-/// the error of the connection to it.
+/// Returns the sync state of an informer. `is_reached` is whether its cluster is reachable, `error` the error of the
+/// connection to it.
 fn informer_sync(
     cluster: &ClusterName,
     informer: &InformerView,

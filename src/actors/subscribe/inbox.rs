@@ -41,8 +41,8 @@ pub(in crate::actors) struct InboxLease(u64);
 pub(in crate::actors) struct Mark {
     partition: PartitionId,
     number: u64,
-    /// Position of the queue's end and number of merged notifications, both from when
-    /// [`Inbox::has_acknowledged`] first found the batch in the queue. `None` before.
+    /// Position of the queue's end and number of merged notifications, both from when [`Inbox::has_acknowledged`] first
+    /// found the batch in the queue. `None` before.
     place: Option<(u64, u64)>,
 }
 
@@ -71,8 +71,8 @@ struct State {
     unacknowledged_from: u64,
     /// Whether the unacknowledged batch contains initial objects, which have no queue position.
     has_replayed: bool,
-    /// Whether the unacknowledged batch is of an earlier partition. Its queue position then does
-    /// not compare with those of the present queue.
+    /// Whether the unacknowledged batch is of an earlier partition. Its queue position then does not compare with those
+    /// of the present queue.
     is_earlier: bool,
     /// Whether the subscriber has acknowledged the `Synced` that follows the initial objects.
     synced: bool,
@@ -106,9 +106,8 @@ impl Inbox {
         self.state.lock().followed.as_ref().and_then(|(_, followed, _)| followed.traced.clone())
     }
 
-    /// Records the latency of the sampled change once the subscriber has acknowledged it. If
-    /// notifications were merged meanwhile, queue positions have shifted, and the latency may be
-    /// recorded only when the queue is empty.
+    /// Records the latency of the sampled change once the subscriber has acknowledged it. If notifications were merged
+    /// meanwhile, queue positions have shifted, and the latency may be recorded only when the queue is empty.
     fn record_latency(&self, state: &mut State) {
         let queue = state.queue.as_ref();
         let is_acknowledged = |place: u64| queue.is_none_or(|queue| queue.is_empty() || queue.places().0 >= place);
@@ -145,9 +144,8 @@ impl Inbox {
         }
     }
 
-    /// Continues with the partition to which the informer's objects were moved, and keeps the
-    /// pending notifications. An informer moves if its resource, API version or cluster labels
-    /// change.
+    /// Continues with the partition to which the informer's objects were moved, and keeps the pending notifications. An
+    /// informer moves if its resource, API version or cluster labels change.
     pub(in crate::actors) fn move_to(&self, partition: PartitionId, origin: Arc<Origin>) {
         let mut state = self.state.lock();
         if let Some(queue) = &mut state.queue {
@@ -211,9 +209,8 @@ impl Inbox {
         self.state.lock().synced
     }
 
-    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. A
-    /// merge shifts queue positions; the subscriber must then have acknowledged all pending
-    /// notifications.
+    /// Returns whether the subscriber has acknowledged everything up to the batch of `mark`. A merge shifts queue
+    /// positions; the subscriber must then have acknowledged all pending notifications.
     pub(in crate::actors) fn has_acknowledged(&self, mark: &mut Mark) -> bool {
         let state = self.state.lock();
         let joined = state.queue.as_ref().filter(|_| state.partition == Some(mark.partition));

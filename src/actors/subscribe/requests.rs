@@ -24,16 +24,16 @@ pub struct RequestInformer {
     pub wanted: ResourceRequest,
     /// Scope to watch.
     pub scope: Scope,
-    /// Options for decoding and selection. If requests for the same informer differ, those of a
-    /// configuration entry apply; without one, those of the first request.
+    /// Options for decoding and selection. If requests for the same informer differ, those of a configuration entry
+    /// apply; without one, those of the first request.
     pub options: Arc<InformerOptions>,
     /// Handler for failed lists and watches.
     pub watch_errors: Option<WatchErrorHandler>,
 }
 
-/// Removes a user (configuration entry, caller or subscription) from all its informers; informers
-/// without users stop. If the user is a configuration entry, they deliver pending events first, for
-/// at most [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
+/// Removes a user (configuration entry, caller or subscription) from all its informers; informers without users stop.
+/// If the user is a configuration entry, they deliver pending events first, for at most
+/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE).
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]
 pub struct ReleaseInformers(pub User);
@@ -115,10 +115,9 @@ pub struct EndSubscription {
     pub drain_until: Instant,
 }
 
-/// Changes clusters and resync period of a subscription. In clusters that stay selected, pending
-/// events stay, and existing objects are not delivered again. In clusters that are no longer
-/// selected, pending events are delivered first, for at most
-/// [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE). Does nothing if the subscription
+/// Changes clusters and resync period of a subscription. In clusters that stay selected, pending events stay, and
+/// existing objects are not delivered again. In clusters that are no longer selected, pending events are delivered
+/// first, for at most [`STOP_GRACE`](crate::actors::runtime::capacity::STOP_GRACE). Does nothing if the subscription
 /// has ended.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "()")]

@@ -32,14 +32,14 @@ pub(in crate::actors) trait Deliver: Send + Sync + 'static {
 
 /// Receiver of notifications with objects decoded as `K`.
 ///
-/// - From a `Recipient<Notifications<K>>`: batches, the efficient way. An informer sends its next
-///   batch when the actor has handled the previous one. An actor that returns a future delays its
-///   informers' events until the future is ready.
+/// - From a `Recipient<Notifications<K>>`: batches, the efficient way. An informer sends its next batch when the actor
+///   has handled the previous one. An actor that returns a future delays its informers' events until the future is
+///   ready.
 /// - From a `Recipient<Notification<K>>`: single notifications, for simple handlers and low rates.
 /// - [`Subscriber::from_fn`]: a closure that runs on a blocking thread.
 ///
-/// A slow subscriber receives merged notifications (see [`crate::cache`]) and never slows down
-/// others. An actor whose mailbox is closed is unsubscribed.
+/// A slow subscriber receives merged notifications (see [`crate::cache`]) and never slows down others. An actor whose
+/// mailbox is closed is unsubscribed.
 pub struct Subscriber<K = informer_hub_types::Dynamic> {
     pub(in crate::actors) deliver: Arc<dyn Deliver>,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -58,8 +58,8 @@ impl<K: 'static> Subscriber<K> {
         Self { deliver: Arc::new(deliver), kind: std::marker::PhantomData }
     }
 
-    /// Returns the same subscriber without the type `K`, so that subscribers of all types can be
-    /// stored together. It still decodes objects as `K`.
+    /// Returns the same subscriber without the type `K`, so that subscribers of all types can be stored together. It
+    /// still decodes objects as `K`.
     pub(in crate::actors) fn erase(self) -> Subscriber {
         Subscriber { deliver: self.deliver, kind: std::marker::PhantomData }
     }

@@ -24,8 +24,7 @@ use informer_hub_types::{ClusterName, ClusterSelector, Histogram, LAG_SECONDS, L
 pub(in crate::actors) enum Target {
     /// A resource. Existing informers are shared; otherwise one is started.
     Resource(ResourceRequest, Scope),
-    /// Only the informers of this user: of a configuration entry `[resources.<name>]`, or of a
-    /// caller of `InformerFor`.
+    /// Only the informers of this user: of a configuration entry `[resources.<name>]`, or of a caller of `InformerFor`.
     Of(User),
 }
 

@@ -19,9 +19,8 @@ pub(super) struct Target {
 impl Target {
     /// Returns verb and object reference of a request.
     ///
-    /// Below the Kubernetes roots `/clusters/` and `/unique/`, verbs are those of kube-apiserver. A
-    /// `/v1` path that reads objects has the verb for which the reader's rights are checked. For
-    /// other paths, the verb is the method.
+    /// Below the Kubernetes roots `/clusters/` and `/unique/`, verbs are those of kube-apiserver. A `/v1` path that
+    /// reads objects has the verb for which the reader's rights are checked. For other paths, the verb is the method.
     pub(super) fn of(method: &Method, uri: &Uri) -> Self {
         if let Ok(Some((_, PathTarget::Resource(path)))) = parse_path(uri.path()) {
             let verb = verb_of(method, &path, uri.query().unwrap_or_default());

@@ -136,8 +136,8 @@ impl Denied {
         (status, problem.to_owned())
     }
 
-    /// Returns the response to a denied request: a Kubernetes `Status` if `path` is below
-    /// `/clusters/` or `/unique/`, else JSON.
+    /// Returns the response to a denied request: a Kubernetes `Status` if `path` is below `/clusters/` or `/unique/`,
+    /// else JSON.
     pub(in crate::api) fn response(self, path: &str) -> Response {
         let (status, problem) = self.answer();
         let mut response = denial(path, status, &problem);

@@ -64,8 +64,8 @@ pub(super) struct Credentials {
     pub(super) metrics_open: bool,
     /// Hosts accepted in requests without a credential; `None` accepts any.
     pub(super) hosts: Option<Hosts>,
-    /// Whether a request still needs a credential after a reload has removed all readers. If not,
-    /// the port becomes open.
+    /// Whether a request still needs a credential after a reload has removed all readers. If not, the port becomes
+    /// open.
     pub(super) closed: bool,
 }
 
@@ -125,8 +125,8 @@ impl Access {
         self.replaced.store(true, Relaxed);
     }
 
-    /// Returns whether the readers were replaced since the last call. If so, the caller does not
-    /// log new token files as a change.
+    /// Returns whether the readers were replaced since the last call. If so, the caller does not log new token files as
+    /// a change.
     pub(super) fn was_replaced(&self) -> bool {
         self.replaced.swap(false, Relaxed)
     }

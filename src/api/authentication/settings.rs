@@ -26,8 +26,8 @@ pub struct ReaderSettings {
 pub struct OidcSource {
     /// Settings by which JWTs of the issuer are verified.
     pub settings: OidcSettings,
-    /// PEM file with the CA of the issuer's TLS certificate. A reload that changes this path or
-    /// `settings` counts as a change of the issuer.
+    /// PEM file with the CA of the issuer's TLS certificate. A reload that changes this path or `settings` counts as a
+    /// change of the issuer.
     pub ca_file: Option<PathBuf>,
     /// HTTP client that fetches the issuer's documents.
     pub fetch: Arc<dyn FetchDocument>,

@@ -30,8 +30,8 @@ fn identify(access: &Access, request: &Request<()>, certificate: Option<&ClientC
     access.identify(request.headers(), certificate).now_or_never().expect("nothing to wait for")
 }
 
-/// Identifies the reader of a request and returns whether the request is allowed. With `certified`,
-/// the connection has the client certificate of user `jane`.
+/// Identifies the reader of a request and returns whether the request is allowed. With `certified`, the connection has
+/// the client certificate of user `jane`.
 fn authorize(access: &Access, request: &Request<()>, certified: bool) -> Result<MayRead, Denied> {
     let certificate = ClientCertificate { common_name: "jane".into(), organizations: vec!["ops".into()] };
     let reader = identify(access, request, certified.then_some(&certificate));

@@ -51,8 +51,8 @@ pub enum TokenError {
     /// The source could not be read.
     #[error("cannot read the token in {place}")]
     Unreadable {
-        /// Where the token is, for the error text: the path of its file, or `the variable of <key>`
-        /// with its configuration key.
+        /// Where the token is, for the error text: the path of its file, or `the variable of <key>` with its
+        /// configuration key.
         place: String,
         /// Error of the read.
         #[source]
@@ -61,8 +61,8 @@ pub enum TokenError {
     /// The content is not a valid token.
     #[error("cannot use the token in {place}")]
     Invalid {
-        /// Where the token is, for the error text: the path of its file, or `the variable of <key>`
-        /// with its configuration key.
+        /// Where the token is, for the error text: the path of its file, or `the variable of <key>` with its
+        /// configuration key.
         place: String,
         /// Why the content is not a token.
         #[source]

@@ -79,9 +79,9 @@ impl ChangeFilter {
         is_among(&self.clusters, &self.sight, origin)
     }
 
-    /// Returns the notification of a change. `None` if its event type, namespace or labels are not
-    /// selected. Also `None` if `replay` is false and the object is new only because its informer
-    /// was added. Does not check the reader's rights.
+    /// Returns the notification of a change. `None` if its event type, namespace or labels are not selected. Also
+    /// `None` if `replay` is false and the object is new only because its informer was added. Does not check the
+    /// reader's rights.
     pub(super) fn notification(&self, change: &RecordedChange) -> Option<Notification> {
         let object = |stored: &Arc<StoredObject>| Object::new(Arc::clone(&change.origin), Arc::clone(stored));
         let new = object(&change.object);
@@ -131,8 +131,8 @@ impl ChangeFilter {
         self.filter.as_ref().map_or(Ok(true), |filter| filter.passes(notification, &self.redaction))
     }
 
-    /// Returns the paths that an update changed. `None` for other notifications, or if the JSON of
-    /// the old or the new object is not in memory.
+    /// Returns the paths that an update changed. `None` for other notifications, or if the JSON of the old or the new
+    /// object is not in memory.
     pub(super) fn differences(&self, notification: &Notification) -> Option<Vec<Difference>> {
         let Notification::Updated { old, new, .. } = notification else { return None };
         let read = |object: &Object| -> Option<Value> {

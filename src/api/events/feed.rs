@@ -250,8 +250,8 @@ impl Feed {
         self.reviewer.check()
     }
 
-    /// Returns false if cluster labels or access reviews now show the reader other namespaces than
-    /// before, so that the stream must end.
+    /// Returns false if cluster labels or access reviews now show the reader other namespaces than before, so that the
+    /// stream must end.
     pub(super) async fn has_same_rights(&mut self, wanted: &ChangeFilter) -> bool {
         !self.have_labels_changed(wanted) && self.reviewer.has_same(&self.visibility).await
     }

@@ -22,8 +22,7 @@ pub(super) enum Notice {
     Expired,
     Warning,
     End,
-    /// Sign that the stream is alive, although nothing has changed. In Server-Sent Events, it is a
-    /// comment.
+    /// Sign that the stream is alive, although nothing has changed. In Server-Sent Events, it is a comment.
     Heartbeat,
 }
 

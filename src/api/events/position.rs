@@ -1,10 +1,9 @@
-//! Position of a client in an event stream: for each resource, the version up to which the client
-//! has received the changes.
+//! Position of a client in an event stream: for each resource, the version up to which the client has received the
+//! changes.
 //!
-//! The client gets the position as text of letters, digits, `-` and `_`. A version is the number of
-//! a change in the hub's window of recent changes; watches over several clusters use the same
-//! numbers as resource versions. They need not be secret, since the client's rights filter each
-//! change.
+//! The client gets the position as text of letters, digits, `-` and `_`. A version is the number of a change in the
+//! hub's window of recent changes; watches over several clusters use the same numbers as resource versions. They need
+//! not be secret, since the client's rights filter each change.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -19,8 +19,8 @@ static METADATA: LazyLock<Members> = LazyLock::new(|| {
 pub(super) enum Naming {
     /// Names and resource versions that the object has in its cluster.
     Cluster,
-    /// Names that the object has in its cluster, with the cluster's name in an annotation and a
-    /// label. Resource versions are the hub's own, which order the changes of all clusters.
+    /// Names that the object has in its cluster, with the cluster's name in an annotation and a label. Resource
+    /// versions are the hub's own, which order the changes of all clusters.
     Fleet,
     /// As `Fleet`, with names of the form `<cluster>:<name>`.
     Unique,
@@ -83,8 +83,8 @@ impl Encoder {
         }
     }
 
-    /// Returns an object's stored protobuf with its envelope. `None` if none is stored, or if the
-    /// answer shows the object in another form or with changed metadata.
+    /// Returns an object's stored protobuf with its envelope. `None` if none is stored, or if the answer shows the
+    /// object in another form or with changed metadata.
     pub(super) fn stored_protobuf(&self, object: &StoredObject, version: Option<u64>) -> Option<Arc<[u8]>> {
         let is_as_stored = self.form == Form::Object && !self.naming.is_fleet() && version.is_none();
         if is_as_stored { object.protobuf().ok().flatten() } else { None }

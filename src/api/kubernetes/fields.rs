@@ -1,7 +1,6 @@
 //! Fields that a field selector may name, by resource.
 //!
-//! The table has the same fields as kube-apiserver, each with the value that counts for objects
-//! without the field.
+//! The table has the same fields as kube-apiserver, each with the value that counts for objects without the field.
 
 use informer_hub_types::{ApiResource, FieldPath, is_built_in};
 

@@ -27,8 +27,7 @@ impl EventType {
     }
 }
 
-/// Key of an encoded watch event: together with the object, these properties determine the event's
-/// bytes.
+/// Key of an encoded watch event: together with the object, these properties determine the event's bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Encoding {
     pub(super) event: EventType,

@@ -1,5 +1,5 @@
-//! Lists and single objects: reads a state of the cache in turns of the fair queue, and writes the
-//! answer in parts of bounded size.
+//! Lists and single objects: reads a state of the cache in turns of the fair queue, and writes the answer in parts of
+//! bounded size.
 
 use std::sync::Arc;
 
@@ -70,8 +70,8 @@ impl Head {
         (to_yaml(before.as_bytes()), "items", to_yaml(after.as_bytes()))
     }
 
-    /// Returns the list without items as JSON, to be converted to protobuf. The member with
-    /// outdated and missing clusters is left out, because the protobuf message has no such field.
+    /// Returns the list without items as JSON, to be converted to protobuf. The member with outdated and missing
+    /// clusters is left out, because the protobuf message has no such field.
     fn protobuf(&self) -> Vec<u8> {
         let mut metadata = self.metadata();
         if let Some(metadata) = metadata.as_object_mut() {

@@ -1,10 +1,9 @@
 //! Objects of a list in order: by cluster, then by namespace and name.
 //!
-//! A cluster can have several partitions, one per informer. They are merged by key; an object in
-//! two of them appears once.
+//! A cluster can have several partitions, one per informer. They are merged by key; an object in two of them appears
+//! once.
 //!
-//! An earlier state of the cache is read as its present state, in which all changes since then are
-//! undone.
+//! An earlier state of the cache is read as its present state, in which all changes since then are undone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,8 +17,7 @@ use informer_hub_types::{ClusterName, FieldPath, LabelNeeds, ObjectKey, Origin, 
 /// An object with its informer.
 pub(super) type ObjectWithOrigin = (Arc<StoredObject>, Arc<Origin>);
 
-/// Position in a list. A list that continues here begins after the object with this cluster and
-/// key.
+/// Position in a list. A list that continues here begins after the object with this cluster and key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ListPosition {
     pub(super) cluster: ClusterName,
@@ -31,8 +29,8 @@ pub(super) struct ListPosition {
 pub(super) struct Candidates<'a> {
     /// Namespace that all selected objects have; `None` if they may have different ones.
     pub(super) namespace: Option<&'a str>,
-    /// Bits that the label filter of each selected object must have. A label filter is a Bloom
-    /// filter of the object's labels.
+    /// Bits that the label filter of each selected object must have. A label filter is a Bloom filter of the object's
+    /// labels.
     pub(super) needs: &'a LabelNeeds,
     /// A field path, and the value that all selected objects have there, in the form that an index stores.
     pub(super) field: Option<(&'a FieldPath, &'a str)>,
@@ -143,9 +141,8 @@ impl State {
         self.stored(cluster, key).filter(|found| self.may_see(cluster, key) && self.sees(found))
     }
 
-    /// Returns whether the reader may see an object whose key is in the visible ranges. True for
-    /// the present state. In an earlier state, the cluster may have had other labels, so the rights
-    /// are checked again.
+    /// Returns whether the reader may see an object whose key is in the visible ranges. True for the present state. In
+    /// an earlier state, the cluster may have had other labels, so the rights are checked again.
     fn sees(&self, (object, origin): &ObjectWithOrigin) -> bool {
         let namespace = object.key().namespace();
         self.undone.is_empty() || self.visibility.sees(&origin.cluster, &origin.cluster_labels, namespace)

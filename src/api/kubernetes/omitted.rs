@@ -1,8 +1,8 @@
-//! Places that lists and watches omit, and the refusal of a watch whose client would miss their
-//! objects. A place is a namespace of a cluster.
+//! Places that lists and watches omit, and the refusal of a watch whose client would miss their objects. A place is a
+//! namespace of a cluster.
 //!
-//! Applies only to readers whose rights come from access reviews. [`crate::api::rights::Omissions`]
-//! records the omitted places.
+//! Applies only to readers whose rights come from access reviews. [`crate::api::rights::Omissions`] records the omitted
+//! places.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,8 +43,8 @@ impl Scope {
         territory
     }
 
-    /// Returns the namespaces with objects that the reader may not see. Leaves out those beyond the
-    /// first [`MAX_NAMESPACES`] of a cluster, because they are never reviewed.
+    /// Returns the namespaces with objects that the reader may not see. Leaves out those beyond the first
+    /// [`MAX_NAMESPACES`] of a cluster, because they are never reviewed.
     fn omitted(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = Namespaces::new();
         for (cluster, (labels, namespaces)) in territory {
@@ -59,8 +59,8 @@ impl Scope {
         omitted
     }
 
-    /// Returns the omitted namespaces to which clusters have denied access. The other omitted ones
-    /// have no answer yet, and are reviewed when one of their objects changes.
+    /// Returns the omitted namespaces to which clusters have denied access. The other omitted ones have no answer yet,
+    /// and are reviewed when one of their objects changes.
     fn denied(&self, territory: &Territory<'_>) -> Namespaces {
         let mut omitted = self.omitted(territory);
         for (cluster, namespaces) in &mut omitted {
@@ -72,9 +72,9 @@ impl Scope {
         omitted
     }
 
-    /// Returns the namespaces of a cluster to review, to learn whether a list would contain
-    /// `namespaces`. If the request covers several clusters, these are `namespaces` themselves.
-    /// Otherwise it is the namespace or the whole cluster that the request names.
+    /// Returns the namespaces of a cluster to review, to learn whether a list would contain `namespaces`. If the
+    /// request covers several clusters, these are `namespaces` themselves. Otherwise it is the namespace or the whole
+    /// cluster that the request names.
     fn extent(&self, asked: &ReadRequest, namespaces: &BTreeSet<SmolStr>) -> Extent {
         match &asked.path.namespace {
             Some(namespace) => Extent::Namespace(namespace.clone()),
@@ -93,8 +93,7 @@ impl Scope {
         OmissionKey::new(&asked.user, &self.cache.resource.gvr, root)
     }
 
-    /// Converts the resource version that a client has reached to a [`Point`]. `None` if no watch
-    /// can resume from it.
+    /// Converts the resource version that a client has reached to a [`Point`]. `None` if no watch can resume from it.
     pub(super) fn point(&self, snapshot: &Snapshot, version: u64) -> Option<Point> {
         let position = match &self.clusters {
             Clusters::One(cluster) => snapshot.locate(cluster, version).ok()?.version(),
@@ -103,8 +102,7 @@ impl Scope {
         Some(Point { position, version })
     }
 
-    /// Returns the [`Point`] that a client has reached by receiving all changes up to the cursor of
-    /// its watch.
+    /// Returns the [`Point`] that a client has reached by receiving all changes up to the cursor of its watch.
     pub(super) fn point_of(&self, cursor: &HistoryCursor) -> Point {
         let end = Point { position: cursor.version(), version: cursor.version() };
         match &self.clusters {
@@ -117,8 +115,8 @@ impl Scope {
         }
     }
 
-    /// Records which places (cluster and namespace) an answer omits and which it shows. The answer
-    /// is a list or the initial state of a watch, read from `snapshot` at `version`.
+    /// Records which places (cluster and namespace) an answer omits and which it shows. The answer is a list or the
+    /// initial state of a watch, read from `snapshot` at `version`.
     pub(super) fn record_answer(
         &self,
         api: &ReadApi,
@@ -158,16 +156,15 @@ fn visible_of(visibility: &Visibility, places: &Namespaces, territory: &Territor
     visible.collect()
 }
 
-/// Places (cluster and namespace) whose older objects the client of a running watch may lack,
-/// because its list omitted them.
+/// Places (cluster and namespace) whose older objects the client of a running watch may lack, because its list omitted
+/// them.
 #[derive(Debug)]
 pub(super) struct OmittedPlaces {
     watch: WatchOmissions,
-    /// Places whose older objects the client lacks, and which a list would now show. The watch was
-    /// not refused because of them: after an earlier refusal, a list had omitted them again.
+    /// Places whose older objects the client lacks, and which a list would now show. The watch was not refused because
+    /// of them: after an earlier refusal, a list had omitted them again.
     listed: Namespaces,
-    /// Repeats the access reviews of the places that the watch may show, to detect when a list
-    /// would show them.
+    /// Repeats the access reviews of the places that the watch may show, to detect when a list would show them.
     lister: Reviewer,
     /// Last answers to the access reviews that `lister` repeats.
     reviewed: Visibility,
@@ -176,9 +173,9 @@ pub(super) struct OmittedPlaces {
 impl OmittedPlaces {
     /// Returns the places whose older objects the client of a watch may lack.
     ///
-    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns
-    /// `None` if the client must list again, because a list and the watch would now both show one
-    /// of these places. Places for which listing again has just failed do not count.
+    /// `from` is the point that the client has reached; with `None`, it has no objects yet. Returns `None` if the
+    /// client must list again, because a list and the watch would now both show one of these places. Places for which
+    /// listing again has just failed do not count.
     pub(super) async fn of(
         (api, asked): (&ReadApi, &ReadRequest),
         scope: &Scope,
@@ -213,22 +210,21 @@ impl OmittedPlaces {
         Some(Self { watch, listed, lister: api.rights.reviewer(&asked.user, Verb::List, resource), reviewed })
     }
 
-    /// Repeats due access reviews. Returns false if the client must list again, because a list may
-    /// now show a place whose objects it lacks.
+    /// Repeats due access reviews. Returns false if the client must list again, because a list may now show a place
+    /// whose objects it lacks.
     pub(super) async fn are_still(&mut self) -> bool {
         self.lister.has_same(&self.reviewed).await && !self.watch.refuses(&self.listed)
     }
 
-    /// Returns whether the client must list again because a namespace has become visible whose
-    /// older objects it may lack.
+    /// Returns whether the client must list again because a namespace has become visible whose older objects it may
+    /// lack.
     pub(super) fn refuse(&self, cluster: &ClusterName, namespace: Option<&str>) -> bool {
         let namespace = namespace.unwrap_or_default();
         let place = || [(cluster.clone(), BTreeSet::from([SmolStr::from(namespace)]))].into();
         self.watch.contains(cluster, namespace) && self.watch.refuses(&place())
     }
 
-    /// Adds the place (cluster and namespace) of a change that the watch does not show to its
-    /// client.
+    /// Adds the place (cluster and namespace) of a change that the watch does not show to its client.
     pub(super) fn omit(&mut self, cluster: &ClusterName, namespace: Option<&str>) {
         self.watch.omit(cluster, namespace.unwrap_or_default());
     }

@@ -1,7 +1,7 @@
 //! Answers in Kubernetes protobuf: objects of built-in types and metadata.
 //!
-//! If the answer shows an object exactly as in its cluster, the stored protobuf is copied.
-//! Otherwise the object's JSON is edited and encoded.
+//! If the answer shows an object exactly as in its cluster, the stored protobuf is copied. Otherwise the object's JSON
+//! is edited and encoded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,8 +83,8 @@ impl ResourceWriter {
         self.objects.object(json).inspect_err(|error| self.json_only.add(&self.gvr, cluster, error))
     }
 
-    /// Appends an event of a watch. If the object cannot be encoded, the resource is served as JSON
-    /// for `cluster` for ten minutes.
+    /// Appends an event of a watch. If the object cannot be encoded, the resource is served as JSON for `cluster` for
+    /// ten minutes.
     ///
     /// # Errors
     /// As [`ObjectWriter::event`].
@@ -99,8 +99,8 @@ impl ResourceWriter {
         result.inspect_err(|error| self.json_only.add(&self.gvr, cluster, error))
     }
 
-    /// Appends an item of a list. If the object cannot be encoded, the resource is served as JSON
-    /// for `cluster` for ten minutes.
+    /// Appends an item of a list. If the object cannot be encoded, the resource is served as JSON for `cluster` for ten
+    /// minutes.
     ///
     /// # Errors
     /// As [`ObjectWriter::item`].

@@ -135,9 +135,9 @@ fn note(asked: &ReadRequest, (_, origin): &ObjectWithOrigin) {
 
 /// Returns the maximum number of objects in the answer; `None` for all.
 ///
-/// This is the request's `limit`, except for tables that kubectl requests with its default limit of
-/// 500: they get [`LONG_PAGE`] rows. kubectl sends only five requests per second after the first
-/// ten, so short pages make large tables slow. A server may return more objects than `limit`.
+/// This is the request's `limit`, except for tables that kubectl requests with its default limit of 500: they get
+/// [`LONG_PAGE`] rows. kubectl sends only five requests per second after the first ten, so short pages make large
+/// tables slow. A server may return more objects than `limit`.
 fn page_limit(asked: &ReadRequest) -> Option<usize> {
     let limit = usize::try_from(asked.options.limit).ok().filter(|limit| *limit > 0)?;
     let is_default_of_kubectl =
@@ -297,16 +297,16 @@ async fn page(api: &Arc<ReadApi>, mut scan: Scan, limit: usize, asked: &ReadRequ
 
 /// Returns how many objects follow the first page of a list.
 ///
-/// As in kube-apiserver, `None` for later pages and for requests with selectors. Also `None` if
-/// counting would visit each object.
+/// As in kube-apiserver, `None` for later pages and for requests with selectors. Also `None` if counting would visit
+/// each object.
 fn remaining(state: &State, selection: &Selection, page: &[ObjectWithOrigin], asked: &ReadRequest) -> Option<usize> {
     let is_first = asked.options.continuation.is_empty();
     let all = if is_first && selection.is_everything() { state.len() } else { None };
     all.map(|all| all.saturating_sub(page.len()))
 }
 
-/// Returns a hash of the URL root, path and selectors of a list request. A continue token contains
-/// the hash, and is valid only for requests with the same one.
+/// Returns a hash of the URL root, path and selectors of a list request. A continue token contains the hash, and is
+/// valid only for requests with the same one.
 fn fingerprint(asked: &ReadRequest) -> u64 {
     Continuation::fingerprint(&asked.root, &asked.path, &asked.options)
 }

@@ -89,9 +89,8 @@ pub(super) fn asked(parts: &Parts, root: Root, path: ResourcePath) -> Result<Rea
     Ok(ReadRequest { root, path, options, accepted, other, include, is_pretty, gzip, reader, user, client, notes })
 }
 
-/// Returns the media type of failure responses to a request, and whether their JSON is indented. As
-/// in kube-apiserver, a failure is never a table. If the client accepts only tables, it gets
-/// indented JSON.
+/// Returns the media type of failure responses to a request, and whether their JSON is indented. As in kube-apiserver,
+/// a failure is never a table. If the client accepts only tables, it gets indented JSON.
 pub(super) fn form_of_failures(parts: &Parts) -> (Media, bool) {
     match negotiate(accept_of(parts).as_deref(), &[], Protobuf::Objects, false) {
         Ok(accepted) => (accepted.media, is_pretty(parts, &accepted)),

@@ -299,8 +299,8 @@ impl Scope {
         }
     }
 
-    /// Returns whether a watch must end, because new labels of a cluster have changed which of its
-    /// namespaces the reader sees. Stores the present labels in `seen`.
+    /// Returns whether a watch must end, because new labels of a cluster have changed which of its namespaces the
+    /// reader sees. Stores the present labels in `seen`.
     pub(super) fn have_labels_changed(&self, seen: &mut SeenLabels) -> bool {
         let snapshot = self.cache.published.load();
         let origins = snapshot.partitions().map(|(_, partition)| partition.origin());

@@ -196,9 +196,8 @@ impl Selection {
     }
 }
 
-/// Returns the bits that the label filter (a Bloom filter) of each selected object must have.
-/// Ignores the label with the cluster's name, which is added at URL roots of several clusters and
-/// is not in the filter.
+/// Returns the bits that the label filter (a Bloom filter) of each selected object must have. Ignores the label with
+/// the cluster's name, which is added at URL roots of several clusters and is not in the filter.
 fn needs_of(labels: &LabelSelector, is_fleet: bool) -> LabelNeeds {
     let is_stored = |requirement: &&Requirement| !(is_fleet && requirement.key == CLUSTER_KEY);
     LabelNeeds::of(&labels.requirements().iter().filter(is_stored).cloned().collect())
@@ -213,17 +212,16 @@ fn text(value: &serde_json::Value) -> String {
     }
 }
 
-/// Returns whether the index of a field finds all objects with this value. False for an empty text,
-/// arrays and objects, and for numbers that an object may store in another notation than [`text`]
-/// writes.
+/// Returns whether the index of a field finds all objects with this value. False for an empty text, arrays and objects,
+/// and for numbers that an object may store in another notation than [`text`] writes.
 fn is_index_form(value: &str) -> bool {
     let is_plain_integer = value.len() < 16 && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let is_number = || value.parse::<f64>().is_ok();
     !value.is_empty() && !value.starts_with(['[', '{']) && (is_plain_integer || !is_number())
 }
 
-/// Returns a field that is not a standard one of its resource, if the cache has an index of it.
-/// Objects can be selected by indexed fields too.
+/// Returns a field that is not a standard one of its resource, if the cache has an index of it. Objects can be selected
+/// by indexed fields too.
 fn indexed(snapshot: &Snapshot, field: &str) -> Option<Field> {
     let path: FieldPath = field.parse().ok()?;
     snapshot.has_index_of(&path).then(|| Field::Paths(vec![path], ""))

@@ -1,9 +1,8 @@
-//! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of
-//! a request may do.
+//! `SelfSubjectAccessReview`, `SelfSubjectRulesReview` and `SelfSubjectReview`: what the sender of a request may do.
 //!
-//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. An access is allowed if it
-//! is a read that the hub would answer to this sender. At URL roots of several clusters, one
-//! visible cluster that allows the access is enough.
+//! Bodies are JSON, or protobuf as kubectl sends them; answers are JSON. An access is allowed if it is a read that the
+//! hub would answer to this sender. At URL roots of several clusters, one visible cluster that allows the access is
+//! enough.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Encoded events of recent changes, shared by the watches that keep up.
 //!
-//! All watches of a resource wake at the same change. The first one encodes its event, the others
-//! copy the bytes. A watch that is further behind than the kept events encodes its events itself.
-//! If there is only one watch, no events are kept.
+//! All watches of a resource wake at the same change. The first one encodes its event, the others copy the bytes. A
+//! watch that is further behind than the kept events encodes its events itself. If there is only one watch, no events
+//! are kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -67,8 +67,8 @@ impl SharedFrames {
         self.0.lock().keep(key, event);
     }
 
-    /// Returns whether there are at least two watches. Each watch holds a reference to the events,
-    /// and the API holds another one.
+    /// Returns whether there are at least two watches. Each watch holds a reference to the events, and the API holds
+    /// another one.
     fn has_several_users(&self) -> bool {
         Arc::strong_count(&self.0) > 2
     }

@@ -11,14 +11,14 @@ use informer_hub_types::clock;
 /// How long a request waits for a version that the hub has not reached yet, as kube-apiserver does.
 const WAIT: Duration = Duration::from_secs(3);
 
-/// Interval at which a waiting request checks the version again. Necessary because a bookmark from
-/// a cluster advances the version without waking the request.
+/// Interval at which a waiting request checks the version again. Necessary because a bookmark from a cluster advances
+/// the version without waking the request.
 const POLL: Duration = Duration::from_millis(50);
 
 impl Scope {
-    /// Returns the resource version of a snapshot. At a URL root of one cluster, this is the
-    /// cluster's version; at other roots, it is the hub's own. `None` if no informer of the one
-    /// cluster has synced, or its versions are not integers.
+    /// Returns the resource version of a snapshot. At a URL root of one cluster, this is the cluster's version; at
+    /// other roots, it is the hub's own. `None` if no informer of the one cluster has synced, or its versions are not
+    /// integers.
     pub(super) fn version(&self, snapshot: &Snapshot) -> Option<u64> {
         if self.naming.is_fleet() { Some(snapshot.version()) } else { self.cluster_version(snapshot) }
     }
@@ -44,9 +44,8 @@ impl Scope {
 
     /// Returns the version up to which a snapshot has all changes. `None` if it is unknown.
     ///
-    /// At a URL root of one cluster, it may be less than [`Self::version`]. For example, a hub that
-    /// was killed shows after its restart a version that it made up, higher than any that readers
-    /// have seen.
+    /// At a URL root of one cluster, it may be less than [`Self::version`]. For example, a hub that was killed shows
+    /// after its restart a version that it made up, higher than any that readers have seen.
     fn complete_version(&self, snapshot: &Snapshot) -> Option<u64> {
         match &self.clusters {
             Clusters::One(cluster) => snapshot.cluster_complete(cluster),
@@ -57,8 +56,8 @@ impl Scope {
     /// Waits until the present snapshot has all changes up to the version `wanted`, and returns it.
     ///
     /// # Errors
-    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if
-    /// `wanted` does not exist in the cluster, because an earlier process of the hub made it up.
+    /// [`Status`] of code 504 after three seconds, as in kube-apiserver. [`Status`] of code 410 if `wanted` does not
+    /// exist in the cluster, because an earlier process of the hub made it up.
     pub(super) async fn not_older_than(&self, wanted: u64) -> Result<Arc<Snapshot>, Status> {
         if matches!(self.clusters, Clusters::One(_)) && wanted >= MADE_UP {
             // This process or an earlier one has made up such a version, so the cluster itself will never reach it.

@@ -1,9 +1,7 @@
-//! Watches: reads changes from a cache's window of recent changes (`cache/history`) and writes them
-//! as events.
+//! Watches: reads changes from a cache's window of recent changes (`cache/history`) and writes them as events.
 //!
-//! A watch has no queue. It reads the window from its position whenever there are changes and the
-//! client has received the previous events. A client that falls behind the window gets an `ERROR`
-//! event with 410 and lists again.
+//! A watch has no queue. It reads the window from its position whenever there are changes and the client has received
+//! the previous events. A client that falls behind the window gets an `ERROR` event with 410 and lists again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +67,8 @@ pub(super) struct Watch {
     is_ahead: bool,
     rights: RightsCheck,
     reviewer: Reviewer,
-    /// Namespaces whose older objects the client may lack; `None` if the reader's rights do not
-    /// come from access reviews.
+    /// Namespaces whose older objects the client may lack; `None` if the reader's rights do not come from access
+    /// reviews.
     omitted: Option<OmittedPlaces>,
     labels: SeenLabels,
     next_bookmark: Instant,
@@ -194,9 +192,8 @@ impl Watch {
             || self.scope.visibility.is_decided(&origin.cluster, &origin.cluster_labels, namespace)
     }
 
-    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not
-    /// known yet. Returns false if the client must list again: the namespace is visible, and the
-    /// client may lack older objects of it.
+    /// Asks the cluster of the next change whether the reader may see its namespace, if that is not known yet. Returns
+    /// false if the client must list again: the namespace is visible, and the client may lack older objects of it.
     async fn review_next(&mut self) -> bool {
         let Some(change) = self.pending.last().filter(|change| !self.is_decided(change)) else { return true };
         let change = Arc::clone(change);
@@ -278,11 +275,10 @@ impl Watch {
         is_current && self.pending.is_empty()
     }
 
-    /// Returns an error if the client had a newer version than the hub, and the hub has passed that
-    /// version by a list.
+    /// Returns an error if the client had a newer version than the hub, and the hub has passed that version by a list.
     ///
-    /// The client may have objects that were deleted before that list. The hub never saw them, so
-    /// it cannot report their deletion.
+    /// The client may have objects that were deleted before that list. The hub never saw them, so it cannot report
+    /// their deletion.
     fn skipped_by_list(&mut self) -> Option<Status> {
         let Clusters::One(cluster) = &self.scope.clusters else { return None };
         let skipped = self.options.skipped.filter(|_| self.is_ahead)?;
@@ -365,13 +361,11 @@ impl Watch {
         }
     }
 
-    /// Returns whether a client that has reached the cluster's version `skipped` already knows a
-    /// change.
+    /// Returns whether a client that has reached the cluster's version `skipped` already knows a change.
     ///
-    /// The version of the changed object decides, because the hub gives some changes versions that
-    /// do not exist in the cluster. A deletion that the hub found by a list has no version in the
-    /// cluster, so it is sent. It is known only if the next change re-creates the object at a
-    /// version that the client knows.
+    /// The version of the changed object decides, because the hub gives some changes versions that do not exist in the
+    /// cluster. A deletion that the hub found by a list has no version in the cluster, so it is sent. It is known only
+    /// if the next change re-creates the object at a version that the client knows.
     fn is_known(&self, change: &RecordedChange, skipped: u64) -> bool {
         let own = |change: &RecordedChange| change.object.resource_version().as_number();
         let is_seen = |change: &RecordedChange| own(change).is_some_and(|version| version <= skipped);

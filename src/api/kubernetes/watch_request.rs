@@ -104,8 +104,7 @@ struct Start {
 enum NotStarted {
     /// The request fails with this status.
     Unavailable(Status),
-    /// The watch cannot begin at the requested version. The response is a stream with this status
-    /// as its only event.
+    /// The watch cannot begin at the requested version. The response is a stream with this status as its only event.
     Refused(Status),
 }
 
@@ -167,8 +166,8 @@ fn refused(status: &Status, asked: &ReadRequest) -> Response {
 
 /// Returns the position at which a watch from `version` continues.
 ///
-/// If the client is ahead of the hub, also returns `version`; the watch leaves out the changes of
-/// the cluster up to it. Otherwise the second value is `None`.
+/// If the client is ahead of the hub, also returns `version`; the watch leaves out the changes of the cluster up to it.
+/// Otherwise the second value is `None`.
 fn resume(scope: &Scope, version: u64) -> Result<(HistoryCursor, Option<u64>), Status> {
     let (history, snapshot) = (&scope.cache.history, scope.snapshot());
     match &scope.clusters {

@@ -96,8 +96,8 @@ fn freshness_of(snapshot: &Snapshot, object: &Object) -> Freshness {
     of_origin.next().map_or(Freshness::Missing, |(_, partition)| partition.freshness())
 }
 
-/// Returns the owners of an object, nearest first, and the reason why the chain of owners is
-/// incomplete; `None` if it is complete. An owner that the reader may not see counts as missing.
+/// Returns the owners of an object, nearest first, and the reason why the chain of owners is incomplete; `None` if it
+/// is complete. An owner that the reader may not see counts as missing.
 async fn owners_of(object: &Object, caches: &[CacheInfo], sight: &Sight) -> (Vec<Object>, Option<String>) {
     let snapshots: Vec<_> = caches.iter().map(|cache| cache.published.load_full()).collect();
     let chain = owner_chain(object, &snapshots);

@@ -92,8 +92,8 @@ pub(in crate::api) fn sees_cluster(reader: &Reader, cluster: &ClusterName, label
     reader.grants().reviews || names_cluster(reader, cluster, labels)
 }
 
-/// Returns whether rules let a reader learn the name of a cluster that its request does not name,
-/// for example from a suggestion.
+/// Returns whether rules let a reader learn the name of a cluster that its request does not name, for example from a
+/// suggestion.
 pub(in crate::api) fn names_cluster(reader: &Reader, cluster: &ClusterName, labels: &ClusterLabels) -> bool {
     let grants = reader.grants();
     grants.everything || grants.rules.iter().any(|rule| rule.selects(cluster, labels))

@@ -1,14 +1,12 @@
-//! Record of the places that answers to readers omitted, because a cluster had denied them or had
-//! not answered. A place is a namespace of a cluster.
+//! Record of the places that answers to readers omitted, because a cluster had denied them or had not answered. A place
+//! is a namespace of a cluster.
 //!
-//! A client that lists and then watches lacks the objects of an omitted place, even if its reader
-//! gets the right later: the watch sends only later changes. If this record says so, the watch is
-//! refused, and the client lists again.
+//! A client that lists and then watches lacks the objects of an omitted place, even if its reader gets the right later:
+//! the watch sends only later changes. If this record says so, the watch is refused, and the client lists again.
 //!
-//! A client must not be refused twice in a row because of the same place. If its new list shows the
-//! place, the list's version is recorded, and a watch from that version is not refused. If its new
-//! list omits the place again, for example because reviews fail under load, the place refuses no
-//! watch for a while.
+//! A client must not be refused twice in a row because of the same place. If its new list shows the place, the list's
+//! version is recorded, and a watch from that version is not refused. If its new list omits the place again, for
+//! example because reviews fail under load, the place refuses no watch for a while.
 //!
 //! The record is bounded. Places whose record was dropped refuse no watch.
 
@@ -27,8 +25,8 @@ use informer_hub_types::{ClusterName, Gvr};
 /// Maximum number of recorded places of all readers. Beyond it, the records that were unused for longest are dropped.
 const MAX_PLACES: usize = 100_000;
 
-/// Time after a refused watch during which a place refuses no other watch, provided that the
-/// client's new list has omitted the place again.
+/// Time after a refused watch during which a place refuses no other watch, provided that the client's new list has
+/// omitted the place again.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Namespaces by cluster. The empty namespace stands for objects without a namespace.
@@ -58,8 +56,8 @@ impl OmissionKey {
     }
 }
 
-/// Progress of a client: it has received all changes up to this point. Points of one [`Record`] are
-/// ordered like the changes.
+/// Progress of a client: it has received all changes up to this point. Points of one [`Record`] are ordered like the
+/// changes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(in crate::api) struct Point {
     /// Position in the window of recent changes.
@@ -68,19 +66,17 @@ pub(in crate::api) struct Point {
     pub(in crate::api) version: u64,
 }
 
-/// Answer that gives a client the present objects: a page of a list, or the initial events of a
-/// watch.
+/// Answer that gives a client the present objects: a page of a list, or the initial events of a watch.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct StateAnswer {
     pub(in crate::api) at: Point,
-    /// Whether the answer is the first page of a list, or the initial events of a watch. A later
-    /// page does not prove that a place is shown, because an earlier page may have omitted its
-    /// objects.
+    /// Whether the answer is the first page of a list, or the initial events of a watch. A later page does not prove
+    /// that a place is shown, because an earlier page may have omitted its objects.
     pub(in crate::api) is_first: bool,
     /// Places (namespaces by cluster) with objects that the answer omits.
     pub(in crate::api) omitted: Namespaces,
-    /// Oldest position in the window of recent changes from which a watch can resume. An omission
-    /// that affects only clients at older positions is dropped.
+    /// Oldest position in the window of recent changes from which a watch can resume. An omission that affects only
+    /// clients at older positions is dropped.
     pub(in crate::api) oldest: u64,
 }
 
@@ -101,8 +97,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// Value of `uses` when the record was created. Distinguishes it from an earlier, dropped
-    /// record with the same key.
+    /// Value of `uses` when the record was created. Distinguishes it from an earlier, dropped record with the same key.
     id: u64,
     used: u64,
     places: BTreeMap<ClusterName, BTreeMap<SmolStr, Omission>>,
@@ -111,18 +106,17 @@ struct Record {
 /// Omission of one place (cluster and namespace) in the answers to one reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Omission {
-    /// Greatest point at which a client may lack objects of the place. Clients of running watches
-    /// are not included; `watches` counts them.
+    /// Greatest point at which a client may lack objects of the place. Clients of running watches are not included;
+    /// `watches` counts them.
     until: Point,
     /// Version of the last list (or initial events of a watch) that contained the place.
     shown: Option<u64>,
     /// Number of running watches whose clients may lack objects of the place.
     watches: u32,
-    /// Time at which a watch was last refused because of the place; `None` if a list has contained
-    /// the place since then.
+    /// Time at which a watch was last refused because of the place; `None` if a list has contained the place since
+    /// then.
     refused: Option<Instant>,
-    /// Whether a list after the last refusal has omitted the place again, so that the refusal
-    /// achieved nothing.
+    /// Whether a list after the last refusal has omitted the place again, so that the refusal achieved nothing.
     is_futile: bool,
 }
 
@@ -142,8 +136,8 @@ impl Omission {
         self.is_futile = self.refused.is_some();
     }
 
-    /// Decides whether a watch is refused because of the place, and records the time of the
-    /// refusal. Returns false during [`PAUSE`] after a futile refusal.
+    /// Decides whether a watch is refused because of the place, and records the time of the refusal. Returns false
+    /// during [`PAUSE`] after a futile refusal.
     fn refuse(&mut self, now: Instant) -> bool {
         if self.is_futile && self.refused.is_some_and(|refused| now < refused + PAUSE) {
             return false;
@@ -154,9 +148,8 @@ impl Omission {
 }
 
 impl Omissions {
-    /// Records an answer that gives a client the present objects. `is_covered` returns whether the
-    /// request selects all objects of a place; together with `answer.omitted`, this decides which
-    /// places the answer shows.
+    /// Records an answer that gives a client the present objects. `is_covered` returns whether the request selects all
+    /// objects of a place; together with `answer.omitted`, this decides which places the answer shows.
     pub(in crate::api) fn answered(
         &self,
         key: &OmissionKey,
@@ -191,8 +184,8 @@ impl Omissions {
         });
     }
 
-    /// Returns the places whose objects a client at the point `from` may lack. Only places that
-    /// `is_wanted` accepts are returned.
+    /// Returns the places whose objects a client at the point `from` may lack. Only places that `is_wanted` accepts are
+    /// returned.
     pub(in crate::api) fn covering(
         &self,
         key: &OmissionKey,
@@ -213,8 +206,8 @@ impl Omissions {
         found
     }
 
-    /// Decides whether a watch is refused because a list would show its client `places`, whose
-    /// objects it lacks. Records the time of the refusal.
+    /// Decides whether a watch is refused because a list would show its client `places`, whose objects it lacks.
+    /// Records the time of the refusal.
     pub(in crate::api) fn refuses(&self, key: &OmissionKey, places: &Namespaces) -> bool {
         let (mut state, now) = (self.0.lock(), clock::now());
         let Some(record) = state.records.get_mut(key) else { return false };
@@ -228,8 +221,8 @@ impl Omissions {
         is_refused
     }
 
-    /// Counts a watch that begins at the point `from` and whose client may lack objects of
-    /// `places`. It counts until the returned value is dropped.
+    /// Counts a watch that begins at the point `from` and whose client may lack objects of `places`. It counts until
+    /// the returned value is dropped.
     pub(in crate::api) fn follow(
         self: &Arc<Self>,
         key: OmissionKey,
@@ -281,8 +274,7 @@ impl Record {
 pub(in crate::api) struct WatchOmissions {
     omissions: Arc<Omissions>,
     key: OmissionKey,
-    /// Identifier ([`Record::id`]) of the record in which this watch is counted; `None` before it
-    /// has a place.
+    /// Identifier ([`Record::id`]) of the record in which this watch is counted; `None` before it has a place.
     record: Option<u64>,
     places: Namespaces,
     reached: Point,
@@ -294,8 +286,8 @@ impl WatchOmissions {
         self.places.get(cluster).is_some_and(|namespaces| namespaces.contains(namespace))
     }
 
-    /// Decides whether the running watch ends because a list would show its client `places`, whose
-    /// objects it lacks. Records the time of this refusal.
+    /// Decides whether the running watch ends because a list would show its client `places`, whose objects it lacks.
+    /// Records the time of this refusal.
     pub(in crate::api) fn refuses(&self, places: &Namespaces) -> bool {
         !places.is_empty() && self.omissions.refuses(&self.key, places)
     }

@@ -39,8 +39,8 @@ pub(in crate::api) enum Extent {
 }
 
 impl Extent {
-    /// Returns the extent that contains the namespace of an object. For an object without a
-    /// namespace (`None`), it is the whole cluster.
+    /// Returns the extent that contains the namespace of an object. For an object without a namespace (`None`), it is
+    /// the whole cluster.
     pub(in crate::api) fn of(namespace: Option<&str>) -> Self {
         namespace.map_or_else(|| Self::All(Vec::new()), |namespace| Self::Namespace(namespace.into()))
     }
@@ -160,8 +160,7 @@ pub(in crate::api) struct Reviewer {
     resource: ApiResource,
     /// Consecutive checks in which a review of an allowed access was not answered.
     failures: u32,
-    /// Next turn (period of [`TURN`]) in which denied accesses are due. Those of earlier turns were
-    /// reviewed again.
+    /// Next turn (period of [`TURN`]) in which denied accesses are due. Those of earlier turns were reviewed again.
     turn: u64,
 }
 
@@ -199,12 +198,10 @@ impl Reviewer {
         known.with_reviewed(reviewed)
     }
 
-    /// Reviews due accesses again, and returns whether the reader still has the same rights as in
-    /// `known`.
+    /// Reviews due accesses again, and returns whether the reader still has the same rights as in `known`.
     ///
-    /// Returns false if an answer has changed, or if a cluster answers that had not answered any
-    /// review before. Also returns false if reviews of allowed accesses were unanswered in
-    /// [`MAX_FAILURES`] checks in a row.
+    /// Returns false if an answer has changed, or if a cluster answers that had not answered any review before. Also
+    /// returns false if reviews of allowed accesses were unanswered in [`MAX_FAILURES`] checks in a row.
     pub(in crate::api) async fn has_same(&mut self, known: &Visibility) -> bool {
         let Some(reviewed) = known.reviewed() else { return true };
         let user = Arc::new(User::from(&self.reader));

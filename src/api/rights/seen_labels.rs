@@ -14,12 +14,11 @@ use informer_hub_types::{ClusterName, Origin};
 pub(in crate::api) struct SeenLabels(Vec<Arc<Origin>>);
 
 impl SeenLabels {
-    /// Returns whether the stream must end, because new labels of a cluster have changed which of
-    /// its namespaces the reader sees. Stores the informers in `present` for the next call.
+    /// Returns whether the stream must end, because new labels of a cluster have changed which of its namespaces the
+    /// reader sees. Stores the informers in `present` for the next call.
     ///
-    /// `is_followed` returns whether the stream follows the changes of an informer with these
-    /// labels. If new labels change that, the stream gets an event about each object and need not
-    /// end.
+    /// `is_followed` returns whether the stream follows the changes of an informer with these labels. If new labels
+    /// change that, the stream gets an event about each object and need not end.
     pub(in crate::api) fn changed<'o>(
         &mut self,
         visibility: &Visibility,

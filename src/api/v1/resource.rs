@@ -26,8 +26,8 @@ pub(in crate::api) fn find(fleet: &dyn Fleet, name: &str, sight: &Sight) -> Resu
     Err(Failure::unknown_resource(name, nearest, &first_names(&known)))
 }
 
-/// Returns one cache for each resource that the reader may see. If a resource has several, the
-/// cache that keeps the most of each object.
+/// Returns one cache for each resource that the reader may see. If a resource has several, the cache that keeps the
+/// most of each object.
 pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = visible(fleet, sight);
     let mut known = BTreeSet::new();
@@ -35,8 +35,8 @@ pub(in crate::api) fn find_all(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInf
     caches
 }
 
-/// Returns the caches that the reader may see, ordered by group. Within a group, the caches that
-/// keep more of each object come first.
+/// Returns the caches that the reader may see, ordered by group. Within a group, the caches that keep more of each
+/// object come first.
 fn visible(fleet: &dyn Fleet, sight: &Sight) -> Vec<CacheInfo> {
     let mut caches = fleet.caches();
     caches.retain(|cache| sight.resource(&cache.resource));

@@ -50,8 +50,8 @@ impl Sight {
         sees_cluster(&self.reader, name, labels)
     }
 
-    /// Returns whether the reader may learn the name of a cluster that its request does not name,
-    /// for example from a suggestion.
+    /// Returns whether the reader may learn the name of a cluster that its request does not name, for example from a
+    /// suggestion.
     pub(in crate::api) fn names_cluster(&self, name: &ClusterName, labels: &ClusterLabels) -> bool {
         names_cluster(&self.reader, name, labels)
     }
@@ -90,11 +90,10 @@ impl Sight {
         });
     }
 
-    /// Returns what the reader may see of a cache, in the clusters whose informers `is_wanted`
-    /// accepts.
+    /// Returns what the reader may see of a cache, in the clusters whose informers `is_wanted` accepts.
     ///
-    /// If the reader's rights come from the clusters, sends access reviews for `namespaces`, or for
-    /// all namespaces if `namespaces` is empty.
+    /// If the reader's rights come from the clusters, sends access reviews for `namespaces`, or for all namespaces if
+    /// `namespaces` is empty.
     pub(in crate::api) async fn visibility(
         &self,
         verb: Verb,

@@ -11,8 +11,8 @@ use informer_hub_types::{AnswerEncoding, InformerHealth, Phase};
 pub(super) struct InformerSum {
     synced: bool,
     pub(super) stale: Duration,
-    /// Resource version up to which the stores of all informers have every change. Informers whose
-    /// version is not a number are left out; `None` if there are no others.
+    /// Resource version up to which the stores of all informers have every change. Informers whose version is not a
+    /// number are left out; `None` if there are no others.
     stored: Option<u64>,
     objects: u64,
     events: u64,
@@ -23,10 +23,9 @@ pub(super) struct InformerSum {
     restarts: u64,
     queued_changes: u64,
     pub(super) queued_bytes: u64,
-    /// Memory of the informers; `None` if no memory limit was ever set. The first number is the
-    /// bytes of all objects, the second the sum of the informers' shares of the limit. The third is
-    /// the strictest memory step, as a number. A memory step is how little an informer keeps of its
-    /// objects.
+    /// Memory of the informers; `None` if no memory limit was ever set. The first number is the bytes of all objects,
+    /// the second the sum of the informers' shares of the limit. The third is the strictest memory step, as a number. A
+    /// memory step is how little an informer keeps of its objects.
     memory: Option<(u64, u64, u8)>,
 }
 

@@ -56,9 +56,8 @@ impl RunningHub {
         Ok(())
     }
 
-    /// Adds the new clusters of a configuration. The registry refuses a cluster if the embedding
-    /// program has added another one of this name. Removes the refused clusters from `config`, and
-    /// returns them with the reason.
+    /// Adds the new clusters of a configuration. The registry refuses a cluster if the embedding program has added
+    /// another one of this name. Removes the refused clusters from `config`, and returns them with the reason.
     pub(super) async fn add_clusters(
         &self,
         config: &mut Config,
@@ -85,9 +84,8 @@ impl RunningHub {
         Arc::new(convert::connector(cluster, self.stall, self.dials.clusters.clone(), &self.env.io))
     }
 
-    /// Adds a cluster. A collector watches the cluster only while this process owns it. A cluster
-    /// that an agent watches is added only in a serving replica, which reads all clusters from the
-    /// fleet's log.
+    /// Adds a cluster. A collector watches the cluster only while this process owns it. A cluster that an agent watches
+    /// is added only in a serving replica, which reads all clusters from the fleet's log.
     pub(in crate::app) async fn add_cluster(&self, cluster: &ClusterConfig) -> Result<(), StartError> {
         let is_elsewhere = is_of_agent(cluster);
         // A replica reads all clusters from the log.

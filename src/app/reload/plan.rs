@@ -25,8 +25,8 @@ pub struct Difference {
 pub struct Changes {
     /// Clusters added, changed and removed.
     pub clusters: Difference,
-    /// Cluster sources added, changed and removed. Their known clusters are in `clusters`. The
-    /// clusters of a new source are added later, once the source has reported them.
+    /// Cluster sources added, changed and removed. Their known clusters are in `clusters`. The clusters of a new source
+    /// are added later, once the source has reported them.
     #[serde(skip_serializing_if = "Difference::is_empty")]
     pub cluster_sources: Difference,
     /// Resource entries added, changed and removed.

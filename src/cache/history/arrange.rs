@@ -13,17 +13,17 @@ pub(crate) type Arranged = (Draft, Option<u64>);
 pub(crate) struct Conditions {
     /// Resource version of the list that the batch completes; `None` if it completes none.
     pub(crate) list: Option<u64>,
-    /// Greatest version that readers may have from something other than a change, such as a list. A
-    /// change at or below it gets no version, because such readers would miss the change.
+    /// Greatest version that readers may have from something other than a change, such as a list. A change at or below
+    /// it gets no version, because such readers would miss the change.
     pub(crate) base: u64,
     /// Versions that earlier changes already have. `None` if unknown: then deletions that the hub did not observe get
     /// no version.
     pub(crate) used: Option<HashSet<u64>>,
 }
 
-/// Assigns resource versions to the changes of a batch. If every change gets one, also sorts them
-/// by version; otherwise the order stays. Deletions found by a list are then after all changes
-/// below the list's version, and before the others. The changes of one key always keep their order.
+/// Assigns resource versions to the changes of a batch. If every change gets one, also sorts them by version; otherwise
+/// the order stays. Deletions found by a list are then after all changes below the list's version, and before the
+/// others. The changes of one key always keep their order.
 pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arranged> {
     let base = conditions.base;
     let is_known = conditions.used.is_some();
@@ -42,8 +42,8 @@ pub(crate) fn arrange(drafts: Vec<Draft>, mut conditions: Conditions) -> Vec<Arr
     arranged
 }
 
-/// Returns whether the change at index `at` is an unobserved deletion that is followed by the
-/// addition of another object at the same key.
+/// Returns whether the change at index `at` is an unobserved deletion that is followed by the addition of another
+/// object at the same key.
 fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
     let (draft, _) = &arranged[at];
     arranged.get(at + 1).is_some_and(|(next, _)| {
@@ -53,14 +53,12 @@ fn is_replaced(arranged: &[Arranged], at: usize) -> bool {
 
 /// Assigns an unused version to each deletion that the hub did not observe.
 ///
-/// The version is above that of the deleted object, and at most that of the list. If another object
-/// took the key, the version is below the version of that object. The greatest such version is
-/// chosen. Deletions that need the greatest versions are served first, so that each gets a version
-/// if enough exist.
+/// The version is above that of the deleted object, and at most that of the list. If another object took the key, the
+/// version is below the version of that object. The greatest such version is chosen. Deletions that need the greatest
+/// versions are served first, so that each gets a version if enough exist.
 ///
-/// Only the batch that completes a list assigns these versions. In an earlier batch, a later change
-/// of the list could have the same version. Versions above that of the list are left to later watch
-/// events.
+/// Only the batch that completes a list assigns these versions. In an earlier batch, a later change of the list could
+/// have the same version. Versions above that of the list are left to later watch events.
 fn assign_missed(arranged: &mut [Arranged], conditions: &Conditions, used: &mut HashSet<u64>) {
     let Some(end) = conditions.list.map(|list| list.saturating_add(1)) else { return };
     let missed: Vec<_> = (0..arranged.len()).filter(|at| arranged[*at].0.is_missed()).collect();
@@ -89,8 +87,8 @@ fn unused_between(floor: u64, limit: u64, used: &mut HashSet<u64>) -> Option<u64
     Some(free)
 }
 
-/// Sorts the changes into three groups, each by version: changes below the list's version,
-/// deletions that the list found, and later changes.
+/// Sorts the changes into three groups, each by version: changes below the list's version, deletions that the list
+/// found, and later changes.
 fn sort(arranged: &mut Vec<Arranged>, list: Option<u64>) {
     let is_found = |at: &usize| arranged[*at].0.is_missed() && !is_replaced(arranged, *at);
     let found: HashSet<_> = (0..arranged.len()).filter(is_found).collect();

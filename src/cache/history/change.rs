@@ -63,8 +63,7 @@ pub(crate) struct PartitionChange {
     pub(crate) last: u64,
     pub(crate) partition: PartitionId,
     pub(crate) kind: PartitionChangeKind,
-    /// Informer of the partition, as it was after the change. For a removed partition, as it was
-    /// before the removal.
+    /// Informer of the partition, as it was after the change. For a removed partition, as it was before the removal.
     pub(crate) origin: Arc<Origin>,
     pub(crate) objects: Objects,
     pub(crate) at: Instant,
@@ -86,9 +85,8 @@ impl fmt::Debug for PartitionChange {
 }
 
 impl PartitionChange {
-    /// Returns how the objects of the partition change for a reader that sees only the selected
-    /// informers. Also returns the informer to report as the origin of the changes. `None` if that
-    /// reader sees no change.
+    /// Returns how the objects of the partition change for a reader that sees only the selected informers. Also returns
+    /// the informer to report as the origin of the changes. `None` if that reader sees no change.
     pub(crate) fn effect(&self, selects: impl Fn(&Origin) -> bool) -> Option<(ChangeKind, &Arc<Origin>)> {
         let is_selected = selects(&self.origin);
         match &self.kind {
@@ -102,9 +100,9 @@ impl PartitionChange {
         }
     }
 
-    /// Returns the objects whose changes have a fleet version above `version`, each with that
-    /// version. `after` is the key of the object whose change has exactly `version`. Without
-    /// `after`, the earlier objects are skipped one by one.
+    /// Returns the objects whose changes have a fleet version above `version`, each with that version. `after` is the
+    /// key of the object whose change has exactly `version`. Without `after`, the earlier objects are skipped one by
+    /// one.
     pub(crate) fn after(
         &self,
         version: u64,

@@ -8,11 +8,10 @@ use hashbrown::HashMap;
 use super::change::RecordedChange;
 use informer_hub_types::WatchCell;
 
-/// Base of the resource versions that the hub makes up for clusters with one partition. It is far
-/// above every version that a cluster assigns, so that made-up versions are recognizable. A made-up
-/// version is at least this base plus the current fleet version (change number over all clusters).
-/// Fleet versions start at the process's start time in microseconds, so no two processes make up
-/// the same version.
+/// Base of the resource versions that the hub makes up for clusters with one partition. It is far above every version
+/// that a cluster assigns, so that made-up versions are recognizable. A made-up version is at least this base plus the
+/// current fleet version (change number over all clusters). Fleet versions start at the process's start time in
+/// microseconds, so no two processes make up the same version.
 #[doc(hidden)]
 pub const MADE_UP: u64 = 1 << 50;
 
@@ -40,11 +39,10 @@ pub enum LocateError {
 /// Lower limit of the resource versions from which readers of a cluster can resume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Floor {
-    /// Greatest expired version: readers at or below it must list again, except for a reader at
-    /// `exact`.
+    /// Greatest expired version: readers at or below it must list again, except for a reader at `exact`.
     pub(crate) below: u64,
-    /// Version at or below `below` that has not expired. A reader at this version continues with
-    /// the first kept change. `None` if there is no such version.
+    /// Version at or below `below` that has not expired. A reader at this version continues with the first kept change.
+    /// `None` if there is no such version.
     pub(crate) exact: Option<u64>,
 }
 
@@ -57,11 +55,11 @@ pub(crate) struct ClusterWindow {
     floor: Floor,
     /// Greatest resource version of an entry, including dropped entries.
     newest: u64,
-    /// Fleet version (change number over all clusters) at which the sorted part of `entries`
-    /// begins. Each entry of this part has a greater resource version than all entries before it.
+    /// Fleet version (change number over all clusters) at which the sorted part of `entries` begins. Each entry of this
+    /// part has a greater resource version than all entries before it.
     sorted_from: u64,
-    /// Fleet versions (change numbers over all clusters) of the entries before the sorted part, by
-    /// resource version. Empty while the resource versions of all entries increase.
+    /// Fleet versions (change numbers over all clusters) of the entries before the sorted part, by resource version.
+    /// Empty while the resource versions of all entries increase.
     unsorted: HashMap<u64, u64>,
     /// Ranges of versions, ends excluded, from which readers cannot resume, because a list skipped changes in them.
     gaps: Vec<(u64, u64)>,
@@ -82,9 +80,8 @@ impl Floor {
         version.map_or(Self::UNKNOWN, |version| Self { below: version, exact: Some(version) })
     }
 
-    /// Returns the floor after the oldest change was dropped. `version` is the resource version of
-    /// that change, if it has one. Readers can still resume from this version, but not from lower
-    /// ones.
+    /// Returns the floor after the oldest change was dropped. `version` is the resource version of that change, if it
+    /// has one. Readers can still resume from this version, but not from lower ones.
     fn raised_by(self, version: Option<u64>) -> Self {
         Self { below: self.below.max(version.unwrap_or(0)), exact: version }
     }
@@ -196,10 +193,9 @@ impl ClusterWindow {
         sorted.map(|entry| entry.version).or_else(|| self.unsorted.get(&version).copied())
     }
 
-    /// Returns the position at which a reader with this resource version of the cluster continues.
-    /// The position is a fleet version (change number over all clusters): the reader gets the
-    /// changes after it. `base` is the greatest resource version that readers may have from
-    /// something other than a change, such as a list.
+    /// Returns the position at which a reader with this resource version of the cluster continues. The position is a
+    /// fleet version (change number over all clusters): the reader gets the changes after it. `base` is the greatest
+    /// resource version that readers may have from something other than a change, such as a list.
     pub(crate) fn locate(&self, version: u64, base: u64) -> Result<u64, LocateError> {
         if self.gaps.iter().any(|(from, to)| *from < version && version < *to) {
             return Err(LocateError::Expired { oldest: self.floor.exact });
@@ -231,8 +227,8 @@ impl ClusterWindow {
         Ok(rest.filter(|entry| entry.cluster_version.is_some()).last().map_or(self.start, |entry| entry.version))
     }
 
-    /// Returns the last change with at most this resource version. Searches only the part of the
-    /// entries in which resource versions increase.
+    /// Returns the last change with at most this resource version. Searches only the part of the entries in which
+    /// resource versions increase.
     fn last_sorted(&self, version: u64) -> Option<&Arc<RecordedChange>> {
         let sorted = self.first_sorted();
         let (mut low, mut high) = (sorted, self.entries.len());

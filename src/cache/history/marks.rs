@@ -1,5 +1,4 @@
-//! Marks of a partition or cluster: the resource versions that decide from where its readers can
-//! resume a watch.
+//! Marks of a partition or cluster: the resource versions that decide from where its readers can resume a watch.
 
 use super::cluster::Floor;
 
@@ -8,16 +7,16 @@ use super::cluster::Floor;
 pub(crate) struct Marks {
     /// Resource version up to which the visible state is complete. Does not change while a list is published in parts.
     pub(crate) complete: Option<u64>,
-    /// Greatest resource version that readers may have from something other than a change, even if
-    /// the partition still lacks changes up to it. It may be made up by the hub.
+    /// Greatest resource version that readers may have from something other than a change, even if the partition still
+    /// lacks changes up to it. It may be made up by the hub.
     pub(crate) floor: Option<u64>,
     /// Greatest resource version of a recorded change of the partition.
     pub(crate) newest: Option<u64>,
     /// Fleet version (change number over all clusters) and resource version of the last change that has both.
     pub(crate) latest: Option<(u64, u64)>,
-    /// Set while the hub makes up versions, because readers may have greater versions than its next
-    /// changes. From this resource version of the cluster on, the cluster's own versions are used
-    /// again. `None` if no versions are made up now.
+    /// Set while the hub makes up versions, because readers may have greater versions than its next changes. From this
+    /// resource version of the cluster on, the cluster's own versions are used again. `None` if no versions are made up
+    /// now.
     pub(crate) until: Option<u64>,
 }
 
@@ -26,8 +25,8 @@ pub(crate) struct Marks {
 pub struct ClusterVersions {
     /// Resource version that a list of the saved objects has in a response to a reader. `None` if it is unknown.
     pub list: Option<u64>,
-    /// Greatest version that readers may have. If `list` is a made-up version, only versions of the
-    /// cluster itself count. `None` if it is unknown.
+    /// Greatest version that readers may have. If `list` is a made-up version, only versions of the cluster itself
+    /// count. `None` if it is unknown.
     pub greatest: Option<u64>,
 }
 
@@ -49,8 +48,8 @@ impl Marks {
         Self { complete, floor, newest: None, latest: None, until: None }
     }
 
-    /// Returns whether this partition is not yet complete up to `until`. The hub then must still
-    /// make up versions for the cluster.
+    /// Returns whether this partition is not yet complete up to `until`. The hub then must still make up versions for
+    /// the cluster.
     pub(crate) fn is_behind(&self) -> bool {
         self.until.is_some() && self.complete < self.until
     }
@@ -79,15 +78,14 @@ impl ClusterMarks {
         joined.fold(None, with).unwrap_or_default()
     }
 
-    /// Returns the greatest version that readers may have from something other than a change, such
-    /// as a list. Each later change has a greater one.
+    /// Returns the greatest version that readers may have from something other than a change, such as a list. Each
+    /// later change has a greater one.
     pub(crate) fn base(&self) -> Option<u64> {
         self.complete.max(self.floor)
     }
 
-    /// Returns the version from which a reader of this state resumes. This is the result of
-    /// [`Self::base`], unless a change has at least that version. In that case, it is the version
-    /// of the last change.
+    /// Returns the version from which a reader of this state resumes. This is the result of [`Self::base`], unless a
+    /// change has at least that version. In that case, it is the version of the last change.
     pub(crate) fn version(&self) -> Option<u64> {
         let base = self.base();
         if base > self.newest { base } else { self.latest.map(|(_, version)| version) }
@@ -120,9 +118,9 @@ impl ClusterMarks {
         self.newest >= Some(version)
     }
 
-    /// Returns the limit above which a change keeps its own version, for changes of the partition
-    /// with these marks. Readers may already have the returned version. They would miss a change at
-    /// or below it, so such a change needs another version.
+    /// Returns the limit above which a change keeps its own version, for changes of the partition with these marks.
+    /// Readers may already have the returned version. They would miss a change at or below it, so such a change needs
+    /// another version.
     pub(crate) fn base_of(&self, marks: &Marks) -> u64 {
         marks.complete.max(self.floor).unwrap_or(0)
     }

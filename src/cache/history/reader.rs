@@ -190,9 +190,8 @@ impl HistoryReader {
         }
     }
 
-    /// Returns the position at which a reader with this resource version of a cluster continues.
-    /// `base` is the greatest resource version that readers may have from something other than a
-    /// change, such as a list.
+    /// Returns the position at which a reader with this resource version of a cluster continues. `base` is the greatest
+    /// resource version that readers may have from something other than a change, such as a list.
     pub(crate) fn locate(&self, cluster: &ClusterName, version: u64, base: u64) -> Result<HistoryCursor, LocateError> {
         let window = self.0.window.read();
         let known = window.cluster(cluster).ok_or(LocateError::Expired { oldest: None })?;
@@ -233,8 +232,8 @@ impl HistoryReader {
         self.0.is_closed.load(SeqCst)
     }
 
-    /// Records steps: changes, and events that make readers list again. Returns the cells to pass
-    /// to [`Self::publish`], which makes the changes visible and wakes waiting readers.
+    /// Records steps: changes, and events that make readers list again. Returns the cells to pass to [`Self::publish`],
+    /// which makes the changes visible and wakes waiting readers.
     pub(crate) fn append(&self, steps: Vec<(ClusterName, Step)>) -> Cells {
         if self.is_closed() {
             return Cells::new();
@@ -311,9 +310,8 @@ impl HistoryReader {
         window.trim(self.now());
     }
 
-    /// Continues after a write of the store has failed. `version` is the fleet version (change
-    /// number over all clusters) of the published snapshot. If the window has changes that this
-    /// snapshot lacks, the window is emptied.
+    /// Continues after a write of the store has failed. `version` is the fleet version (change number over all
+    /// clusters) of the published snapshot. If the window has changes that this snapshot lacks, the window is emptied.
     pub(crate) fn recover(&self, version: u64, floors: Vec<(ClusterName, Floor)>) {
         if self.0.window.read().head() != version {
             self.restart(version, floors);
@@ -437,8 +435,7 @@ pub struct HistorySubscription {
 }
 
 impl HistorySubscription {
-    /// Waits until a change is recorded that this function has not reported yet. May also return
-    /// without a change.
+    /// Waits until a change is recorded that this function has not reported yet. May also return without a change.
     ///
     /// # Cancel safety
     /// Cancel safe: a change that was not reported is reported by the next call.

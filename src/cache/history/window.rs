@@ -19,14 +19,13 @@ pub struct HistoryLimits {
     pub age: Duration,
 }
 
-/// Fleet version (change number over all clusters) that a restored state had in the process that
-/// saved it.
+/// Fleet version (change number over all clusters) that a restored state had in the process that saved it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SavedVersion {
     /// Fleet version (change number over all clusters) of the saved state.
     pub version: u64,
-    /// Whether all clusters still have the labels that they had when the state was saved. If not,
-    /// readers of selected clusters must list again.
+    /// Whether all clusters still have the labels that they had when the state was saved. If not, readers of selected
+    /// clusters must list again.
     pub has_same_labels: bool,
 }
 
@@ -43,8 +42,8 @@ const OVERHEAD: usize = 224;
 /// Divisor of the byte limit on recent changes while the hub's memory is short.
 const TIGHT_SHARE: usize = 8;
 
-/// Divisor of the byte limit for a change of a whole partition. Such a change counts as at most
-/// half of the limit, so that even a large one fits into the window.
+/// Divisor of the byte limit for a change of a whole partition. Such a change counts as at most half of the limit, so
+/// that even a large one fits into the window.
 const LEFT_SHARE: usize = 2;
 
 #[derive(Clone, Debug)]
@@ -100,8 +99,8 @@ pub(crate) struct Window {
     oldest: u64,
     /// Fleet version (change number over all clusters) of the last change.
     head: u64,
-    /// For a state restored from disk: its fleet version in the process that saved it, and its
-    /// fleet version in this process.
+    /// For a state restored from disk: its fleet version in the process that saved it, and its fleet version in this
+    /// process.
     saved: Option<(SavedVersion, u64)>,
     limits: HistoryLimits,
     is_tight: bool,

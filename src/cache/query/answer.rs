@@ -53,9 +53,8 @@ pub struct Answer<K = informer_hub_types::Dynamic> {
     pub examined: u64,
     /// Number of objects whose JSON was decompressed or scanned, rather than only their metadata.
     pub read: u64,
-    /// Paths of the query that may be misspelt. A path of the condition is listed if none of the
-    /// objects that were read has it. A path of the order or of the columns is listed if no
-    /// matching object has it.
+    /// Paths of the query that may be misspelt. A path of the condition is listed if none of the objects that were read
+    /// has it. A path of the order or of the columns is listed if no matching object has it.
     pub unmatched: Vec<FieldPath>,
     /// Number of objects with damaged or non-JSON bodies. They match only if their metadata decides the condition.
     pub unreadable: u64,

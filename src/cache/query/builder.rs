@@ -163,8 +163,7 @@ impl Query {
         self.order_by(Column::Path(path), Direction::Ascending)
     }
 
-    /// Adds a sort column. It orders the objects that have equal values in all sort columns added
-    /// before.
+    /// Adds a sort column. It orders the objects that have equal values in all sort columns added before.
     #[must_use]
     pub fn order_by(mut self, column: Column, direction: Direction) -> Self {
         self.question.order.push((column, direction));
@@ -185,8 +184,7 @@ impl Query {
         self
     }
 
-    /// Makes the query return columns instead of whole objects, in
-    /// [`Answer::rows`](super::Answer::rows).
+    /// Makes the query return columns instead of whole objects, in [`Answer::rows`](super::Answer::rows).
     #[must_use]
     pub fn select(self, paths: impl IntoIterator<Item = FieldPath>) -> Self {
         self.output(Output::Columns(paths.into_iter().map(Column::Path).collect()))
@@ -205,8 +203,7 @@ impl Query {
         self.output(Output::CountBy(column))
     }
 
-    /// Makes the query return the distinct values of a column, in
-    /// [`Answer::groups`](super::Answer::groups).
+    /// Makes the query return the distinct values of a column, in [`Answer::groups`](super::Answer::groups).
     #[must_use]
     pub fn distinct(self, column: Column) -> Self {
         self.output(Output::Distinct(column))

@@ -24,8 +24,8 @@ pub(super) struct Known<'k> {
     pub(super) namespace: Option<&'k str>,
 }
 
-/// A condition with the indices and paths that it uses. The caller must first reject a condition
-/// that is nested more deeply than a matcher allows.
+/// A condition with the indices and paths that it uses. The caller must first reject a condition that is nested more
+/// deeply than a matcher allows.
 pub(super) struct Condition<'q> {
     pub(super) expr: &'q Expr,
     indexes: Vec<&'q str>,

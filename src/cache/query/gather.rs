@@ -135,8 +135,8 @@ pub(super) struct Gathered {
     pub(super) in_order: BTreeMap<usize, Vec<Hit>>,
     pub(super) tally: Tally,
     pub(super) items: usize,
-    /// Number of pieces (units of work, in key order) before the first one whose results have not
-    /// arrived. `settled_hits` is the number of their hits.
+    /// Number of pieces (units of work, in key order) before the first one whose results have not arrived.
+    /// `settled_hits` is the number of their hits.
     settled: usize,
     settled_hits: usize,
 }
@@ -163,9 +163,9 @@ impl Gathered {
         self.items = self.items.max(self.tally.groups.len());
     }
 
-    /// Returns how many of the first `limit` hits are still missing. Counts only hits of the pieces
-    /// (units of work, in key order) before the first one whose results have not arrived. Use it
-    /// only without sort columns, and if each cluster has one informer.
+    /// Returns how many of the first `limit` hits are still missing. Counts only hits of the pieces (units of work, in
+    /// key order) before the first one whose results have not arrived. Use it only without sort columns, and if each
+    /// cluster has one informer.
     pub(super) fn still_needed(&self, limit: usize) -> usize {
         limit.saturating_sub(self.settled_hits)
     }
@@ -186,8 +186,7 @@ impl Gathered {
     }
 }
 
-/// Drops all but the first `limit` hits once there are at least `limit` times `slack` hits. Leaves
-/// the hits unsorted.
+/// Drops all but the first `limit` hits once there are at least `limit` times `slack` hits. Leaves the hits unsorted.
 pub(super) fn truncate(hits: &mut Vec<Hit>, limit: usize, order: &Order<'_, '_>, slack: usize) {
     if limit > 0 && hits.len() >= limit.saturating_mul(slack).max(limit + 1) {
         hits.select_nth_unstable_by(limit - 1, |a, b| order.compare(a, b));

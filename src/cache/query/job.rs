@@ -143,9 +143,9 @@ impl<'s> Job<'s> {
         Ok(())
     }
 
-    /// Returns the informer with the newest state of the object at `position`, as an index of the
-    /// view's members. `None` if no selected informer of the cluster has the object. `rank` is the
-    /// index of the cluster among the selected ones.
+    /// Returns the informer with the newest state of the object at `position`, as an index of the view's members.
+    /// `None` if no selected informer of the cluster has the object. `rank` is the index of the cluster among the
+    /// selected ones.
     fn find(&self, rank: usize, position: &Position) -> Option<usize> {
         self.view.answering().filter(|(_, member)| member.rank == rank).map(|(at, _)| at).find(|at| {
             let stored = self.view.members[*at].partition.get(&position.key);

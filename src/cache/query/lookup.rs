@@ -47,9 +47,9 @@ impl Snapshot {
         self.get_of(cluster, key, |_| true)
     }
 
-    /// Returns the objects with `value` in `index`, by cluster and key, in their newest states.
-    /// Costs one lookup per object. Does not report the freshness of clusters, as an
-    /// [`super::Answer`] does, so clusters without such objects are not visited.
+    /// Returns the objects with `value` in `index`, by cluster and key, in their newest states. Costs one lookup per
+    /// object. Does not report the freshness of clusters, as an [`super::Answer`] does, so clusters without such
+    /// objects are not visited.
     ///
     /// # Errors
     /// [`QueryError::UnknownIndex`].

@@ -85,8 +85,7 @@ impl OwnerRef {
         self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// Returns whether the objects of a snapshot have the owner's kind and API group, in any API
-    /// version.
+    /// Returns whether the objects of a snapshot have the owner's kind and API group, in any API version.
     #[must_use]
     pub fn is_of(&self, snapshot: &Snapshot) -> bool {
         let resource = snapshot.resource();

@@ -1,10 +1,8 @@
-//! Pauses of a scanning thread for other threads, and the end of its slice (about 5 ms) for other
-//! scans.
+//! Pauses of a scanning thread for other threads, and the end of its slice (about 5 ms) for other scans.
 //!
-//! Linux lets a running thread finish its time slice before it runs a thread that was woken,
-//! whatever their priorities. It ends a time slice only every few milliseconds. A pause lets the
-//! woken thread run at once. Time is estimated from the work, because reading a clock for each
-//! object would cost as much as examining it.
+//! Linux lets a running thread finish its time slice before it runs a thread that was woken, whatever their priorities.
+//! It ends a time slice only every few milliseconds. A pause lets the woken thread run at once. Time is estimated from
+//! the work, because reading a clock for each object would cost as much as examining it.
 
 /// Estimated cost of reading an object's body, relative to examining its head (metadata), which takes about 50 ns.
 const BODY: u64 = 200;

@@ -128,15 +128,14 @@ impl Pieces<'_, '_> {
         }
     }
 
-    /// Returns the key after which the scan starts in the cluster of this rank (index among the
-    /// selected clusters). `None` if the scan starts with the first object of the cluster.
+    /// Returns the key after which the scan starts in the cluster of this rank (index among the selected clusters).
+    /// `None` if the scan starts with the first object of the cluster.
     fn after(&self, rank: usize) -> Option<&ObjectKey> {
         self.start.filter(|start| start.rank == rank)?.key.as_ref()
     }
 
-    /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns how many
-    /// objects were excluded by their label filters until then, or in the whole piece if `look`
-    /// never returned `false`.
+    /// Calls `look` with each object of a piece, by key, until it returns `false`. Returns how many objects were
+    /// excluded by their label filters until then, or in the whole piece if `look` never returned `false`.
     pub(super) fn each(&self, piece: &Piece, mut look: impl FnMut(&Arc<StoredObject>) -> bool) -> u64 {
         let excluded = Cell::new(0);
         let member = &self.view.members[piece.member];

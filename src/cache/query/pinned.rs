@@ -47,9 +47,8 @@ impl PinnedSnapshots {
         Self { entries: VecDeque::new(), replaced: 0, tight: false }
     }
 
-    /// Pins a snapshot, and returns the number under which [`Self::get`] finds it. A new snapshot
-    /// gets its number from `fresh`. A snapshot that is pinned already keeps its number, and its
-    /// time is extended.
+    /// Pins a snapshot, and returns the number under which [`Self::get`] finds it. A new snapshot gets its number from
+    /// `fresh`. A snapshot that is pinned already keeps its number, and its time is extended.
     pub fn pin(&mut self, snapshot: &Arc<Snapshot>, now: Instant, fresh: impl FnOnce() -> u64) -> u64 {
         self.expire(now);
         let known = self.entries.iter().position(|entry| Arc::ptr_eq(&entry.snapshot, snapshot));

@@ -59,8 +59,8 @@ const MAX_KEYS: usize = 4_096;
 /// Maximum number of keys of an index value that are visited per informer to count those visible to the reader.
 const MAX_VISITED: usize = 16_384;
 
-/// Limit for counting the visible objects with an index value. If there are at least this many, the
-/// value is assumed to select half of all visible objects.
+/// Limit for counting the visible objects with an index value. If there are at least this many, the value is assumed to
+/// select half of all visible objects.
 const MAX_COUNTED: usize = 2_048;
 
 /// Chooses access paths in one snapshot, for the selected informers.
@@ -102,8 +102,8 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// Returns the cheapest access path among those of the parts of an `And` condition. Namespace
-    /// and name together are one part. `None` if no part has a path, so that a scan is needed.
+    /// Returns the cheapest access path among those of the parts of an `And` condition. Namespace and name together are
+    /// one part. `None` if no part has a path, so that a scan is needed.
     fn all_of(&self, expr: &Expr) -> Option<AccessPath> {
         let mut parts = Vec::new();
         flatten(expr, &mut parts);
@@ -142,8 +142,8 @@ impl Planner<'_, '_> {
         AccessPath { access: Access::Lookups(lookups), cost: candidates * LOOKUP_COST, candidates, exact: true }
     }
 
-    /// Returns the number of objects with an index value. If the reader may not see all objects,
-    /// counts only visible ones, approximately.
+    /// Returns the number of objects with an index value. If the reader may not see all objects, counts only visible
+    /// ones, approximately.
     fn count(&self, index: &str, value: &str) -> usize {
         if self.view.sees_all {
             return self.snapshot.indices.count(index, value);

@@ -28,8 +28,8 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns the next piece of work. `find` takes the piece at the cursor that all threads share,
-    /// and advances the cursor.
+    /// Returns the next piece of work. `find` takes the piece at the cursor that all threads share, and advances the
+    /// cursor.
     pub(super) fn next(&self, find: impl FnOnce(&mut Cursor) -> Option<Piece>) -> Option<Piece> {
         find(&mut self.cursor.lock())
     }
@@ -44,9 +44,8 @@ impl Progress {
         self.gathered.lock().still_needed(limit)
     }
 
-    /// Adds the matches of a piece to the results with the function `take`. If `take` returns true,
-    /// there are enough results, and the query stops. If the results exceed a limit in `bounds`,
-    /// the query fails.
+    /// Adds the matches of a piece to the results with the function `take`. If `take` returns true, there are enough
+    /// results, and the query stops. If the results exceed a limit in `bounds`, the query fails.
     pub(super) fn take(
         &self,
         number: usize,

@@ -37,12 +37,12 @@ impl RunningQuery {
         Self { snapshot, query, visible, position, way: OnceLock::new(), progress: Progress::default() }
     }
 
-    /// Answers the query on this thread if few objects must be examined. Returns `None` if the
-    /// query needs [`Self::work`].
+    /// Answers the query on this thread if few objects must be examined. Returns `None` if the query needs
+    /// [`Self::work`].
     ///
     /// # Errors
-    /// If the query is invalid, was cancelled, or exceeded a limit of time, results or bytes.
-    /// `None` means that the query is valid.
+    /// If the query is invalid, was cancelled, or exceeded a limit of time, results or bytes. `None` means that the
+    /// query is valid.
     pub fn answer_if_short(&self) -> Result<Option<Answer>, QueryError> {
         let job = self.job()?;
         if job.is_long() && !self.query.explain {
@@ -135,8 +135,8 @@ impl std::fmt::Debug for RunningQuery {
 }
 
 impl Snapshot {
-    /// Returns whether the query should run on its own threads: it may examine more than 1,000
-    /// objects, or more than 50 if their bodies are read. Returns false if the query is invalid.
+    /// Returns whether the query should run on its own threads: it may examine more than 1,000 objects, or more than 50
+    /// if their bodies are read. Returns false if the query is invalid.
     #[must_use]
     #[doc(hidden)]
     pub fn is_long(&self, query: &Query) -> bool {
@@ -165,8 +165,8 @@ impl Snapshot {
         Job::new(self, query, &VisibleParts::new(self, query), None)?.answer(&Progress::default())
     }
 
-    /// Answers a query on this thread if it is short and does not need the cache actor. Otherwise
-    /// returns `None`, which means that one of these holds:
+    /// Answers a query on this thread if it is short and does not need the cache actor. Otherwise returns `None`, which
+    /// means that one of these holds:
     /// - The query may examine many objects ([`Self::is_long`]).
     /// - A limit may leave out results, so that the answer needs a continue token.
     /// - The query continues an earlier answer.
@@ -188,8 +188,8 @@ impl Snapshot {
         Ok(Some(answer).filter(|answer| answer.end().is_none()))
     }
 
-    /// Continues an earlier answer from this snapshot, after its end ([`Answer::end`]). Apart from
-    /// its limits, the query must be the same as for that answer.
+    /// Continues an earlier answer from this snapshot, after its end ([`Answer::end`]). Apart from its limits, the
+    /// query must be the same as for that answer.
     ///
     /// # Errors
     /// As [`Self::answer`].

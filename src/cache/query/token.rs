@@ -25,8 +25,8 @@ pub struct Position {
 #[derive(Clone)]
 pub struct TokenKey([u8; 32]);
 
-/// Hash of the query that a token belongs to: the resource, clusters, informers, reader, condition,
-/// order and output. The limit is left out, so that a continued query may have another one.
+/// Hash of the query that a token belongs to: the resource, clusters, informers, reader, condition, order and output.
+/// The limit is left out, so that a continued query may have another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint([u8; 16]);
 
@@ -63,8 +63,8 @@ impl TokenKey {
         mac
     }
 
-    /// Returns a signed token for a position in an answer. `pinned` is the number of the pinned
-    /// snapshot, and `of` the hash of the query.
+    /// Returns a signed token for a position in an answer. `pinned` is the number of the pinned snapshot, and `of` the
+    /// hash of the query.
     #[must_use]
     pub fn sign(&self, pinned: u64, of: Fingerprint, position: &Position) -> SmolStr {
         let cluster = position.cluster.as_bytes();

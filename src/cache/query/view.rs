@@ -135,8 +135,8 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Returns the index of a cluster among the selected clusters, which are ordered by name. If
-    /// the cluster is not selected, returns the index at which it would be inserted.
+    /// Returns the index of a cluster among the selected clusters, which are ordered by name. If the cluster is not
+    /// selected, returns the index at which it would be inserted.
     pub(super) fn rank_of(&self, cluster: &str) -> usize {
         self.clusters.partition_point(|selected| selected.coverage.cluster.as_str() < cluster)
     }
@@ -146,10 +146,9 @@ impl<'s> View<'s> {
         self.clusters.get(rank).is_some_and(|selected| selected.coverage.cluster.as_str() == cluster)
     }
 
-    /// Returns whether another informer of the cluster has a newer state of the object than the
-    /// informer `at` (an index of `members`). If two informers have equally new states, that of the
-    /// informer opened first counts. Must be called for each match, because the newer state need
-    /// not match.
+    /// Returns whether another informer of the cluster has a newer state of the object than the informer `at` (an index
+    /// of `members`). If two informers have equally new states, that of the informer opened first counts. Must be
+    /// called for each match, because the newer state need not match.
     pub(super) fn is_superseded(&self, at: usize, stored: &StoredObject) -> bool {
         let members = self.clusters[self.members[at].rank].members.clone();
         members.len() > 1

@@ -11,8 +11,8 @@ use informer_hub_types::ClusterSelector;
 /// Objects that the reader of a query may see, by partition.
 #[derive(Default)]
 pub(super) struct VisibleParts {
-    /// Visible key ranges of each partition. A partition with `None` is visible as a whole; a
-    /// missing partition is invisible. If there is no map, everything is visible.
+    /// Visible key ranges of each partition. A partition with `None` is visible as a whole; a missing partition is
+    /// invisible. If there is no map, everything is visible.
     partitions: Option<BTreeMap<PartitionId, Option<KeyRanges>>>,
 }
 

@@ -1,5 +1,5 @@
-//! Work of one thread on a query. For each object it examines the head (metadata and index values),
-//! and the body (JSON) only if the head does not decide.
+//! Work of one thread on a query. For each object it examines the head (metadata and index values), and the body (JSON)
+//! only if the head does not decide.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use informer_hub_query::{Extractor, Output, SortKey, Values};
 use informer_hub_types::StoredObject;
 
 impl Job<'_> {
-    /// Processes pieces of the query's work (each some objects of one informer). Ends if no piece
-    /// is left, the query is over, or the time slice of `pace` is used up. Returns true only if the
-    /// time slice was used up; pieces may then be left.
+    /// Processes pieces of the query's work (each some objects of one informer). Ends if no piece is left, the query is
+    /// over, or the time slice of `pace` is used up. Returns true only if the time slice was used up; pieces may then
+    /// be left.
     pub(super) fn work(&self, progress: &Progress, pace: &mut Pace<'_>) -> bool {
         let (pieces, order) = (self.pieces(), self.order());
         // Without sort columns, and if no informers overlap, the first pieces have the first hits.
@@ -55,8 +55,8 @@ pub(super) struct Worker<'j, 's> {
     order: &'j Order<'j, 's>,
     progress: &'j Progress,
     memo: RefCell<LabelMemo>,
-    /// Finds out which paths of the query's condition exist in bodies, because the answer names
-    /// paths that no body had. `None` if the condition has no paths, or once every path was found.
+    /// Finds out which paths of the query's condition exist in bodies, because the answer names paths that no body had.
+    /// `None` if the condition has no paths, or once every path was found.
     watched: Option<Extractor>,
     seen: Vec<bool>,
 }
@@ -71,8 +71,8 @@ impl<'j, 's> Worker<'j, 's> {
         Self { job, order, progress, memo: RefCell::new(LabelMemo::new()), watched, seen: vec![false; paths.len()] }
     }
 
-    /// Examines the objects of one piece of the query's work and returns the matches. If `keep` is
-    /// given, matches beyond the first `keep` of this piece may be left out.
+    /// Examines the objects of one piece of the query's work and returns the matches. If `keep` is given, matches
+    /// beyond the first `keep` of this piece may be left out.
     pub(super) fn examine(
         &mut self,
         pieces: &Pieces<'_, 's>,
@@ -190,8 +190,8 @@ impl<'j, 's> Worker<'j, 's> {
     }
 }
 
-/// Counts one matching object for `count by` and `distinct`: once for each distinct value of its
-/// first column, or under `null` if the object has no value.
+/// Counts one matching object for `count by` and `distinct`: once for each distinct value of its first column, or under
+/// `null` if the object has no value.
 fn count(values: &[Values], found: &mut PieceMatches) {
     found.tally.output.note(values);
     let values = values.first().map_or(&[][..], |values| values);
@@ -204,8 +204,8 @@ fn count(values: &[Values], found: &mut PieceMatches) {
     }
 }
 
-/// Marks in `seen` which paths of the query's condition exist in the body `bytes`. Once all paths
-/// are marked, sets `watched` to `None`, so that later bodies are not searched.
+/// Marks in `seen` which paths of the query's condition exist in the body `bytes`. Once all paths are marked, sets
+/// `watched` to `None`, so that later bodies are not searched.
 fn note_paths(watched: &mut Option<Extractor>, seen: &mut [bool], bytes: &[u8]) {
     let Some(Ok(values)) = watched.as_ref().map(|paths| paths.extract(bytes)) else { return };
     seen.iter_mut().zip(values).for_each(|(seen, values)| *seen |= !values.is_empty());

@@ -32,8 +32,7 @@ pub(super) const NAME_ITS_CA: &str =
 /// Compression factor of object bodies, measured with pods (docs/memory.md).
 const COMPRESSION_FACTOR: u64 = 16;
 
-/// Part of a problem text: the effect on readers if the hub may not create access or token reviews
-/// in a cluster.
+/// Part of a problem text: the effect on readers if the hub may not create access or token reviews in a cluster.
 const NO_READERS: &str = "readers whose rights depend on it see nothing of the cluster";
 
 /// Maximum number of groups of a user in the report.
@@ -112,8 +111,8 @@ async fn check_reviews(client: &Client, reviews: &[ApiResource], report: &mut Cl
     }
 }
 
-/// Adds a finding unless the hub has the right: the error `problem` if the right is missing, a
-/// warning if it cannot be checked. `rights` is the advice for a missing right.
+/// Adds a finding unless the hub has the right: the error `problem` if the right is missing, a warning if it cannot be
+/// checked. `rights` is the advice for a missing right.
 fn note_right(
     verdict: Result<source::AccessVerdict, SourceError>,
     right: &str,

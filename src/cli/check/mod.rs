@@ -142,8 +142,8 @@ impl Args {
         Ok(chosen.into_iter().filter(|cluster| !is_of_agent(cluster)).collect())
     }
 
-    /// Checks the cluster in which the hub's pod runs, if the Lease of the hub's replicas is there
-    /// because no configured cluster has it. Otherwise, or if `--cluster` is given, returns `None`.
+    /// Checks the cluster in which the hub's pod runs, if the Lease of the hub's replicas is there because no
+    /// configured cluster has it. Otherwise, or if `--cluster` is given, returns `None`.
     async fn check_own_cluster(&self, config: &Config) -> Option<ClusterReport> {
         let ha = config.ha.as_ref().filter(|_| self.clusters.is_empty())?;
         let is_watched = config.clusters.iter().any(|cluster| ha.is_lease_in(cluster));
@@ -196,9 +196,9 @@ async fn check_source(source: &ClusterSourceConfig, file: &Path, timeout: Durati
     (found, report)
 }
 
-/// Adds findings for entries of `[resources]` and `[sinks]` that select no cluster, and for entries
-/// of `[resources]` that conflict in a cluster. These mistakes depend on the clusters that cluster
-/// sources have now, so they are not found when the configuration is loaded.
+/// Adds findings for entries of `[resources]` and `[sinks]` that select no cluster, and for entries of `[resources]`
+/// that conflict in a cluster. These mistakes depend on the clusters that cluster sources have now, so they are not
+/// found when the configuration is loaded.
 fn selections(config: &Config, clusters: &[ClusterConfig], findings: &mut Vec<Finding>) {
     let resources = config.resources.iter().map(|it| (format!("resources.{}.clusters", it.name), &it.clusters));
     let sinks = config.sinks.iter().filter(|it| it.partition.is_none_or(SinkPartition::is_first));
@@ -337,8 +337,8 @@ impl Drop for Progress {
     }
 }
 
-/// Renders two reports, which a test compares. The first contains `foreign` in all places that can
-/// hold untrusted text, the second a plain word.
+/// Renders two reports, which a test compares. The first contains `foreign` in all places that can hold untrusted text,
+/// the second a plain word.
 #[cfg(test)]
 pub(super) fn screens(foreign: &str) -> (String, String) {
     let screen = |text: &str| {

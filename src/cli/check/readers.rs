@@ -51,8 +51,8 @@ pub(super) fn unserved_secrets(config: &Config) -> Option<Finding> {
     })
 }
 
-/// Returns whether a reader's rights are also decided by access reviews in clusters. False for a
-/// reader whose token is in the configuration.
+/// Returns whether a reader's rights are also decided by access reviews in clusters. False for a reader whose token is
+/// in the configuration.
 fn is_reviewed(config: &Config, reader: &ReaderConfig) -> bool {
     config.hub.service.authorization.kubernetes.is_some() && !matches!(reader.identity, ReaderIdentity::Token(_))
 }
@@ -104,8 +104,8 @@ fn problems(
     found
 }
 
-/// Returns whether a resource that a reader's rule allows may be one that an entry of `[resources]`
-/// watches. Also true if this is unknown, because only a cluster could resolve a name.
+/// Returns whether a resource that a reader's rule allows may be one that an entry of `[resources]` watches. Also true
+/// if this is unknown, because only a cluster could resolve a name.
 fn may_be(rule: &Selected, entry: &ResourceConfig) -> bool {
     let named = |resource: &ResourceRef| resource.canonical();
     let is_known = |resource: &ResourceRef| built_in(resource).is_some();

@@ -112,8 +112,7 @@ pub(super) struct ClusterReport {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ResourceReport {
     pub(super) name: String,
-    /// Name of the entry. Followed by the name of the resource if that is another one, as for
-    /// entries with a pattern.
+    /// Name of the entry. Followed by the name of the resource if that is another one, as for entries with a pattern.
     #[serde(skip)]
     pub(super) shown: String,
     /// Plural, version and group of the resource in the cluster. Unset if the cluster has no such resource or did not

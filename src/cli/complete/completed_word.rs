@@ -96,8 +96,7 @@ impl CompletedWord {
     }
 }
 
-/// Joins words that bash has split at `=`. Returns the words before the completed word, and the
-/// completed word.
+/// Joins words that bash has split at `=`. Returns the words before the completed word, and the completed word.
 fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     let mut words: Vec<String> = Vec::new();
     let mut is_open = false;
@@ -113,8 +112,8 @@ fn joined(before: &[String], word: &str) -> (Vec<String>, String) {
     (words, word)
 }
 
-/// Returns whether `=` and the text after it belong to the same word as `last`, the text before it.
-/// False if `last` is an option, because the option's value counts as a separate word.
+/// Returns whether `=` and the text after it belong to the same word as `last`, the text before it. False if `last` is
+/// an option, because the option's value counts as a separate word.
 fn words_can_join(last: &str) -> bool {
     !last.starts_with('-')
 }

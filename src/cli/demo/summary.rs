@@ -110,8 +110,8 @@ impl Summary {
         Self { ok, verdict, seed, interrupted, ran_millis, settled_after_millis, clusters, totals, violations }
     }
 
-    /// Used if the user interrupts the demo a second time. Makes the verdict "not known", unless
-    /// all changes had arrived by then.
+    /// Used if the user interrupts the demo a second time. Makes the verdict "not known", unless all changes had
+    /// arrived by then.
     pub(super) fn cut(mut self) -> Self {
         if !self.is_settled() {
             self.ok = false;

@@ -26,8 +26,8 @@ struct DelivererView {
     contends_for: usize,
     /// Whether the deliverer renews its entry in the roster, the fleet's list of processes in NATS.
     live: bool,
-    /// Seconds since the deliverer last renewed its roster entry. The difference of two clocks:
-    /// that of this machine, and that of the NATS server, which sets the time of an entry.
+    /// Seconds since the deliverer last renewed its roster entry. The difference of two clocks: that of this machine,
+    /// and that of the NATS server, which sets the time of an entry.
     last_seen_seconds: u64,
 }
 

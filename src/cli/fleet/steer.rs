@@ -17,11 +17,11 @@ use informer_hub_types::printable;
 
 /// Interval at which the fleet's list of processes is read.
 const LOOK: Duration = Duration::from_millis(250);
-/// Time after which a collector counts as down if it has not renewed its entry in the fleet's list
-/// of processes. A live collector renews it about three times in this time.
+/// Time after which a collector counts as down if it has not renewed its entry in the fleet's list of processes. A live
+/// collector renews it about three times in this time.
 const RENEWAL: Duration = Duration::from_secs(3);
-/// Time after which a deliverer counts as down if it has not renewed its entry in the fleet's list
-/// of processes. A live deliverer renews it about three times in this time.
+/// Time after which a deliverer counts as down if it has not renewed its entry in the fleet's list of processes. A live
+/// deliverer renews it about three times in this time.
 const DELIVERER_RENEWAL: Duration = Duration::from_secs(6);
 /// Time within which a collector claims a cluster without an owner: first the former owner's lease expires, then the
 /// collector waits before it claims.
@@ -114,9 +114,8 @@ impl Fleet {
         }
     }
 
-    /// Waits at most `limit` until a cluster has an owner, and returns the fleet at that time. Only
-    /// then is it known which collectors can take over the cluster: those whose files have the same
-    /// clusters as the owner's file.
+    /// Waits at most `limit` until a cluster has an owner, and returns the fleet at that time. Only then is it known
+    /// which collectors can take over the cluster: those whose files have the same clusters as the owner's file.
     async fn claimed(&self, cluster: &str, limit: Duration) -> anyhow::Result<FleetOverview> {
         let limited = HumanDuration(limit);
         note!("{} has no owner, waiting up to {limited} for a collector that claims it", printable(cluster));

@@ -36,8 +36,8 @@ pub(super) struct CollectorView {
     /// Hash of the names of the clusters that the collector would take over if they were free.
     #[serde(skip)]
     contends_for: u64,
-    /// Seconds since the collector last renewed its roster entry. The difference of two clocks:
-    /// that of this machine, and that of the NATS server, which sets the time of an entry.
+    /// Seconds since the collector last renewed its roster entry. The difference of two clocks: that of this machine,
+    /// and that of the NATS server, which sets the time of an entry.
     pub(super) last_seen_seconds: u64,
 }
 
@@ -199,8 +199,8 @@ impl FleetOverview {
 }
 
 impl CollectorView {
-    /// Returns whether this collector can take over clusters of the collector `other`: it is live,
-    /// not draining, and contends for the same clusters.
+    /// Returns whether this collector can take over clusters of the collector `other`: it is live, not draining, and
+    /// contends for the same clusters.
     pub(super) fn receives_from(&self, other: &Self) -> bool {
         self.live && !self.draining && self.contends_for == other.contends_for && self.name != other.name
     }

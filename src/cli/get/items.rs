@@ -19,8 +19,8 @@ pub(super) struct Items<'a> {
     args: &'a Args,
     path: Option<&'a Template>,
     documents: Documents,
-    /// For `-o jsonpath`: the template to apply to each object. `None` for other outputs and,
-    /// without `--watch`, for a template that needs the whole list.
+    /// For `-o jsonpath`: the template to apply to each object. `None` for other outputs and, without `--watch`, for a
+    /// template that needs the whole list.
     of_each: Option<Template>,
     sorted: Sorted<Value>,
     /// Objects to print at the end, because the output needs all of them.
@@ -139,8 +139,8 @@ impl Sink for Items<'_> {
     }
 }
 
-/// Returns the document to print. It is the object alone if the command names one (`is_one`) and
-/// exactly one was found, else a list of all objects.
+/// Returns the document to print. It is the object alone if the command names one (`is_one`) and exactly one was found,
+/// else a list of all objects.
 fn document(mut objects: Vec<Value>, is_one: bool) -> Value {
     match objects.pop() {
         Some(object) if is_one && objects.is_empty() => object,

@@ -25,8 +25,8 @@ pub(super) struct Cells<'a> {
 
 #[derive(Debug)]
 struct Title {
-    /// Name of the column in CSV: its path as written in the query. For a query that returns whole
-    /// objects, the column's title in lower case.
+    /// Name of the column in CSV: its path as written in the query. For a query that returns whole objects, the
+    /// column's title in lower case.
     field: String,
     column: Column,
 }
@@ -115,8 +115,8 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Returns the columns for a query that returns whole objects: cluster, namespace if there are any,
-/// and the columns that the Kubernetes API shows.
+/// Returns the columns for a query that returns whole objects: cluster, namespace if there are any, and the columns
+/// that the Kubernetes API shows.
 fn of_objects(printer: &Printer, is_namespaced: bool) -> Vec<Title> {
     let place = ["cluster", "namespace"].into_iter().take(if is_namespaced { 2 } else { 1 });
     let title = |name: &str, priority: i64| Title {

@@ -14,12 +14,10 @@ pub(super) struct NamedResource {
     pub(super) is_unchecked: bool,
 }
 
-/// Returns the RBAC name of a configured resource. A resource that is not built into Kubernetes
-/// gets its configured name as plural, and is namespaced if `has_namespaces` (namespaces are
-/// configured).
+/// Returns the RBAC name of a configured resource. A resource that is not built into Kubernetes gets its configured
+/// name as plural, and is namespaced if `has_namespaces` (namespaces are configured).
 ///
-/// Returns `None` if the resource is not built into Kubernetes and its configured name has no
-/// group.
+/// Returns `None` if the resource is not built into Kubernetes and its configured name has no group.
 pub(super) fn named(written: &ResourceRef, has_namespaces: bool) -> Option<NamedResource> {
     if let Some(found) = built_in(written) {
         let (group, plural) = (found.group.to_owned(), found.plural.to_owned());

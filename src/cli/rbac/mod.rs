@@ -198,8 +198,8 @@ impl Args {
         self.text(&heading, &notes, &grants)
     }
 
-    /// Renders the rights that the hub needs in any cluster found by a cluster source. Assumes that
-    /// all entries of `[resources]` select that cluster.
+    /// Renders the rights that the hub needs in any cluster found by a cluster source. Assumes that all entries of
+    /// `[resources]` select that cluster.
     async fn rights_of_sourced(&self, config: &Config) -> anyhow::Result<String> {
         let mut grants = Grants::default();
         let mut notes = vec![
@@ -355,10 +355,10 @@ async fn named_resources(resource: &ResourceConfig, client: Option<&Client>) -> 
 
 /// Returns the names that RBAC rules need for the resources that a pattern matches.
 ///
-/// Without a `client`, returns the name `*` (all resources) in the pattern's API group; fails if
-/// the pattern is not of one group. With a `client`, asks the cluster which resources match. A
-/// match is returned by name if it is built into Kubernetes, or if it is cluster-scoped and the
-/// entry has namespaces. Any other match is returned as `*` in its group.
+/// Without a `client`, returns the name `*` (all resources) in the pattern's API group; fails if the pattern is not of
+/// one group. With a `client`, asks the cluster which resources match. A match is returned by name if it is built into
+/// Kubernetes, or if it is cluster-scoped and the entry has namespaces. Any other match is returned as `*` in its
+/// group.
 async fn pattern_resources(
     resource: &ResourceConfig,
     pattern: &ResourcePattern,

@@ -32,8 +32,8 @@ pub(super) fn total(status: &Value) -> Option<String> {
     Some(format!("fleet      {} owns {owned} of {of}{free}", printable(process)))
 }
 
-/// Returns the number of clusters with an entry for which `is_counted` is true. A cluster has one
-/// entry, or one for each of its shards.
+/// Returns the number of clusters with an entry for which `is_counted` is true. A cluster has one entry, or one for
+/// each of its shards.
 fn count(entries: &[Value], is_counted: impl Fn(&Value) -> bool) -> usize {
     entries.iter().filter(|entry| is_counted(entry)).map(|entry| text(entry, "name")).collect::<BTreeSet<_>>().len()
 }

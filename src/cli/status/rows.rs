@@ -368,9 +368,8 @@ pub(super) fn summary(status: &Value) -> String {
     lines.join("\n")
 }
 
-/// Returns the number of objects and their memory as text. Some informers have no counts, if the
-/// client of the hub may read their resource only in some namespaces. The text then says how many
-/// informers are counted.
+/// Returns the number of objects and their memory as text. Some informers have no counts, if the client of the hub may
+/// read their resource only in some namespaces. The text then says how many informers are counted.
 fn objects(informers: &[(&str, &Value)]) -> String {
     const RIGHTS: &str = "counts need the right to read all namespaces";
     let all = || informers.iter().map(|(_, informer)| *informer);

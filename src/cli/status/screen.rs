@@ -10,8 +10,8 @@ use crate::cli::fit::{self, Fitted, Line};
 use crate::cli::print::wrapped;
 use informer_hub_types::{clock, printable};
 
-/// Returns a line for each row that is new, has another state than in `before`, or is gone. If the
-/// first call (`before` is `None`) has no rows, it returns a line that says so.
+/// Returns a line for each row that is new, has another state than in `before`, or is gone. If the first call (`before`
+/// is `None`) has no rows, it returns a line that says so.
 pub(super) fn changes(subject: Subject, before: Option<&[Row]>, now: &[Row]) -> Vec<String> {
     let time = clock::wall().strftime("%H:%M:%SZ").to_string();
     let Some(before) = before.or((!now.is_empty()).then_some(&[])) else {

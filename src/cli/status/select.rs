@@ -18,9 +18,8 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Strips the kind from names of clusters and sinks as `-o name` prints them
-    /// (`cluster/prod-eu`). Names of resources stay as they are (`resource/prod-eu/pods`), because
-    /// their cluster is needed to find them.
+    /// Strips the kind from names of clusters and sinks as `-o name` prints them (`cluster/prod-eu`). Names of
+    /// resources stay as they are (`resource/prod-eu/pods`), because their cluster is needed to find them.
     pub(super) fn without_kinds(&self) -> Self {
         let strip =
             |names: &[String], kind: &str| names.iter().map(|name| without_kind(kind, name).to_owned()).collect();

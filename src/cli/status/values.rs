@@ -19,8 +19,8 @@ pub(super) fn cell(value: &Value, key: &str, shown: impl Fn(u64) -> String) -> S
     value[key].as_u64().map(shown).unwrap_or_default()
 }
 
-/// Returns the sum of the number `key` over all informers that have it. Returns zero without
-/// informers, and `None` if no informer has the number.
+/// Returns the sum of the number `key` over all informers that have it. Returns zero without informers, and `None` if
+/// no informer has the number.
 pub(super) fn sum<'v>(informers: impl IntoIterator<Item = &'v Value>, key: &str) -> Option<u64> {
     let mut all = informers.into_iter().peekable();
     if all.peek().is_none() {

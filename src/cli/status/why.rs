@@ -36,8 +36,8 @@ pub(super) fn expiry(owner: &Value) -> String {
     line(&list(owner, "credentials").iter().filter_map(due).collect::<Vec<_>>().join("; "))
 }
 
-/// Returns whether a connected cluster forbids the hub to watch anything. At least one of its
-/// informers is then forbidden, and the rest are forbidden, absent, stopped or paused.
+/// Returns whether a connected cluster forbids the hub to watch anything. At least one of its informers is then
+/// forbidden, and the rest are forbidden, absent, stopped or paused.
 pub(super) fn is_forbidden(cluster: &Value) -> bool {
     let states = || list(cluster, "informers").iter().map(|informer| text(informer, "state"));
     text(cluster, "state") == "connected"
@@ -45,8 +45,8 @@ pub(super) fn is_forbidden(cluster: &Value) -> bool {
         && states().all(|state| matches!(state, "forbidden" | "absent" | "stopped" | "paused"))
 }
 
-/// Returns the state of a cluster to show: `forbidden` if the cluster forbids the hub to watch
-/// anything, else the state in the status document.
+/// Returns the state of a cluster to show: `forbidden` if the cluster forbids the hub to watch anything, else the state
+/// in the status document.
 pub(super) fn cluster_state(cluster: &Value) -> &str {
     if is_forbidden(cluster) { "forbidden" } else { text(cluster, "state") }
 }
@@ -100,8 +100,8 @@ pub(super) fn of_informer(informer: &Value) -> String {
     or(error(informer), explanation)
 }
 
-/// Returns the number of dead letters that a sink stores. If the status document lacks it, returns
-/// the journal's number, or else the counter of dead-lettered events.
+/// Returns the number of dead letters that a sink stores. If the status document lacks it, returns the journal's
+/// number, or else the counter of dead-lettered events.
 pub(super) fn letters(sink: &Value) -> u64 {
     let now = sink["deadLetters"].as_u64().or_else(|| sink["journal"]["deadLetters"].as_u64());
     now.unwrap_or_else(|| number(sink, "deadLettered"))

@@ -14,19 +14,18 @@ impl<K: 'static> SharedInformer<K> {
     /// Returns the resource version up to which the store is complete for one cluster: client-go's
     /// `LastStoreSyncResourceVersion`.
     ///
-    /// Every change up to this version is in the lister and in the indexer.
-    /// [`Self::last_sync_resource_version`] is the version up to which the watch has received
-    /// changes. That version is ahead while received changes wait to be stored.
+    /// Every change up to this version is in the lister and in the indexer. [`Self::last_sync_resource_version`] is the
+    /// version up to which the watch has received changes. That version is ahead while received changes wait to be
+    /// stored.
     ///
-    /// - `None` before the first list is stored, after the stop, and for a cluster that is not
-    ///   watched. Also `None` if the server's lists have no version.
+    /// - `None` before the first list is stored, after the stop, and for a cluster that is not watched. Also `None` if
+    ///   the server's lists have no version.
     /// - During a later list the version stays unchanged until the list is stored as a whole.
     /// - After etcd was restored from a backup, the version goes back with the next list.
-    /// - While a handler is called with an object, the version is at least that of the object, with
-    ///   two exceptions. Objects of a list, including `initial` additions, are notified before the
-    ///   version reaches that of the list. An object can also be ahead of the version if the
-    ///   waiting changes exceed one batch (512 objects or 512 KiB). Changes of one object are then
-    ///   applied together.
+    /// - While a handler is called with an object, the version is at least that of the object, with two exceptions.
+    ///   Objects of a list, including `initial` additions, are notified before the version reaches that of the list. An
+    ///   object can also be ahead of the version if the waiting changes exceed one batch (512 objects or 512 KiB).
+    ///   Changes of one object are then applied together.
     #[must_use]
     pub fn stored_version(&self, cluster: &ClusterName) -> Option<ResourceVersion> {
         self.health_in(cluster).filter(|_| !self.is_stopped())?.stored()

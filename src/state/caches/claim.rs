@@ -1,5 +1,5 @@
-//! Claims: a claim says that the configuration still needs a saved partition, and how to restore
-//! it. A partition without a claim stays on disk.
+//! Claims: a claim says that the configuration still needs a saved partition, and how to restore it. A partition
+//! without a claim stays on disk.
 
 use std::sync::Arc;
 

@@ -45,8 +45,8 @@ pub struct PartitionHeader {
     pub cluster: ClusterName,
     /// Scope of the informer.
     pub scope: Scope,
-    /// Hash of the settings with which the objects were decoded. If the settings at the next start
-    /// have another hash, indices are not restored.
+    /// Hash of the settings with which the objects were decoded. If the settings at the next start have another hash,
+    /// indices are not restored.
     pub settings: u64,
     /// Resource version up to which the objects are complete; `None` if they may be incomplete.
     pub version: Option<ResourceVersion>,
@@ -59,9 +59,8 @@ pub struct PartitionHeader {
     pub written: i64,
     /// Names of the readers (sinks and durable subscribers) that have acknowledged every event of the partition.
     pub readers: BTreeSet<String>,
-    /// Minimum resource version of the next list: the version up to which the informer had received
-    /// changes. Readers may already know of deletions up to it. `None` if `version` is at least as
-    /// new.
+    /// Minimum resource version of the next list: the version up to which the informer had received changes. Readers
+    /// may already know of deletions up to it. `None` if `version` is at least as new.
     pub floor: Option<ResourceVersion>,
     /// Whether the cluster had a CRD of the resource. If the CRD is gone at the next start, the objects are deleted.
     pub defined: bool,
@@ -86,8 +85,8 @@ impl PartitionHeader {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SavedFleet {
     pub(super) version: u64,
-    /// Hash of the clusters' labels, by which the next start detects changed labels. Another build
-    /// of the hub may compute another hash, which then counts as a change.
+    /// Hash of the clusters' labels, by which the next start detects changed labels. Another build of the hub may
+    /// compute another hash, which then counts as a change.
     pub(super) labels: u64,
     /// Partitions (objects of one informer) that had synced when the state was saved. Key: the number of the partition in
     /// the saved files. Value: the resource versions from which readers of its cluster can resume.

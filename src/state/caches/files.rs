@@ -25,8 +25,8 @@ pub use removed_clusters::{PartitionLocation, ReaddedPartitions};
 /// Retention of partitions without an informer, in ms.
 pub const UNUSED_RETENTION: i64 = 7 * 24 * 3600 * 1000;
 
-/// 1 MiB. Files are rewritten if the changes exceed this size and half of the snapshot, or if all
-/// files exceed twice their live data plus this size.
+/// 1 MiB. Files are rewritten if the changes exceed this size and half of the snapshot, or if all files exceed twice
+/// their live data plus this size.
 const MIN_REWRITE: u64 = 1 << 20;
 /// Number of directories above a resource's directory to sync: version, group, `caches`, state directory.
 const ANCESTORS: usize = 4;
@@ -90,8 +90,8 @@ pub struct CacheFiles {
     kept: BTreeMap<PartitionKey, SavedOpenPartition>,
     /// Saved partitions without an informer: the number that identifies each in the files, and its header.
     unwanted: BTreeMap<PartitionKey, (u64, PartitionHeader)>,
-    /// Closed partitions that the next checkpoint must not drop. For example, a partition has moved
-    /// to the cache of another API version, but that cache's files do not contain it yet.
+    /// Closed partitions that the next checkpoint must not drop. For example, a partition has moved to the cache of
+    /// another API version, but that cache's files do not contain it yet.
     moved: BTreeSet<PartitionKey>,
     /// Fleet version (version over all clusters) whose complete state is in the files; `None` if they have no complete
     /// state.
@@ -190,16 +190,14 @@ impl CacheFiles {
         self.sizes.snapshot_bytes + self.sizes.deltas_bytes
     }
 
-    /// Saves the changes of the partitions in `commits`, and drops closed partitions that need not
-    /// be kept. On return the state is durable. After an error, the files still have the previous
-    /// state.
+    /// Saves the changes of the partitions in `commits`, and drops closed partitions that need not be kept. On return
+    /// the state is durable. After an error, the files still have the previous state.
     ///
-    /// A partition without other changes is saved if it was last saved an hour ago, or if its time
-    /// `alive` has advanced by a minute. That is the time at which it was last up to date. With
-    /// `exactly`, any change of `alive` suffices.
+    /// A partition without other changes is saved if it was last saved an hour ago, or if its time `alive` has advanced
+    /// by a minute. That is the time at which it was last up to date. With `exactly`, any change of `alive` suffices.
     ///
-    /// Costs in proportion to the changes. All files are rewritten if the changes exceed half of
-    /// the snapshot, or if the files are much larger than their live data.
+    /// Costs in proportion to the changes. All files are rewritten if the changes exceed half of the snapshot, or if
+    /// the files are much larger than their live data.
     ///
     /// # Errors
     /// If the disk fails. The next call tries again, with all changes since the last success.

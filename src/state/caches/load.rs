@@ -53,12 +53,12 @@ pub(super) struct FilesRead {
     pub(super) deltas_bytes: u64,
     /// Bytes of all files up to their last commit records.
     pub(super) marked_bytes: u64,
-    /// Number of objects read or written. Divides `object_bytes`, the bytes of their records, to
-    /// estimate the size of an object.
+    /// Number of objects read or written. Divides `object_bytes`, the bytes of their records, to estimate the size of
+    /// an object.
     pub(super) objects: u64,
     pub(super) object_bytes: u64,
-    /// Bytes of the object records of two kinds of partitions: those that were not selected for
-    /// decoding, and those without an informer.
+    /// Bytes of the object records of two kinds of partitions: those that were not selected for decoding, and those
+    /// without an informer.
     pub(super) unwanted_bytes: u64,
     /// Names of obsolete files.
     pub(super) leftovers: Vec<String>,
@@ -104,8 +104,8 @@ pub(super) fn read(
     read_beside(disk, dir, (totals, &Dictionaries::default()), claims, syncs)
 }
 
-/// Reads the files of a resource as [`read`] does, although some of its partitions are already in
-/// memory. Dictionaries in `known` are used again instead of being restored.
+/// Reads the files of a resource as [`read`] does, although some of its partitions are already in memory. Dictionaries
+/// in `known` are used again instead of being restored.
 ///
 /// # Errors
 /// If the disk fails.
@@ -185,9 +185,8 @@ impl<'l> Loader<'l> {
         Ok(())
     }
 
-    /// Reads a file record by record and returns its length. After each record, calls `each` with
-    /// two arguments: the decoded changes that `each` has not removed yet, and whether the record
-    /// was a commit record.
+    /// Reads a file record by record and returns its length. After each record, calls `each` with two arguments: the
+    /// decoded changes that `each` has not removed yet, and whether the record was a commit record.
     fn file(
         &mut self,
         disk: &dyn Disk,

@@ -16,8 +16,8 @@ use informer_hub_types::{
 const UNKEPT: u64 = 0;
 /// Form of an object's body in a record: stored uncompressed.
 const PLAIN: u64 = 1;
-/// Least form of compressed bodies in a record. The form minus this number is the number of the
-/// dictionary with which the body is compressed.
+/// Least form of compressed bodies in a record. The form minus this number is the number of the dictionary with which
+/// the body is compressed.
 const PACKED: u64 = 2;
 
 /// A record is complete at this many bytes of bodies or this many objects. Small records limit the loss from damage.
@@ -90,8 +90,8 @@ impl<'w> ObjectWriter<'w> {
         })
     }
 
-    /// Adds an object to the current record. If the record is then full, passes it to `out`. A
-    /// dictionary that is not in the files yet is passed to `out` first.
+    /// Adds an object to the current record. If the record is then full, passes it to `out`. A dictionary that is not
+    /// in the files yet is passed to `out` first.
     pub(super) fn add(
         &mut self,
         partition: u64,

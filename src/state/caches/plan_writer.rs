@@ -1,5 +1,5 @@
-//! Plan of a checkpoint of one resource, and the code that writes it to the files as records. The
-//! plan lists the partitions to append, to rewrite and to drop; `files/decide` makes it.
+//! Plan of a checkpoint of one resource, and the code that writes it to the files as records. The plan lists the
+//! partitions to append, to rewrite and to drop; `files/decide` makes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,8 +25,8 @@ const WRITTEN_STEP: u64 = 3_600_000;
 /// Maximum number of removed keys in one record.
 const MAX_KEYS: usize = 1000;
 
-/// Saved instead of the CRD's generation if some objects may still follow an earlier schema. No CRD
-/// has this generation, so the next start sees a changed CRD and lists again.
+/// Saved instead of the CRD's generation if some objects may still follow an earlier schema. No CRD has this
+/// generation, so the next start sees a changed CRD and lists again.
 const UNFINISHED: u64 = i64::MAX.unsigned_abs();
 
 /// Changes of one partition that a checkpoint writes.
@@ -111,8 +111,8 @@ pub(super) fn key_of(partition: &Partition) -> PartitionKey {
     (partition.origin().cluster.clone(), partition.origin().scope.clone())
 }
 
-/// Hashes the labels of the visible clusters. Another hash at the next start means that labels have
-/// changed. Readers that select only some clusters must then list again.
+/// Hashes the labels of the visible clusters. Another hash at the next start means that labels have changed. Readers
+/// that select only some clusters must then list again.
 pub(super) fn hash_labels(snapshot: &Snapshot) -> u64 {
     let mut hasher = DefaultHasher::new();
     let joined = snapshot.partitions().filter(|(_, partition)| partition.has_synced());

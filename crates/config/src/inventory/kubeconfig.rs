@@ -1,5 +1,5 @@
-//! Parser of kubeconfigs. Of a kubeconfig from an untrusted object, only the credentials are
-//! copied. Of a kubeconfig file that belongs to the operator, only the contexts are read.
+//! Parser of kubeconfigs. Of a kubeconfig from an untrusted object, only the credentials are copied. Of a kubeconfig
+//! file that belongs to the operator, only the contexts are read.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -14,8 +14,8 @@ use crate::{ClusterAccess, ClusterSourceConfig, ProviderConfig};
 /// Label selector of Secrets with credentials of ClusterProfiles.
 pub const PROFILE_SECRETS_SELECTOR: &str = "x-k8s.io/cluster-profile";
 
-/// Label with the namespace of the ClusterProfile that a Secret belongs to. Without this label, the
-/// ClusterProfile is in the Secret's own namespace or in `default`.
+/// Label with the namespace of the ClusterProfile that a Secret belongs to. Without this label, the ClusterProfile is
+/// in the Secret's own namespace or in `default`.
 const SECRET_NAMESPACE: &str = "x-k8s.io/cluster-profile-namespace";
 
 /// Keys of a Secret that may hold its kubeconfig; both spellings are in use.

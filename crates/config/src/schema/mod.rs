@@ -232,8 +232,8 @@ fn access() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Changes the schema `node` of a table so that it requires exactly one way to connect to a
-/// cluster. Keys that belong to one of the ways require it.
+/// Changes the schema `node` of a table so that it requires exactly one way to connect to a cluster. Keys that belong
+/// to one of the ways require it.
 fn require_one_connection(node: &mut Value) {
     node["oneOf"] = json!([
         { "required": ["kubeconfig"] },

@@ -35,15 +35,13 @@ pub(super) fn default(mut node: Value, default: impl Into<Value>) -> Value {
 
 /// Returns the schema of a table that accepts only the keys in `properties`.
 ///
-/// If the caller adds the default `{}` for the table, the defaults of its keys also apply to a
-/// missing table.
+/// If the caller adds the default `{}` for the table, the defaults of its keys also apply to a missing table.
 pub(super) fn table(description: &str, properties: Vec<(&str, Value)>) -> Value {
     let properties: Map<_, _> = properties.into_iter().map(|(key, node)| (key.to_owned(), node)).collect();
     node(description, json!({ "type": "object", "additionalProperties": false, "properties": properties }))
 }
 
-/// Returns the schema of a table with user-defined keys. Keys match the pattern `names`, and values
-/// the schema `each`.
+/// Returns the schema of a table with user-defined keys. Keys match the pattern `names`, and values the schema `each`.
 pub(super) fn named(description: &str, names: &str, each: &Value) -> Value {
     let names = json!({ "pattern": names });
     node(description, json!({ "type": "object", "propertyNames": names, "additionalProperties": each }))
@@ -79,15 +77,14 @@ pub(super) fn whole(description: &str, bounds: &RangeInclusive<usize>) -> Value 
     node(&description, json!({ "type": "integer", "minimum": low, "maximum": high }))
 }
 
-/// Returns the schema of a duration. JSON Schema cannot compare durations, so only the description
-/// names the bounds.
+/// Returns the schema of a duration. JSON Schema cannot compare durations, so only the description names the bounds.
 pub(super) fn duration(description: &str, bounds: &RangeInclusive<Duration>) -> Value {
     let (low, high) = (HumanDuration(*bounds.start()), HumanDuration(*bounds.end()));
     pattern(&format!("{description} {low} to {high}."), DURATION)
 }
 
-/// Returns the schema of a size. It checks the bounds of a bare number of bytes. For a size with a
-/// unit, only the description names the bounds.
+/// Returns the schema of a size. It checks the bounds of a bare number of bytes. For a size with a unit, only the
+/// description names the bounds.
 pub(super) fn size(description: &str, bounds: &RangeInclusive<u64>) -> Value {
     let (low, high) = (ByteSize(*bounds.start()), ByteSize(*bounds.end()));
     let units = "(TiB|GiB|MiB|KiB|B|Ti|Gi|Mi|Ki|TB|GB|MB|kB|KB)?";

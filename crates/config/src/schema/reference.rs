@@ -188,8 +188,8 @@ fn shapes(found: &mut Vec<Section>, path: &str, header: &str, node: &Value, abou
     }
 }
 
-/// Returns the values of `type` whose tables have `key` in the same form as the table `shape`: with
-/// the same schema, and required or not. `shapes` are the tables of all types.
+/// Returns the values of `type` whose tables have `key` in the same form as the table `shape`: with the same schema,
+/// and required or not. `shapes` are the tables of all types.
 fn owners<'a>(shapes: &[&'a Value], shape: &Value, key: &str) -> Vec<&'a str> {
     let form = |shape: &Value| {
         let node = shape["properties"].get(key)?.clone();
@@ -203,9 +203,8 @@ fn is_required(table: &Value, key: &str) -> bool {
     table["required"].as_array().is_some_and(|all| all.iter().any(|one| one == key))
 }
 
-/// Adds a section for a table with the keys that `selected` accepts, and sections for its
-/// subtables. `of` are the values of the table's `type` that have these keys; empty if all have
-/// them.
+/// Adds a section for a table with the keys that `selected` accepts, and sections for its subtables. `of` are the
+/// values of the table's `type` that have these keys; empty if all have them.
 fn table(
     found: &mut Vec<Section>,
     (path, header, of): (&str, &str, &[&str]),

@@ -1,5 +1,4 @@
-//! Tests that the schema and the parser of the configuration agree on keys, valid values and
-//! mistakes.
+//! Tests that the schema and the parser of the configuration agree on keys, valid values and mistakes.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -62,8 +61,8 @@ fn against(text: &str) -> Vec<String> {
     VALIDATOR.iter_errors(&value).map(|error| error.to_string()).collect()
 }
 
-/// Asserts that the schema rejects `text`, which the parser has rejected with `problem`. Does
-/// nothing for mistakes that no schema can detect.
+/// Asserts that the schema rejects `text`, which the parser has rejected with `problem`. Does nothing for mistakes that
+/// no schema can detect.
 #[track_caller]
 pub(crate) fn refuses(text: &str, problem: &str) {
     let seen = !BEYOND.iter().any(|words| problem.contains(words)) && merge(text, &Environment::new()).is_ok();
@@ -98,8 +97,8 @@ fn reference_page_is_up_to_date() {
     assert!(page == reference(), "out of date; run: make reference");
 }
 
-/// Returns the known keys of a table, which the parser lists when it reports an unknown key. `HERE`
-/// in `text` marks the table.
+/// Returns the known keys of a table, which the parser lists when it reports an unknown key. `HERE` in `text` marks the
+/// table.
 fn known_to_the_reader(text: &str) -> BTreeSet<String> {
     let text = text.replace("HERE", "zzzzzzzzzzzzzzzzzzzzzzzz = 1");
     let errors = Config::from_toml(&text).expect_err("it has an unknown key").to_string();

@@ -21,14 +21,14 @@ pub(super) struct Loads<'a> {
     by_load: BTreeSet<(u64, usize)>,
     total_weight: f64,
     total_capacity: f64,
-    /// Limits of a collector's relative load. A load below `low` or above `high` causes moves. They
-    /// aim at a load from `target_low` to `target_high`.
+    /// Limits of a collector's relative load. A load below `low` or above `high` causes moves. They aim at a load from
+    /// `target_low` to `target_high`.
     low: u64,
     high: u64,
     target_low: u64,
     target_high: u64,
-    /// Minimum gain of a move in percent: the receiver's load after the move must be this much
-    /// below the giver's load before the move.
+    /// Minimum gain of a move in percent: the receiver's load after the move must be this much below the giver's load
+    /// before the move.
     gain: u64,
 }
 
@@ -94,8 +94,8 @@ impl<'a> Loads<'a> {
         self.set_load(collector, self.sums[collector] + u128::from(weight));
     }
 
-    /// Assigns a shard to the collector with the highest rendezvous score. Only collectors whose
-    /// load would stay within `target_high` are considered, first those in the shard's zone.
+    /// Assigns a shard to the collector with the highest rendezvous score. Only collectors whose load would stay within
+    /// `target_high` are considered, first those in the shard's zone.
     ///
     /// If there is no such collector, assigns the shard to the least loaded one.
     pub(super) fn place(&mut self, shard: usize) {
@@ -125,8 +125,8 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Returns a shard to move from an overloaded collector, and the collector that receives it.
-    /// Returns `None` if no collector is overloaded or no move helps.
+    /// Returns a shard to move from an overloaded collector, and the collector that receives it. Returns `None` if no
+    /// collector is overloaded or no move helps.
     ///
     /// A shard leaves the zone that it prefers only if no other move from that collector helps.
     fn relief(&self) -> Option<(usize, usize)> {
@@ -139,8 +139,8 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns a shard to move to an underloaded collector, and that collector. Returns `None` if
-    /// no collector is underloaded or no move helps.
+    /// Returns a shard to move to an underloaded collector, and that collector. Returns `None` if no collector is
+    /// underloaded or no move helps.
     ///
     /// No shard leaves the zone that it prefers.
     fn supply(&self) -> Option<(usize, usize)> {
@@ -151,12 +151,12 @@ impl<'a> Loads<'a> {
         })
     }
 
-    /// Returns the best shard to move from collector `from` to collector `to`, and `to`. Returns
-    /// `None` if no move brings enough gain.
+    /// Returns the best shard to move from collector `from` to collector `to`, and `to`. Returns `None` if no move
+    /// brings enough gain.
     ///
-    /// Shards that would enter their preferred zone come first. A shard leaves its preferred zone
-    /// only if `out_of_zone` is true. Among equals, the heaviest shard after whose move both loads
-    /// are within the targets comes first. If there is none, the lightest comes first.
+    /// Shards that would enter their preferred zone come first. A shard leaves its preferred zone only if `out_of_zone`
+    /// is true. Among equals, the heaviest shard after whose move both loads are within the targets comes first. If
+    /// there is none, the lightest comes first.
     fn best(&self, from: usize, to: usize, out_of_zone: bool) -> Option<(usize, usize)> {
         let present = self.relative(from, self.sums[from]);
         let limit = present - present / 100 * self.gain;

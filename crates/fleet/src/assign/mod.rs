@@ -1,26 +1,23 @@
-//! Assignment of shards to collectors: a pure function from loads and the present assignment to a
-//! list of moves. The plan moves nothing itself: the collectors claim and release shards
-//! (`roles/collect/contender`).
+//! Assignment of shards to collectors: a pure function from loads and the present assignment to a list of moves. The
+//! plan moves nothing itself: the collectors claim and release shards (`roles/collect/contender`).
 //!
 //! # Contract
-//! A collector's *share* of the load is in proportion to its capacity. A collector has *room* for a
-//! shard if its load would then exceed its share by at most half of [`Balance::tolerance`].
+//! A collector's *share* of the load is in proportion to its capacity. A collector has *room* for a shard if its load
+//! would then exceed its share by at most half of [`Balance::tolerance`].
 //!
-//! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of
-//!   balance.
-//! - After the plan, each collector's load is within the tolerance of its share, as far as single
-//!   shards allow. A shard that is heavier than a share stays where it is.
-//! - A pinned shard moves to the collector that the operator has chosen, whatever the loads are,
-//!   and stays there.
-//! - A shard that needs another collector goes to its preferred zone if a collector there has room.
-//!   Moves for balance take it out of this zone only to relieve an overloaded collector.
-//! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing
-//!   decides. So shards spread evenly, and a collector that returns gets its former shards.
+//! - A shard keeps its collector unless that collector is gone or draining, or the loads are out of balance.
+//! - After the plan, each collector's load is within the tolerance of its share, as far as single shards allow. A shard
+//!   that is heavier than a share stays where it is.
+//! - A pinned shard moves to the collector that the operator has chosen, whatever the loads are, and stays there.
+//! - A shard that needs another collector goes to its preferred zone if a collector there has room. Moves for balance
+//!   take it out of this zone only to relieve an overloaded collector.
+//! - Equal input gives an equal plan. Among collectors with room, weighted rendezvous hashing decides. So shards spread
+//!   evenly, and a collector that returns gets its former shards.
 //! - A plan that is computed again after some of its moves does not undo them.
 //!
 //! # Cost
-//! Placing takes time in proportion to the shards that need another collector times the collectors.
-//! Balancing takes time in proportion to the moves times the shards per collector.
+//! Placing takes time in proportion to the shards that need another collector times the collectors. Balancing takes
+//! time in proportion to the moves times the shards per collector.
 
 mod loads;
 mod rendezvous;
@@ -116,11 +113,11 @@ pub struct Move {
     pub reason: MoveReason,
 }
 
-/// Returns the moves that lead to a balanced assignment, sorted by [`MoveReason`], the most urgent
-/// first. Make moves of orphaned shards together, and the other moves one at a time.
+/// Returns the moves that lead to a balanced assignment, sorted by [`MoveReason`], the most urgent first. Make moves of
+/// orphaned shards together, and the other moves one at a time.
 ///
-/// `current` has the name of each shard's collector. A collector that is not among `collectors` is
-/// gone. If all collectors are draining, returns no moves.
+/// `current` has the name of each shard's collector. A collector that is not among `collectors` is gone. If all
+/// collectors are draining, returns no moves.
 #[must_use]
 pub fn plan<S: BuildHasher>(
     shards: &[ShardLoad],

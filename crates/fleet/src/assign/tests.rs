@@ -46,8 +46,8 @@ fn imbalance(relative: &[f64]) -> f64 {
     relative.iter().map(|load| (load - 1.0).abs()).fold(0.0, f64::max)
 }
 
-/// Joining and leaving collectors cause at most 1.2 times the minimum of moves, and loads stay
-/// within 15 % of their share.
+/// Joining and leaving collectors cause at most 1.2 times the minimum of moves, and loads stay within 15 % of their
+/// share.
 #[test]
 fn a_thousand_collectors_stay_balanced_with_few_moves() {
     let _seeded = SeededRng::new(7);

@@ -8,8 +8,8 @@ use super::{NatsError, subject_of};
 use crate::cluster_change::ClusterChange;
 use crate::partition::Subjects;
 
-/// Watch of all entries of a key-value bucket. It survives a lost connection, after which it may
-/// deliver some entries a second time.
+/// Watch of all entries of a key-value bucket. It survives a lost connection, after which it may deliver some entries a
+/// second time.
 pub(super) struct BucketWatch {
     changes: Watch,
     /// Noun phrase for the bucket's entries, such as `cluster owners`, for error messages.
@@ -24,8 +24,7 @@ pub(super) struct BucketWatch {
 pub(super) enum BucketChange {
     /// An entry was written or removed.
     Entry(Entry),
-    /// All entries that existed when the watch began were delivered. Holds the revision of the
-    /// bucket at that time.
+    /// All entries that existed when the watch began were delivered. Holds the revision of the bucket at that time.
     Complete(u64),
 }
 
@@ -37,8 +36,7 @@ impl BucketWatch {
         Ok(Self { changes, contents, begin: state.last_sequence, complete: (state.messages == 0, false) })
     }
 
-    /// Returns the next change; `None` if the watch has ended. Then the caller must open a new
-    /// watch.
+    /// Returns the next change; `None` if the watch has ended. Then the caller must open a new watch.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.
@@ -59,8 +57,8 @@ pub type ClusterChanges = BoxStream<'static, Result<ClusterChange, NatsError>>;
 
 /// Returns a stream of a bucket's present entries, one for each shard, and then of each change.
 ///
-/// Entries whose keys name no shard are skipped. Among the later changes, `complete` reports the
-/// revision of such an entry.
+/// Entries whose keys name no shard are skipped. Among the later changes, `complete` reports the revision of such an
+/// entry.
 pub(super) async fn follow_clusters(
     store: &Store,
     subjects: &Subjects,
@@ -86,8 +84,7 @@ pub(super) async fn follow_clusters(
     Ok(changes.boxed())
 }
 
-/// Returns the revision of the bucket's last write, and the time of the bucket's creation in
-/// microseconds since 1970.
+/// Returns the revision of the bucket's last write, and the time of the bucket's creation in microseconds since 1970.
 pub(super) async fn last_revision(store: &Store, contents: &'static str) -> Result<(u64, u64), NatsError> {
     let info = store.stream.get_info().await;
     let info = info.map_err(NatsError::request(format!("read the last revision of the {contents} of the fleet")))?;

@@ -1,5 +1,4 @@
-//! Creation of the NATS buckets that all processes of a fleet need, also after an operator has
-//! deleted one.
+//! Creation of the NATS buckets that all processes of a fleet need, also after an operator has deleted one.
 
 use std::time::Duration;
 
@@ -13,8 +12,8 @@ use crate::partition::Subjects;
 
 const IN_FLIGHT: usize = 1;
 
-/// Key-value buckets of owners, cluster documents and checkpoints, and the object store of
-/// checkpoints. All processes of a fleet need them.
+/// Key-value buckets of owners, cluster documents and checkpoints, and the object store of checkpoints. All processes
+/// of a fleet need them.
 ///
 /// [`RosterBucket`](super::RosterBucket) and [`Leases`](super::Leases) create their own buckets.
 #[derive(Debug)]
@@ -22,8 +21,8 @@ pub struct Buckets {
     context: Context,
     names: [String; 3],
     objects: String,
-    /// Names of the two buckets that this type does not create: roster and leases.
-    /// [`Self::fix_replicas`] sets their number of copies too.
+    /// Names of the two buckets that this type does not create: roster and leases. [`Self::fix_replicas`] sets their
+    /// number of copies too.
     others: [String; 2],
     replicas: usize,
 }

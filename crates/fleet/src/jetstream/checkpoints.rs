@@ -1,11 +1,10 @@
 //! Store of checkpoints: each has the objects of a partition at a sequence of the log.
 //!
-//! The object store has one object per checkpoint. A key-value bucket has two entries per
-//! partition. One names the newest checkpoint, the other the [older ones](crate::kept).
+//! The object store has one object per checkpoint. A key-value bucket has two entries per partition. One names the
+//! newest checkpoint, the other the [older ones](crate::kept).
 //!
-//! A checkpoint is first stored as an object of its own. Then compare-and-set writes the object's
-//! name to the bucket. So a late writer cannot replace a newer checkpoint, and a reader never sees
-//! an incomplete one.
+//! A checkpoint is first stored as an object of its own. Then compare-and-set writes the object's name to the bucket.
+//! So a late writer cannot replace a newer checkpoint, and a reader never sees an incomplete one.
 
 use std::time::Duration;
 
@@ -25,8 +24,7 @@ use crate::wire::{DecodeError, put_bytes, put_integer, take_byte, take_integer, 
 
 const FORMAT: u8 = 1;
 const IN_FLIGHT: usize = 256;
-/// Maximum number of bytes allocated before an object is read, whatever size the object store
-/// reports.
+/// Maximum number of bytes allocated before an object is read, whatever size the object store reports.
 const FIRST_ALLOCATION: usize = 1 << 20;
 
 /// Saves and loads checkpoints in an object store of JetStream.
@@ -60,11 +58,10 @@ impl Checkpoints {
         Ok(Self { context, objects, bucket, subjects, timeout })
     }
 
-    /// Returns when the bucket or the object store was created, the later of the two, in
-    /// microseconds since 1970.
+    /// Returns when the bucket or the object store was created, the later of the two, in microseconds since 1970.
     ///
-    /// If two calls return different times, checkpoints were lost in between: the bucket or the
-    /// object store was deleted and created again.
+    /// If two calls return different times, checkpoints were lost in between: the bucket or the object store was
+    /// deleted and created again.
     pub async fn created(&self) -> Result<u64, NatsError> {
         let action = || "read the age of the checkpoints";
         let entries = self.bucket.stream.get_info().await.map_err(NatsError::request(action()))?.created;
@@ -74,11 +71,11 @@ impl Checkpoints {
         Ok(u64::try_from(created).unwrap_or(0))
     }
 
-    /// Stores a checkpoint that contains all entries up to `sequence`. Returns the name of the
-    /// stored object; `None` if another checkpoint is as new or newer.
+    /// Stores a checkpoint that contains all entries up to `sequence`. Returns the name of the stored object; `None` if
+    /// another checkpoint is as new or newer.
     ///
-    /// The object's name contains `sequence` and `writer`, so that writers do not overwrite each
-    /// other's objects. Older checkpoints that are not [kept](crate::kept) are deleted.
+    /// The object's name contains `sequence` and `writer`, so that writers do not overwrite each other's objects. Older
+    /// checkpoints that are not [kept](crate::kept) are deleted.
     pub async fn save(
         &self,
         partition: &Partition,
@@ -112,11 +109,10 @@ impl Checkpoints {
         Ok(Some(object))
     }
 
-    /// Returns the bytes of a partition's newest checkpoint; `None` if there is none. If `before`
-    /// is set, only checkpoints of earlier sequences than `before` count.
+    /// Returns the bytes of a partition's newest checkpoint; `None` if there is none. If `before` is set, only
+    /// checkpoints of earlier sequences than `before` count.
     ///
-    /// Skips checkpoints that are missing in the object store. Fails if the checkpoint found
-    /// exceeds `limit` bytes.
+    /// Skips checkpoints that are missing in the object store. Fails if the checkpoint found exceeds `limit` bytes.
     pub async fn load(
         &self,
         partition: &Partition,
@@ -136,8 +132,7 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Returns the content of a stored object; `None` if the object store has lost the object or
-    /// its content.
+    /// Returns the content of a stored object; `None` if the object store has lost the object or its content.
     async fn read_object(&self, object: &str, limit: usize) -> Result<Option<Vec<u8>>, NatsError> {
         let action = || format!("read the checkpoint {object}");
         let mut stored = match self.objects.get(object).await {
@@ -171,9 +166,8 @@ impl Checkpoints {
         }
     }
 
-    /// Returns sequence and object name of a partition's newest checkpoint, as the bucket lists it;
-    /// `None` if it lists none. If `before` is set, only checkpoints of earlier sequences than
-    /// `before` count.
+    /// Returns sequence and object name of a partition's newest checkpoint, as the bucket lists it; `None` if it lists
+    /// none. If `before` is set, only checkpoints of earlier sequences than `before` count.
     async fn find(&self, partition: &Partition, before: Option<Sequence>) -> Result<Option<Kept<String>>, NatsError> {
         let (_, newest) = self.newest(partition).await?;
         match before {
@@ -184,8 +178,8 @@ impl Checkpoints {
         }
     }
 
-    /// Adds `replaced`, until now the newest checkpoint, to the bucket's list of older ones.
-    /// Deletes the checkpoints that need not be kept.
+    /// Adds `replaced`, until now the newest checkpoint, to the bucket's list of older ones. Deletes the checkpoints
+    /// that need not be kept.
     async fn retire(&self, partition: &Partition, replaced: Kept<String>, log: Retained) -> Result<(), NatsError> {
         let object = replaced.at.clone();
         let (revision, mut older) = self.older(partition).await?;

@@ -7,12 +7,11 @@ use informer_hub_types::clock;
 use super::NatsError;
 use super::log::find_or_create;
 
-/// Opens a key-value bucket that keeps only the last revision of each entry. Creates the bucket if
-/// it is missing.
+/// Opens a key-value bucket that keeps only the last revision of each entry. Creates the bucket if it is missing.
 ///
-/// Revisions of a new bucket begin at the current time in microseconds. So they exceed all
-/// revisions of a deleted bucket with the same name. A compare-and-set with a revision of the
-/// deleted bucket fails. A watch of the deleted bucket continues with the entries of the new one.
+/// Revisions of a new bucket begin at the current time in microseconds. So they exceed all revisions of a deleted
+/// bucket with the same name. A compare-and-set with a revision of the deleted bucket fails. A watch of the deleted
+/// bucket continues with the entries of the new one.
 pub(super) async fn open_bucket(context: &Context, bucket: &str, replicas: usize) -> Result<kv::Store, NatsError> {
     if let Ok(store) = context.get_key_value(bucket).await {
         return Ok(store);

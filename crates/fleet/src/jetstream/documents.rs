@@ -1,5 +1,4 @@
-//! Key-value bucket with one [`ClusterDocument`] per shard: facts about a cluster that its
-//! collector has found.
+//! Key-value bucket with one [`ClusterDocument`] per shard: facts about a cluster that its collector has found.
 
 use std::time::Duration;
 
@@ -45,23 +44,23 @@ impl Documents {
         Ok(Some((entry.revision, document)))
     }
 
-    /// Returns a stream of the present documents about all clusters, and then of each change. If
-    /// the stream ends or fails, call this method again.
+    /// Returns a stream of the present documents about all clusters, and then of each change. If the stream ends or
+    /// fails, call this method again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::DocumentsComplete, change).await
     }
 
-    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in
-    /// microseconds since 1970.
+    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in microseconds since
+    /// 1970.
     pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }
 
-    /// Stores the document about a shard's cluster by compare-and-set. Returns the new revision, or
-    /// `None` if the comparison fails.
+    /// Stores the document about a shard's cluster by compare-and-set. Returns the new revision, or `None` if the
+    /// comparison fails.
     ///
-    /// `seen` is the revision of the document that the caller has read. `None` means that there
-    /// must be no document yet.
+    /// `seen` is the revision of the document that the caller has read. `None` means that there must be no document
+    /// yet.
     pub async fn put(
         &self,
         shard: &Shard,

@@ -1,8 +1,8 @@
 //! Key-value bucket of leases, the records of leader elections: one entry per lease.
 //!
-//! The version of a record is the revision of its entry in the bucket. Any NATS server may answer a
-//! read, so the record may be outdated. This does not harm an election. Each write names the
-//! revision that it replaces, and the server that leads the bucket compares it.
+//! The version of a record is the revision of its entry in the bucket. Any NATS server may answer a read, so the record
+//! may be outdated. This does not harm an election. Each write names the revision that it replaces, and the server that
+//! leads the bucket compares it.
 
 use std::time::Duration;
 

@@ -1,11 +1,10 @@
 //! The fleet's log, stored in a stream of NATS JetStream.
 //!
-//! An append names the sequence of its subject's last message. The server stores the append only if
-//! that message is still the last one. So the server refuses a repeated append for as long as the
-//! stream exists.
+//! An append names the sequence of its subject's last message. The server stores the append only if that message is
+//! still the last one. So the server refuses a repeated append for as long as the stream exists.
 //!
-//! Message ids, JetStream's own protection against repetition, are not used. The server forgets an
-//! id after the stream's duplicate window. Until then, each id takes memory.
+//! Message ids, JetStream's own protection against repetition, are not used. The server forgets an id after the
+//! stream's duplicate window. Until then, each id takes memory.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,20 +26,19 @@ use crate::log::{Answer, Log, Request, RequestId};
 use crate::page::EntryPage;
 use crate::partition::{Partition, Subjects};
 
-/// Lowest first sequence of a stream that this program has created: a time in the year 2001, in
-/// microseconds since 1970. A stream with a lower first sequence is foreign.
+/// Lowest first sequence of a stream that this program has created: a time in the year 2001, in microseconds since
+/// 1970. A stream with a lower first sequence is foreign.
 ///
-/// A new stream begins at the current time in microseconds. So its sequences exceed those of a
-/// deleted stream with the same name, unless that stream stored more than a million messages per
-/// second on average.
+/// A new stream begins at the current time in microseconds. So its sequences exceed those of a deleted stream with the
+/// same name, unless that stream stored more than a million messages per second on average.
 const LEAST_FIRST_SEQUENCE: u64 = 1_000_000_000_000_000;
 /// Time for which the server remembers message ids. This program does not use them, so it is the shortest time that
 /// servers accept.
 const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// Maximum number of appends that wait for the server's answer. A writer's own limit is lower.
 const IN_FLIGHT: usize = 4096;
-/// Read-ahead of a page. First: maximum number of entries that are requested ahead. Second: one
-/// entry is requested ahead for this many bytes of the page's size.
+/// Read-ahead of a page. First: maximum number of entries that are requested ahead. Second: one entry is requested
+/// ahead for this many bytes of the page's size.
 const PREFETCH: (usize, usize) = (128, 8 << 10);
 
 /// Which limits of [`LogParams`] are applied to an existing stream. A new stream gets all of them.
@@ -123,8 +121,8 @@ impl JetStreamLog {
         self.params.replicas
     }
 
-    /// Creates the stream again if an operator has deleted it. Returns `false` if it exists, or
-    /// another process has created it at the same time.
+    /// Creates the stream again if an operator has deleted it. Returns `false` if it exists, or another process has
+    /// created it at the same time.
     pub async fn restore(&self) -> Result<bool, NatsError> {
         let wanted = config(&self.params, &stream_name(&self.params.subjects));
         find_or_create(&self.context, &wanted).await.map(|(is_new, _)| is_new)
@@ -142,8 +140,8 @@ impl JetStreamLog {
         }
     }
 
-    /// Returns sequence `after`, and a tail of the entries of all partitions behind it. If `after`
-    /// is `None`, the sequence of the log's last entry takes its place.
+    /// Returns sequence `after`, and a tail of the entries of all partitions behind it. If `after` is `None`, the
+    /// sequence of the log's last entry takes its place.
     pub async fn follow(&self, after: Option<Sequence>) -> Result<(Sequence, Tail), NatsError> {
         let after = match after {
             Some(after) => after,
@@ -163,8 +161,8 @@ impl JetStreamLog {
         Ok(Retained::new(first, last, (state.bytes, max_bytes), config.max_age))
     }
 
-    /// Returns a tail of the entries behind sequence `after` whose subjects match `filter`.
-    /// [`Subjects`] creates such filters.
+    /// Returns a tail of the entries behind sequence `after` whose subjects match `filter`. [`Subjects`] creates such
+    /// filters.
     pub async fn tail(&self, after: Sequence, filter: String) -> Result<Tail, NatsError> {
         self.open_tail(after, filter, None).await
     }
@@ -174,11 +172,11 @@ impl JetStreamLog {
         Tail::open(&self.context, &stream_name(subjects), subjects, after, (filter, prefetch)).await
     }
 
-    /// Returns a page of the log: a partition's retained entries behind sequence `after`, in order.
-    /// `None` if the log retains no entry of the partition.
+    /// Returns a page of the log: a partition's retained entries behind sequence `after`, in order. `None` if the log
+    /// retains no entry of the partition.
     ///
-    /// The last entry of the page is the one with which the page reaches `page_bytes`, or the
-    /// partition's last entry at the time of the call.
+    /// The last entry of the page is the one with which the page reaches `page_bytes`, or the partition's last entry at
+    /// the time of the call.
     pub async fn entries(
         &self,
         partition: &Partition,
@@ -276,8 +274,8 @@ fn prefetch(page_bytes: usize) -> i64 {
     i64::try_from((page_bytes / each).clamp(1, most)).unwrap_or(1)
 }
 
-/// Opens the stream named in `wanted`, or creates it. Returns whether this call created the stream,
-/// and the stream's configuration.
+/// Opens the stream named in `wanted`, or creates it. Returns whether this call created the stream, and the stream's
+/// configuration.
 pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result<(bool, Config), NatsError> {
     let name = &wanted.name;
     let action = || format!("open stream {name}");
@@ -295,8 +293,8 @@ pub(super) async fn find_or_create(context: &Context, wanted: &Config) -> Result
     }
 }
 
-/// Fails with [`NatsError::ForeignStream`] if this program did not create the stream. Such a stream
-/// has too low a first sequence, or none.
+/// Fails with [`NatsError::ForeignStream`] if this program did not create the stream. Such a stream has too low a first
+/// sequence, or none.
 pub(super) fn check_origin(found: &Config) -> Result<(), NatsError> {
     let is_own = found.first_sequence.is_some_and(|first| first >= LEAST_FIRST_SEQUENCE);
     if is_own { Ok(()) } else { Err(NatsError::ForeignStream(found.name.clone())) }

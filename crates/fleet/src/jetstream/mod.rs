@@ -9,8 +9,8 @@
 //! - [`Checkpoints`]: object store with checkpoints, and a bucket that names the newest one of each partition.
 //! - [`Buckets`]: creates deleted buckets and object stores again.
 //!
-//! The constructors take a connected client: the caller connects and authenticates it, and sets the
-//! timeout of requests.
+//! The constructors take a connected client: the caller connects and authenticates it, and sets the timeout of
+//! requests.
 
 mod bucket_watch;
 mod buckets;
@@ -67,8 +67,8 @@ pub enum NatsError {
         #[source]
         source: async_nats::Error,
     },
-    /// The stream with this name was not created by this program. Its sequences may repeat those of
-    /// a deleted stream, so an append that expects an outdated sequence might succeed.
+    /// The stream with this name was not created by this program. Its sequences may repeat those of a deleted stream,
+    /// so an append that expects an outdated sequence might succeed.
     #[error("stream {0:?} was not created by informer-hub: delete or rename it, or choose another fleet name")]
     ForeignStream(String),
     /// A stored value cannot be decoded: another program, or a newer version of this one, wrote it.
@@ -113,11 +113,9 @@ fn shard_key(subjects: &Subjects, shard: &Shard) -> String {
     key_of(&subjects.of_shard(shard))
 }
 
-/// Writes an entry of a bucket by compare-and-set. Returns the new revision, or `None` if the
-/// comparison fails.
+/// Writes an entry of a bucket by compare-and-set. Returns the new revision, or `None` if the comparison fails.
 ///
-/// `seen` is the revision of the entry that the caller has read. `None` means that there must be no
-/// entry yet.
+/// `seen` is the revision of the entry that the caller has read. `None` means that there must be no entry yet.
 async fn write_entry(
     store: &kv::Store,
     key: String,

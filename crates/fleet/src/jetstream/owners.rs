@@ -1,9 +1,9 @@
-//! Key-value bucket of owners: one entry per shard, with the collector that owns the shard and the
-//! epoch of its ownership.
+//! Key-value bucket of owners: one entry per shard, with the collector that owns the shard and the epoch of its
+//! ownership.
 //!
-//! Each write is a compare-and-set with the revision of the entry that the caller has read. The
-//! epoch is a part of the entry's value and does not depend on revisions. So an owner keeps its
-//! epoch if the bucket is deleted and created again.
+//! Each write is a compare-and-set with the revision of the entry that the caller has read. The epoch is a part of the
+//! entry's value and does not depend on revisions. So an owner keeps its epoch if the bucket is deleted and created
+//! again.
 
 use std::time::Duration;
 
@@ -65,11 +65,11 @@ impl Owners {
         decoded.map(Some)
     }
 
-    /// Makes `collector` the owner of a shard, under a new epoch. Returns the new entry, or `None`
-    /// if another process has changed the entry since the caller read it.
+    /// Makes `collector` the owner of a shard, under a new epoch. Returns the new entry, or `None` if another process
+    /// has changed the entry since the caller read it.
     ///
-    /// `seen` is the entry that the caller has read, `newest` the newest epoch that it knows from
-    /// the log. The new epoch is higher than both.
+    /// `seen` is the entry that the caller has read, `newest` the newest epoch that it knows from the log. The new
+    /// epoch is higher than both.
     pub async fn claim(
         &self,
         shard: &Shard,
@@ -83,20 +83,20 @@ impl Owners {
         self.write(Ownership { shard, collector, next, epoch, revision: 0, weight }, revision).await
     }
 
-    /// Renews an ownership: the entry gets a new revision and keeps its epoch. Returns the new
-    /// entry, or `None` if another process has changed the entry.
+    /// Renews an ownership: the entry gets a new revision and keeps its epoch. Returns the new entry, or `None` if
+    /// another process has changed the entry.
     pub async fn renew(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), Some(own.revision)).await
     }
 
-    /// Creates the entry of the caller's ownership again, after it was deleted. Epoch and weight
-    /// stay the same. Returns the new entry, or `None` if another process has already created one.
+    /// Creates the entry of the caller's ownership again, after it was deleted. Epoch and weight stay the same. Returns
+    /// the new entry, or `None` if another process has already created one.
     pub async fn restore(&self, own: &Ownership) -> Result<Option<Ownership>, NatsError> {
         self.write(own.clone(), None).await
     }
 
-    /// Ends the caller's ownership of a shard. Afterwards only the collector `own.next` may claim
-    /// the shard, or any collector if `own.next` is empty.
+    /// Ends the caller's ownership of a shard. Afterwards only the collector `own.next` may claim the shard, or any
+    /// collector if `own.next` is empty.
     ///
     /// The entry keeps its epoch. Returns `false` if another process has changed the entry.
     pub async fn release(&self, own: &Ownership) -> Result<bool, NatsError> {
@@ -117,14 +117,14 @@ impl Owners {
         Ok(read.into_iter().flatten().collect())
     }
 
-    /// Returns a stream of the present entries of all shards, and then of each change. If the
-    /// stream ends or fails, call this method again.
+    /// Returns a stream of the present entries of all shards, and then of each change. If the stream ends or fails,
+    /// call this method again.
     pub async fn follow(&self) -> Result<ClusterChanges, NatsError> {
         follow_clusters(&self.store, &self.subjects, CONTENTS, ClusterChange::OwnersComplete, change).await
     }
 
-    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in
-    /// microseconds since 1970.
+    /// Returns the revision of the bucket's last write, and the time of the bucket's creation in microseconds since
+    /// 1970.
     pub async fn last_revision(&self) -> Result<(u64, u64), NatsError> {
         last_revision(&self.store, CONTENTS).await
     }
@@ -158,8 +158,8 @@ fn encode(own: &Ownership) -> Vec<u8> {
     value
 }
 
-/// Decodes the entry of a shard. An entry that an earlier program version wrote ends after the
-/// collector's name. Such a version ignores the fields after the name.
+/// Decodes the entry of a shard. An entry that an earlier program version wrote ends after the collector's name. Such a
+/// version ignores the fields after the name.
 fn decode(shard: &Shard, revision: u64, mut value: Bytes) -> Result<Ownership, DecodeError> {
     let found = take_byte(&mut value, "format")?;
     if found > FORMAT {

@@ -1,9 +1,8 @@
-//! Key-value bucket of the roster: the live processes of a fleet, and the operator's settings. A
-//! watch keeps a copy of the bucket in memory, so reads need no request.
+//! Key-value bucket of the roster: the live processes of a fleet, and the operator's settings. A watch keeps a copy of
+//! the bucket in memory, so reads need no request.
 //!
-//! If the bucket was deleted, the next [`RosterBucket::put`] creates it again. Each other process
-//! notices this at its own next put, because the bucket's revision has jumped. It then follows the
-//! new bucket.
+//! If the bucket was deleted, the next [`RosterBucket::put`] creates it again. Each other process notices this at its
+//! own next put, because the bucket's revision has jumped. It then follows the new bucket.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,11 +23,11 @@ use crate::partition::Subjects;
 use crate::roster::{RosterEntry, RosterItem};
 
 const IN_FLIGHT: usize = 256;
-/// Largest increase of the bucket's revision between two puts of one process. A larger increase, or
-/// a decrease, shows that the bucket was created again.
+/// Largest increase of the bucket's revision between two puts of one process. A larger increase, or a decrease, shows
+/// that the bucket was created again.
 ///
-/// Revisions of a new bucket begin at the current time in microseconds, or at 1 if an earlier
-/// program version created it.
+/// Revisions of a new bucket begin at the current time in microseconds, or at 1 if an earlier program version created
+/// it.
 const LARGEST_STEP: u64 = 10_000;
 /// Pause after an error of the watch, before the bucket is watched again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -44,13 +43,11 @@ pub struct RosterBucket {
     known: watch::Receiver<Known>,
     following: JoinHandle<()>,
     timeout: Duration,
-    /// Number of copies of the bucket if a put has to create it again; `None` if puts must not
-    /// create it.
+    /// Number of copies of the bucket if a put has to create it again; `None` if puts must not create it.
     replicas: Option<usize>,
     /// Revision of the bucket after this process's last put.
     last: AtomicU64,
-    /// Notified after this process has noticed that the bucket was created again. The watch is then
-    /// opened again.
+    /// Notified after this process has noticed that the bucket was created again. The watch is then opened again.
     recreated: Arc<Notify>,
 }
 
@@ -100,8 +97,8 @@ impl RosterBucket {
         Ok(known.iter().flat_map(|known| known.values()).cloned().collect())
     }
 
-    /// Writes an item, and replaces the item's present entry. Returns the revision of the write. If
-    /// the bucket was deleted, a handle from [`Self::open`] creates it again.
+    /// Writes an item, and replaces the item's present entry. Returns the revision of the write. If the bucket was
+    /// deleted, a handle from [`Self::open`] creates it again.
     pub async fn put(&self, item: &RosterItem) -> Result<u64, NatsError> {
         let put = async || self.store.put(item.key(), item.encode().into()).await;
         let written = match (put().await, self.replicas) {
@@ -116,8 +113,8 @@ impl RosterBucket {
         Ok(revision)
     }
 
-    /// Creates the bucket again if it was deleted. Returns `false` if the bucket exists: then the
-    /// put failed because the NATS servers are electing the bucket's leader.
+    /// Creates the bucket again if it was deleted. Returns `false` if the bucket exists: then the put failed because
+    /// the NATS servers are electing the bucket's leader.
     async fn recreate(&self, replicas: usize) -> Result<bool, NatsError> {
         let bucket = &self.store.name;
         if find_bucket(&self.context, bucket).await?.is_some() {
@@ -132,11 +129,9 @@ impl RosterBucket {
         Ok(true)
     }
 
-    /// Writes an item by compare-and-set. Returns the new revision, or `None` if the comparison
-    /// fails.
+    /// Writes an item by compare-and-set. Returns the new revision, or `None` if the comparison fails.
     ///
-    /// `expected` is the revision of the item's present entry. `None` means that there must be no
-    /// entry yet.
+    /// `expected` is the revision of the item's present entry. `None` means that there must be no entry yet.
     pub async fn replace(&self, item: &RosterItem, expected: Option<u64>) -> Result<Option<u64>, NatsError> {
         let action = format!("write {} of the roster", item.key());
         write_entry(&self.store, item.key(), item.encode().into(), expected, action).await
@@ -194,8 +189,7 @@ fn has_no_stream(error: &PutError) -> bool {
     publish.is_some_and(|error| error.kind() == PublishErrorKind::StreamNotFound)
 }
 
-/// Decodes an entry. Returns `None` if the entry was removed, or if only later program versions
-/// know its kind.
+/// Decodes an entry. Returns `None` if the entry was removed, or if only later program versions know its kind.
 fn decode(change: &Entry) -> Option<RosterEntry> {
     if change.operation != Operation::Put {
         return None;

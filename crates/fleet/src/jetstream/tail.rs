@@ -10,9 +10,8 @@ use crate::partition::Subjects;
 
 /// Reads entries of the log in order, and waits for new ones.
 ///
-/// After a lost connection, the tail continues at the last entry that it has read. Entries may then
-/// be repeated, and entries that the log has removed meanwhile are missing. The
-/// [`Reader`](crate::Reader) detects repetitions and gaps.
+/// After a lost connection, the tail continues at the last entry that it has read. Entries may then be repeated, and
+/// entries that the log has removed meanwhile are missing. The [`Reader`](crate::Reader) detects repetitions and gaps.
 pub struct Tail {
     messages: pull::Ordered,
     subjects: Subjects,

@@ -18,8 +18,7 @@ use crate::{Partition, ReadOutcome, Reader, Record, ResetReason, Writer, WriterE
 /// Watch of a partition.
 struct Watch {
     objects: Objects,
-    /// resourceVersion up to which events were read. `Err` if the collector must list, with the
-    /// reason.
+    /// resourceVersion up to which events were read. `Err` if the collector must list, with the reason.
     version: Result<u64, ResetReason>,
     /// State of the partition in the log when this collector took the partition over.
     restored: PartitionState,
@@ -140,11 +139,9 @@ impl SimulatedCollector {
     }
 }
 
-/// Reads the objects and the state of a partition from checkpoint and log. `None` if the log is
-/// unreachable.
+/// Reads the objects and the state of a partition from checkpoint and log. `None` if the log is unreachable.
 ///
-/// `until` is the sequence of the collector's claim. If the last entry read precedes it, the
-/// collector must list.
+/// `until` is the sequence of the collector's claim. If the last entry read precedes it, the collector must list.
 fn restored(client: &SimulatedClient, checkpoints: &Checkpoints, partition: &Partition, until: u64) -> Option<Watch> {
     let mut reader = Reader::new();
     let (mut replica, after) = restore(checkpoints, partition, &mut reader).unwrap_or((Replica::default(), 0));
@@ -200,9 +197,8 @@ impl Watch {
         self.version = Ok(read);
     }
 
-    /// Writes a checkpoint if the writer has accepted all records, and the last
-    /// [`Record::Progress`] covers all events read. No change that was restored from the log may be
-    /// newer than this `Progress`.
+    /// Writes a checkpoint if the writer has accepted all records, and the last [`Record::Progress`] covers all events
+    /// read. No change that was restored from the log may be newer than this `Progress`.
     fn checkpoint(&self, partition: &Partition, checkpoints: &Checkpoints) {
         let confirmed = ResourceVersion::new(&self.confirmed.to_string());
         let ahead = self.restored.unconfirmed.values().any(|seen| seen.newer_than(&confirmed));
@@ -213,8 +209,7 @@ impl Watch {
         }
     }
 
-    /// Lists the cluster. Queues the differences from the objects known so far, then a
-    /// [`Record::Progress`].
+    /// Lists the cluster. Queues the differences from the objects known so far, then a [`Record::Progress`].
     fn list(&mut self, reason: ResetReason, cluster: &SimulatedCluster) {
         self.waiting.push_back(Record::Reset { reason });
         let gone: Vec<_> = self.objects.keys().filter(|key| !cluster.objects().contains_key(*key)).cloned().collect();

@@ -163,8 +163,7 @@ impl Follower {
         self.replicas.insert(partition.clone(), replica);
     }
 
-    /// Writes a checkpoint of each partition whose state allows one
-    /// ([`PartitionState::is_settled`]).
+    /// Writes a checkpoint of each partition whose state allows one ([`PartitionState::is_settled`]).
     pub(super) fn checkpoint(&self) {
         for (partition, replica) in &self.replicas {
             if let Some(state) = self.reader.state(partition).filter(|state| state.is_settled()) {
@@ -195,8 +194,8 @@ pub(super) fn write_checkpoint(
     checkpoints.borrow_mut().insert(partition.clone(), writer.finish().unwrap());
 }
 
-/// Restores a reader's partition from its checkpoint. Returns the objects, and the sequence of the
-/// last entry that the checkpoint contains; `None` without a checkpoint.
+/// Restores a reader's partition from its checkpoint. Returns the objects, and the sequence of the last entry that the
+/// checkpoint contains; `None` without a checkpoint.
 pub(super) fn restore(
     checkpoints: &Checkpoints,
     partition: &Partition,

@@ -17,11 +17,10 @@
 //! flight, further records form the next batch: a lone record is sent immediately, and a backlog in large batches.
 //!
 //! # Bounds
-//! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound,
-//!   [`Writer::offer`] refuses records and the caller must wait, for example while NATS is down.
+//! - Queued bytes over all partitions: [`WriterParams::queue_bytes`]. At this bound, [`Writer::offer`] refuses records
+//!   and the caller must wait, for example while NATS is down.
 //! - Requests in flight: [`WriterParams::window`].
-//! - Events: their number is bounded by that of the answers between two calls of
-//!   [`Writer::take_events`].
+//! - Events: their number is bounded by that of the answers between two calls of [`Writer::take_events`].
 
 mod partition_writer;
 #[cfg(test)]
@@ -83,12 +82,11 @@ impl Default for WriterParams {
 /// Event of a [`Writer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriterEvent {
-    /// The partition is claimed. Before the first [`Writer::offer`], check that the bucket of
-    /// owners still names this writer's epoch, and read the partition up to `sequence`.
+    /// The partition is claimed. Before the first [`Writer::offer`], check that the bucket of owners still names this
+    /// writer's epoch, and read the partition up to `sequence`.
     ///
-    /// The check matters if the log has lost all entries of the partition, by retention or
-    /// deletion. Then the log accepts this claim even if another collector has claimed the
-    /// partition since, under a newer epoch.
+    /// The check matters if the log has lost all entries of the partition, by retention or deletion. Then the log
+    /// accepts this claim even if another collector has claimed the partition since, under a newer epoch.
     Claimed {
         /// Claimed partition.
         partition: Partition,
@@ -104,8 +102,8 @@ pub enum WriterEvent {
         /// Sequence of the entry that contains the last of these records.
         sequence: Sequence,
     },
-    /// This writer has lost the right to append to the partition. It has closed the partition and
-    /// dropped the queued records.
+    /// This writer has lost the right to append to the partition. It has closed the partition and dropped the queued
+    /// records.
     Fenced {
         /// Partition that this writer has closed.
         partition: Partition,
@@ -150,8 +148,7 @@ pub struct Writer {
     requests: HashMap<RequestId, Partition>,
     /// Partitions that can send a request (`Pending::Ready`), first in, first out.
     ready: VecDeque<Partition>,
-    /// Time at which each waiting partition continues: its backoff ends, or its request counts as
-    /// unanswered.
+    /// Time at which each waiting partition continues: its backoff ends, or its request counts as unanswered.
     timers: BTreeSet<(Duration, Partition)>,
     queued_bytes: usize,
     last_id: RequestId,

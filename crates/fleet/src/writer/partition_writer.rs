@@ -17,13 +17,13 @@ use super::{OfferError, WriterParams};
 /// Reason why a writer may no longer append to a partition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceReason {
-    /// Another collector has claimed the partition: its last entry has this epoch, which is not
-    /// older than this writer's.
+    /// Another collector has claimed the partition: its last entry has this epoch, which is not older than this
+    /// writer's.
     #[error("another collector watches the resource now")]
     Epoch(u64),
-    /// The partition's last entry is not the one that this writer has appended, and no newer claim
-    /// explains this. The stream was deleted or restored from a backup, or retention removed the
-    /// entry. If this collector is still the owner, it may claim the partition again.
+    /// The partition's last entry is not the one that this writer has appended, and no newer claim explains this. The
+    /// stream was deleted or restored from a backup, or retention removed the entry. If this collector is still the
+    /// owner, it may claim the partition again.
     #[error("the log was deleted or restored, or has removed this collector's last entry")]
     LogChanged,
     /// The partition's last entry cannot be read.
@@ -64,8 +64,7 @@ pub(super) enum Outcome {
 enum Step {
     /// Read the last entry, in order to claim the partition after it.
     Claim,
-    /// Append the outgoing entry. If there is none, the next batch of the queue becomes the
-    /// outgoing entry.
+    /// Append the outgoing entry. If there is none, the next batch of the queue becomes the outgoing entry.
     Append,
     /// Read the last entry, to learn why an append was refused.
     Verify,
@@ -97,8 +96,8 @@ pub(super) struct PartitionWriter {
     pub(super) problem: Option<String>,
     epoch: u64,
     claimed: bool,
-    /// Number of the outgoing entry, counted from 0 at this writer's claim. If no entry is
-    /// outgoing, number of the next entry.
+    /// Number of the outgoing entry, counted from 0 at this writer's claim. If no entry is outgoing, number of the next
+    /// entry.
     number: u64,
     step: Step,
     outgoing: Option<Outgoing>,
@@ -193,9 +192,8 @@ impl PartitionWriter {
         outcome
     }
 
-    /// Prepares an append of the entry that claims the partition, behind `last`. Returns
-    /// [`Outcome::Fenced`] if the epoch of `last` is this writer's or newer, or `last` cannot be
-    /// read.
+    /// Prepares an append of the entry that claims the partition, behind `last`. Returns [`Outcome::Fenced`] if the
+    /// epoch of `last` is this writer's or newer, or `last` cannot be read.
     fn claim(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let position = match last.map(|last| (last.sequence, Header::decode(&last.payload))) {
             None => 0,
@@ -215,8 +213,8 @@ impl PartitionWriter {
         Outcome::Continue
     }
 
-    /// Reads from the partition's last entry why the outgoing entry was refused. Returns what
-    /// follows: this writer stored it before, must try again, or is fenced.
+    /// Reads from the partition's last entry why the outgoing entry was refused. Returns what follows: this writer
+    /// stored it before, must try again, or is fenced.
     fn verify(&mut self, last: Option<&Entry>, params: &WriterParams) -> Outcome {
         let Some(last) = last else {
             return if self.claimed {

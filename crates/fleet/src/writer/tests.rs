@@ -52,8 +52,7 @@ fn last(epoch: u64, number: u64, sequence: u64) -> Answer {
     Answer::Last(Some(Entry { partition: partition("c"), sequence, payload }))
 }
 
-/// Returns a writer that has claimed a partition under epoch 5. The entry of the claim has sequence
-/// 10.
+/// Returns a writer that has claimed a partition under epoch 5. The entry of the claim has sequence 10.
 fn claimed(params: WriterParams) -> (Writer, Partition) {
     let mut writer = Writer::new(params);
     assert!(writer.open(partition("c"), 5));

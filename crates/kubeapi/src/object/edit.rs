@@ -1,7 +1,7 @@
 //! Changes to an object's metadata and type, in one pass over its bytes.
 //!
-//! Members are copied one by one until all changes are made. The remaining bytes are then copied in
-//! one piece. If a member occurs twice, which valid objects do not have, only the first is changed.
+//! Members are copied one by one until all changes are made. The remaining bytes are then copied in one piece. If a
+//! member occurs twice, which valid objects do not have, only the first is changed.
 
 use informer_hub_types::ClusterName;
 

@@ -18,8 +18,7 @@ pub use yaml::{to_yaml, write_yaml_element};
 /// Key of the annotation and label that name an object's cluster in answers from several clusters.
 pub const CLUSTER_KEY: &str = "informer-hub.io/cluster";
 
-/// Changes that [`rewrite`] makes to an object before it is sent in an answer from several
-/// clusters.
+/// Changes that [`rewrite`] makes to an object before it is sent in an answer from several clusters.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
     /// Cluster of the object, which an added annotation and an added label name.

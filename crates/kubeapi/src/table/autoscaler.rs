@@ -115,8 +115,8 @@ impl<'j> Metric<'j> {
         }
     }
 
-    /// Returns a metric as `current/target`, for a resource with its name in front, such as `cpu:
-    /// 20%/80%`. `self` has the target, `status` the current value.
+    /// Returns a metric as `current/target`, for a resource with its name in front, such as `cpu: 20%/80%`. `self` has
+    /// the target, `status` the current value.
     fn text(&self, status: Option<&Self>) -> String {
         let kind = &*self.kind;
         let Some(Source { name, target }) = self.source(kind) else { return "<unknown type>".to_owned() };

@@ -416,8 +416,8 @@ impl Expression<'_> {
     }
 }
 
-/// Joins the texts in `shown` with commas. If `count`, the number of all texts, is greater, appends
-/// ` + <n> more...` for the others. Returns `<unset>` if there are no texts at all.
+/// Joins the texts in `shown` with commas. If `count`, the number of all texts, is greater, appends ` + <n> more...`
+/// for the others. Returns `<unset>` if there are no texts at all.
 pub(super) fn first_of(shown: &[String], count: usize) -> String {
     let joined = shown.join(",");
     if count > shown.len() {

@@ -202,8 +202,8 @@ fn pod(json: &[u8], now: i64) -> serde_json::Result<Row> {
     Ok(row)
 }
 
-/// Returns the `conditions` of a pod's row: one condition `Completed` if the pod has succeeded or
-/// failed, otherwise none.
+/// Returns the `conditions` of a pod's row: one condition `Completed` if the pod has succeeded or failed, otherwise
+/// none.
 fn completion(phase: &str) -> Vec<Value> {
     let message = match phase {
         "Succeeded" => "The pod has completed successfully.",
@@ -242,8 +242,8 @@ impl Pod<'_> {
         summary
     }
 
-    /// Adds the init containers to the summary, up to the first one that holds up the pod's start.
-    /// That is one that has not succeeded and is not a started sidecar.
+    /// Adds the init containers to the summary, up to the first one that holds up the pod's start. That is one that has
+    /// not succeeded and is not a started sidecar.
     ///
     /// Returns whether there is such a container, and the restarts of the sidecars that were added.
     fn init_containers(&self, summary: &mut Summary) -> (bool, Restarts) {
@@ -271,8 +271,8 @@ impl Pod<'_> {
         (false, sidecar_restarts)
     }
 
-    /// Adds the containers to the summary. They are added in reverse order and each may overwrite
-    /// the reason, so that the first container's reason counts.
+    /// Adds the containers to the summary. They are added in reverse order and each may overwrite the reason, so that
+    /// the first container's reason counts.
     fn containers(&self, summary: &mut Summary) {
         let mut has_running = false;
         let mut error = None;
@@ -306,8 +306,8 @@ impl Pod<'_> {
         }
     }
 
-    /// Returns the `STATUS` column, usually `reason`. A pod that is being deleted has `Unknown` if
-    /// its node is lost, or `Terminating` if the pod has not completed.
+    /// Returns the `STATUS` column, usually `reason`. A pod that is being deleted has `Unknown` if its node is lost, or
+    /// `Terminating` if the pod has not completed.
     fn status(&self, reason: String) -> String {
         let is_terminal = matches!(&*self.status.phase, "Succeeded" | "Failed");
         match self.metadata.deletion_timestamp {

@@ -1,5 +1,4 @@
-//! Tests of contenders, each with its own clock, and a store. Requests and answers are lost,
-//! delayed and repeated.
+//! Tests of contenders, each with its own clock, and a store. Requests and answers are lost, delayed and repeated.
 
 use proptest::prelude::*;
 use rand::{Rng as _, SeedableRng as _};

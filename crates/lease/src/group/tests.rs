@@ -1,5 +1,5 @@
-//! Tests of contenders that share leases, while requests and answers are lost. At most one
-//! contender leads each lease, and all contenders get equally many leases.
+//! Tests of contenders that share leases, while requests and answers are lost. At most one contender leads each lease,
+//! and all contenders get equally many leases.
 
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -183,8 +183,7 @@ fn ask(store: &mut MemoryStore, elector: &mut Elector, now: Duration, rng: &mut 
 }
 
 impl Process {
-    /// Writes this process's entry and reads the entries of the others, if both are due. Each
-    /// request may be lost.
+    /// Writes this process's entry and reads the entries of the others, if both are due. Each request may be lost.
     fn exchange_entries(&mut self, entries: &mut Members, now: Duration, rng: &mut StdRng, loss: f64) {
         if now < self.next.0 {
             return;
@@ -199,8 +198,8 @@ impl Process {
         }
     }
 
-    /// Sets the delay before this process takes a free lease, and hands over a lease if it holds
-    /// too many. Returns the number of handovers.
+    /// Sets the delay before this process takes a free lease, and hands over a lease if it holds too many. Returns the
+    /// number of handovers.
     fn balance(&mut self, now: Duration) -> usize {
         let (running, holders) = (self.roster.running(now), self.holders(now));
         let delay = claim_delay(&self.name, &holders, &running, seconds(1), seconds(2));
@@ -267,8 +266,8 @@ fn processes_share_leases_evenly_and_take_those_of_a_dead_one_over() {
     }
 }
 
-/// Regression: all contenders once wrote a common record, and each needed these writes to keep its
-/// leases. Write conflicts then disturbed the leases of survivors.
+/// Regression: all contenders once wrote a common record, and each needed these writes to keep its leases. Write
+/// conflicts then disturbed the leases of survivors.
 #[test]
 fn lost_answers_disturb_no_lease_of_a_survivor() {
     for seed in 0..1000 {

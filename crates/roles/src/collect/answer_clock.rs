@@ -8,8 +8,7 @@ use informer_hub_types::clock::Instant;
 /// must not count.
 #[derive(Debug)]
 pub(super) struct AnswerClock {
-    /// Normal time between two answers of the backend. If an answer takes longer, the clock
-    /// advances only by this time.
+    /// Normal time between two answers of the backend. If an answer takes longer, the clock advances only by this time.
     usual: Duration,
     last: Option<Instant>,
     /// Total time for which the clock stood still.

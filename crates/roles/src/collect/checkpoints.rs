@@ -1,13 +1,12 @@
 //! Task that writes checkpoints of the owned partitions, one at a time.
 //!
-//! A checkpoint is made of the previous checkpoint and the later entries of the log, so it does not
-//! depend on the caches of the process. It is due at an interval, and earlier if the log may soon
-//! remove entries that the previous checkpoint lacks. Checkpoints that an operator has deleted are
-//! written again.
+//! A checkpoint is made of the previous checkpoint and the later entries of the log, so it does not depend on the
+//! caches of the process. It is due at an interval, and earlier if the log may soon remove entries that the previous
+//! checkpoint lacks. Checkpoints that an operator has deleted are written again.
 //!
-//! If the log has removed entries before a checkpoint had them, the informer lists the objects
-//! again from the apiserver. If the log has lost its newest entries, the informer first restores
-//! its state from the log, and lists only if that state is incomplete.
+//! If the log has removed entries before a checkpoint had them, the informer lists the objects again from the
+//! apiserver. If the log has lost its newest entries, the informer first restores its state from the log, and lists
+//! only if that state is incomplete.
 
 use std::sync::Arc;
 use std::time::Duration;

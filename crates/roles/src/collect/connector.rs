@@ -63,8 +63,7 @@ impl OwnedCluster {
         self.shared.sessions.lock().get(&self.shard_of(resource, scope)).cloned()
     }
 
-    /// Calls `note` for each owned shard of the cluster, to record a fact in the shard's document
-    /// about the cluster.
+    /// Calls `note` for each owned shard of the cluster, to record a fact in the shard's document about the cluster.
     fn note(&self, note: impl Fn(&Knowledge)) {
         let sessions = self.shared.sessions.lock();
         let of_cluster = sessions.iter().filter(|(shard, _)| shard.cluster == self.cluster);

@@ -18,8 +18,7 @@ use super::{Host, Shared};
 
 /// Delay of a claim per shard that the collector owns already, so that collectors with few shards claim first.
 const DELAY_PER_SHARD: Duration = Duration::from_millis(50);
-/// Maximum of the delay that [`DELAY_PER_SHARD`] causes. A random delay of up to [`JITTER`] is
-/// added to it.
+/// Maximum of the delay that [`DELAY_PER_SHARD`] causes. A random delay of up to [`JITTER`] is added to it.
 const LONGEST_DELAY: Duration = Duration::from_millis(800);
 const JITTER: Duration = Duration::from_millis(200);
 
@@ -57,17 +56,16 @@ enum Held {
 /// Entry of the shard's owner as it was read last, and since when it has not changed.
 struct Seen {
     own: Ownership,
-    /// Time up to which this collector knew the changes of all owners when it first saw the entry
-    /// in this state.
+    /// Time up to which this collector knew the changes of all owners when it first saw the entry in this state.
     before: Instant,
-    /// Time on the [`AnswerClock`] from which the entry counts as unchanged: when this collector
-    /// first knew the changes of all owners beyond `before`. `None` until then.
+    /// Time on the [`AnswerClock`] from which the entry counts as unchanged: when this collector first knew the changes
+    /// of all owners beyond `before`. `None` until then.
     at: Option<Instant>,
 }
 
 impl Seen {
-    /// Returns the time for which the owner's entry has been unchanged, or less. `current` is the
-    /// time up to which all changes are known, `now` that time on the [`AnswerClock`].
+    /// Returns the time for which the owner's entry has been unchanged, or less. `current` is the time up to which all
+    /// changes are known, `now` that time on the [`AnswerClock`].
     fn age(&mut self, current: Instant, now: Instant) -> Duration {
         if current <= self.before {
             return Duration::ZERO;
@@ -123,9 +121,9 @@ impl Contender {
         session
     }
 
-    /// Releases the shard for the collector `next`. First waits until the log has stored all
-    /// changes, at most for the duration of a lease. Changes that are not stored by then are
-    /// dropped; the watch of the next owner reads them again.
+    /// Releases the shard for the collector `next`. First waits until the log has stored all changes, at most for the
+    /// duration of a lease. Changes that are not stored by then are dropped; the watch of the next owner reads them
+    /// again.
     async fn hand_over(&self, own: Ownership, next: String, session: &Session) {
         if tokio::time::timeout(self.shared.params.lease, session.end()).await.is_err() {
             session.abandon().await;

@@ -83,8 +83,8 @@ impl Directory {
         Self { entries, watch }
     }
 
-    /// Returns the last known entry of a shard's owner; the entry is `None` if there is no owner.
-    /// Returns `None` itself until the owners of all shards are known.
+    /// Returns the last known entry of a shard's owner; the entry is `None` if there is no owner. Returns `None` itself
+    /// until the owners of all shards are known.
     ///
     /// # Errors
     /// The backend does not answer, or the entry cannot be decoded.

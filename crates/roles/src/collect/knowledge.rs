@@ -1,8 +1,8 @@
-//! Document about the cluster of an owned shard: its server, resources and failures. Replicas read
-//! this document instead of asking the apiserver.
+//! Document about the cluster of an owned shard: its server, resources and failures. Replicas read this document
+//! instead of asking the apiserver.
 //!
-//! A new owner continues the previous owner's document, so that resources stay known after a
-//! takeover. The document is stored when it has changed.
+//! A new owner continues the previous owner's document, so that resources stay known after a takeover. The document is
+//! stored when it has changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,8 +62,7 @@ impl Knowledge {
         self.0.lock().catalogue = Some(Arc::clone(catalogue));
     }
 
-    /// Copies the server and the resources from `other`, which belongs to another owned shard of
-    /// the same cluster.
+    /// Copies the server and the resources from `other`, which belongs to another owned shard of the same cluster.
     pub(super) fn adopt(&self, other: &Self) {
         let (server, resolved, catalogue) = {
             let other = other.0.lock();
@@ -147,8 +146,8 @@ fn kind(class: ErrorClass) -> Option<FailureKind> {
 }
 
 impl Stored {
-    /// Returns whether the backend still has this document, as far as is known. `latest` is the
-    /// last known revision of the stored document.
+    /// Returns whether the backend still has this document, as far as is known. `latest` is the last known revision of
+    /// the stored document.
     fn is_current(&self, latest: Option<&Known<u64>>) -> bool {
         latest.is_none_or(|latest| latest.current <= self.at || latest.entry == self.revision)
     }

@@ -5,8 +5,8 @@
 //!   shard. The owner renews its ownership. If an ownership has not changed for [`CollectorParams::lease`], another
 //!   collector takes the shard over. It measures the time by its own clock, which stops while the backend does not
 //!   answer.
-//! - No clock decides what the log stores: it refuses appends of an owner once a later owner, with a
-//!   higher epoch (term number), has claimed the partition.
+//! - No clock decides what the log stores: it refuses appends of an owner once a later owner, with a higher epoch (term
+//!   number), has claimed the partition.
 //! - A change reaches the informers of the collector after the log has stored it.
 //! - The successor restores the objects from checkpoint and log, and its watch resumes from the log's version. It lists only
 //!   if the log or the apiserver no longer has that version.
@@ -67,8 +67,8 @@ pub struct CollectorParams {
     pub renewal: Duration,
     /// Interval between checkpoints of a partition that changes.
     pub checkpoint: Duration,
-    /// Interval at which the resource version of an unchanged partition is stored again. It must be
-    /// stored before the log removes the last entry that contains it.
+    /// Interval at which the resource version of an unchanged partition is stored again. It must be stored before the
+    /// log removes the last entry that contains it.
     pub keep_alive: Duration,
     /// Parameters of the writer of the log. Their `collector` must equal `name`.
     pub writer: WriterParams,
@@ -106,9 +106,8 @@ impl CollectorParams {
 
 /// Hub that watches the clusters of a collector.
 pub trait Host: Send + Sync + 'static {
-    /// Starts to watch a shard. For the first shard of a cluster, the hub connects through the
-    /// connector that `wrap` returns. For another shard, it keeps the connection, and starts the
-    /// additional informers that the connection now
+    /// Starts to watch a shard. For the first shard of a cluster, the hub connects through the connector that `wrap`
+    /// returns. For another shard, it keeps the connection, and starts the additional informers that the connection now
     /// [watches](informer_hub_reflector::Connection::watches).
     fn start(&self, shard: &Shard, wrap: ConnectorWrap) -> BoxFuture<'static, Result<(), String>>;
 
@@ -142,8 +141,8 @@ pub(crate) struct Shared {
     /// The owned shards, each with its session: the present term of ownership.
     pub(crate) sessions: Mutex<BTreeMap<Shard, Arc<session::Session>>>,
     ownerships: Ownerships,
-    /// For each shard without an owner, the collector that should claim it. All others wait longer
-    /// before they claim the shard.
+    /// For each shard without an owner, the collector that should claim it. All others wait longer before they claim
+    /// the shard.
     orphans: Mutex<BTreeMap<Shard, String>>,
 }
 

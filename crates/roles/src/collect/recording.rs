@@ -24,8 +24,7 @@ pub(super) struct WatchState {
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     position: Option<Position>,
-    /// State of the log from which the watch was resumed. An event that this state contains is a
-    /// repeated one.
+    /// State of the log from which the watch was resumed. An event that this state contains is a repeated one.
     restored: PartitionState,
     progressed: Option<Instant>,
     keep_alive: Duration,
@@ -35,8 +34,8 @@ pub(super) struct Recording {
 #[derive(Debug)]
 struct Position {
     version: ResourceVersion,
-    /// Objects whose events at exactly `version` were recorded; `None` if all of them were. Several
-    /// events may have one version: etcd deletes all Events of a lease in one revision.
+    /// Objects whose events at exactly `version` were recorded; `None` if all of them were. Several events may have one
+    /// version: etcd deletes all Events of a lease in one revision.
     recorded: Option<HashSet<ObjectKey>>,
 }
 
@@ -71,8 +70,8 @@ impl Recording {
         self.restored = restored;
     }
 
-    /// Resumes from the restored state of a log to which this process has written. Keeps
-    /// `position`, which may be newer than this state.
+    /// Resumes from the restored state of a log to which this process has written. Keeps `position`, which may be newer
+    /// than this state.
     pub(super) fn repeat(&mut self, restored: PartitionState) {
         self.restored = restored;
     }

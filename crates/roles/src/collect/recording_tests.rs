@@ -36,8 +36,8 @@ fn bookmark(number: u64, initial_events_end: bool) -> WatchItem {
     WatchItem::Bookmark { version: version(number), initial_events_end }
 }
 
-/// Returns the state of a log that has all changes up to version `resume`, and later changes of the
-/// objects in `unconfirmed`.
+/// Returns the state of a log that has all changes up to version `resume`, and later changes of the objects in
+/// `unconfirmed`.
 fn state(resume: u64, unconfirmed: &[(&str, u64)]) -> PartitionState {
     let unconfirmed = unconfirmed.iter().map(|(name, number)| (key(name), version(*number))).collect();
     PartitionState { complete: true, resume: Some(version(resume)), unconfirmed, ..PartitionState::default() }

@@ -17,8 +17,7 @@ use super::knowledge::Knowledge;
 use super::weight::Load;
 use crate::appender::AppendError;
 
-/// Maximum number of times that partitions are opened within one epoch (term of ownership) of a
-/// shard.
+/// Maximum number of times that partitions are opened within one epoch (term of ownership) of a shard.
 ///
 /// Each opening needs an epoch of its own, made of the shard's epoch and the number of the opening.
 const OPENINGS: u64 = 1 << 20;
@@ -30,13 +29,13 @@ pub(super) struct OpenPartition {
     pub(super) claimed: Sequence,
     /// Sequence of the partition's last stored entry.
     pub(super) stored: Sequence,
-    /// Whether checkpoints can be written: the log has a complete state of the partition, or a full
-    /// list has begun under this epoch.
+    /// Whether checkpoints can be written: the log has a complete state of the partition, or a full list has begun
+    /// under this epoch.
     pub(super) has_begun: bool,
     /// When the append that is not stored yet began; `None` if all are stored.
     pub(super) appending: Option<Instant>,
-    /// First, the sequence of the last checkpoint; 0 if there is none. Second, when a checkpoint was
-    /// last tried, at first the time of the opening; `None` if an operator has deleted the checkpoint.
+    /// First, the sequence of the last checkpoint; 0 if there is none. Second, when a checkpoint was last tried, at
+    /// first the time of the opening; `None` if an operator has deleted the checkpoint.
     pub(super) checkpoint: (Sequence, Option<Instant>),
 }
 

@@ -16,8 +16,8 @@ pub struct CollectorStatus {
     pub name: String,
     /// Whether the backend has answered a request since the start.
     pub answered: bool,
-    /// Error of the backend for a shard whose last request failed, the first such shard by name.
-    /// `None` if the last request for every shard succeeded.
+    /// Error of the backend for a shard whose last request failed, the first such shard by name. `None` if the last
+    /// request for every shard succeeded.
     pub error: Option<String>,
     /// Shards of the clusters that the collector contends for, with their owners.
     pub shards: BTreeMap<Shard, ShardOwner>,
@@ -77,8 +77,8 @@ impl Ownerships {
         }
     }
 
-    /// Records a failed request for a shard. Logs a warning if the last request for every shard had
-    /// succeeded until now. Otherwise logs at debug level, once per failing shard.
+    /// Records a failed request for a shard. Logs a warning if the last request for every shard had succeeded until
+    /// now. Otherwise logs at debug level, once per failing shard.
     pub(super) fn note_failure(&self, shard: &Shard, error: &BackendError) {
         let mut known = self.0.lock();
         if known.errors.is_empty() {

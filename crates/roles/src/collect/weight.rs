@@ -12,8 +12,7 @@ const BASE: u64 = 100;
 const OBJECTS_PER_EVENT_RATE: f64 = 50.0;
 /// Time over which the rate of events is averaged.
 const HORIZON: Duration = Duration::from_secs(60);
-/// A weight is published again once it differs from the published one by at least 1 / `STEP`, a
-/// tenth.
+/// A weight is published again once it differs from the published one by at least 1 / `STEP`, a tenth.
 const STEP: u64 = 10;
 
 /// Number of objects, and rate of events, of a session's shard.
@@ -52,11 +51,11 @@ impl Load {
         self.objects.remove(partition);
     }
 
-    /// Returns the weight (cost of the shard) to publish. Returns `published` while the new weight
-    /// differs by less than a tenth.
+    /// Returns the weight (cost of the shard) to publish. Returns `published` while the new weight differs by less than
+    /// a tenth.
     ///
-    /// In the first minute, the rate of events is not known yet. The weight then depends on the
-    /// objects only, and never decreases.
+    /// In the first minute, the rate of events is not known yet. The weight then depends on the objects only, and never
+    /// decreases.
     pub(super) fn measure(&mut self, published: u64, now: Instant) -> u64 {
         let passed = now.duration_since(self.measured).as_secs_f64();
         if passed > 0.0 {
@@ -81,8 +80,8 @@ impl Load {
         if weight.abs_diff(published) < published / STEP { published } else { weight }
     }
 
-    /// Returns how much of the average `rate` comes from measurements, not from its initial value
-    /// zero. This share is 0.63 during the first minute, and then approaches one.
+    /// Returns how much of the average `rate` comes from measurements, not from its initial value zero. This share is
+    /// 0.63 during the first minute, and then approaches one.
     fn known_share(&self, now: Instant) -> f64 {
         1.0 - (-now.duration_since(self.began).max(HORIZON).as_secs_f64() / HORIZON.as_secs_f64()).exp()
     }

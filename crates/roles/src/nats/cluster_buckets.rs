@@ -26,8 +26,8 @@ impl ClusterBuckets for NatsBackend {
     }
 }
 
-/// Returns the changes of a bucket, with an error after their end. The caller then opens a new watch,
-/// instead of receiving only the changes of the other bucket.
+/// Returns the changes of a bucket, with an error after their end. The caller then opens a new watch, instead of
+/// receiving only the changes of the other bucket.
 fn endless(changes: ClusterChanges) -> ClusterChangeStream {
     let ended = stream::once(async { Err(watch_ended()) });
     changes.map(|change| change.map_err(|error| failure(&error))).chain(ended).boxed()

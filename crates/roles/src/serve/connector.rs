@@ -18,8 +18,7 @@ use super::feed::{Feed, Known};
 use super::source::ServingSource;
 use crate::log_partition;
 
-/// How long a lookup waits until a collector has written the answer to the document about the
-/// cluster.
+/// How long a lookup waits until a collector has written the answer to the document about the cluster.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct ServingConnector {
@@ -74,8 +73,8 @@ impl fmt::Debug for ServingConnection {
 }
 
 impl ServingConnection {
-    /// Waits until `find` returns a value for one of the documents about the cluster. The error
-    /// after a timeout names the value as `what`.
+    /// Waits until `find` returns a value for one of the documents about the cluster. The error after a timeout names
+    /// the value as `what`.
     fn find<T: Send + 'static>(
         &self,
         what: String,

@@ -1,8 +1,8 @@
-//! Cursor of a process that delivers to sinks: the resource version of a partition up to which an
-//! earlier process has delivered all changes.
+//! Cursor of a process that delivers to sinks: the resource version of a partition up to which an earlier process has
+//! delivered all changes.
 //!
-//! The first list of a partition returns its state at the cursor. Later changes, deletions too, are
-//! read as changes from the log. So they become the same events as in the earlier process.
+//! The first list of a partition returns its state at the cursor. Later changes, deletions too, are read as changes
+//! from the log. So they become the same events as in the earlier process.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Owners and documents of the clusters that a process serves. One [watch](crate::cluster_watch) of
-//! their buckets keeps them current, and is opened again after clusters were added.
+//! Owners and documents of the clusters that a process serves. One [watch](crate::cluster_watch) of their buckets keeps
+//! them current, and is opened again after clusters were added.
 //!
-//! This process decides by its own clock when a cluster is stale. So a cluster also becomes stale
-//! while the watch and its requests fail.
+//! This process decides by its own clock when a cluster is stale. So a cluster also becomes stale while the watch and
+//! its requests fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};

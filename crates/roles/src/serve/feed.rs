@@ -54,8 +54,8 @@ pub(super) struct Feed {
 /// Facts that decide whether the shard is stale, and why.
 struct Signs {
     alive: Alive,
-    /// Errors by source: of the backend at index [`BACKEND`], of the owner's entry at [`OWNER`], of
-    /// the document at [`DOCUMENT`].
+    /// Errors by source: of the backend at index [`BACKEND`], of the owner's entry at [`OWNER`], of the document at
+    /// [`DOCUMENT`].
     errors: [Option<String>; 3],
 }
 
@@ -163,8 +163,8 @@ impl Feed {
         tokio::time::timeout(limit, finding).await.ok().flatten()
     }
 
-    /// Returns an error with the text `what`, and the reason if the shard is stale. After a watch
-    /// that ends with this error, the reflector opens another watch instead of listing.
+    /// Returns an error with the text `what`, and the reason if the shard is stale. After a watch that ends with this
+    /// error, the reflector opens another watch instead of listing.
     pub(super) fn missing(&self, what: &str) -> SourceError {
         let stale = self.known.get().stale.as_ref().map(|stale| format!("; {}", stale.reason));
         SourceError { class: ErrorClass::Refused, message: format!("{what}{}", stale.unwrap_or_default()) }

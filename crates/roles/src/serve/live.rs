@@ -1,16 +1,15 @@
 //! Tail of the log, distributed to the partitions that a process serves.
 //!
-//! After [`SILENCE`] without an entry, the tail is checked: if the log has entries that it has not
-//! delivered, it is opened again.
+//! After [`SILENCE`] without an entry, the tail is checked: if the log has entries that it has not delivered, it is
+//! opened again.
 //!
-//! If the log has removed entries before the tail read them, all subscriptions end, because each
-//! partition may lack some. They also end if the log has lost entries that the tail has read, as
-//! after a restore of an older backup.
+//! If the log has removed entries before the tail read them, all subscriptions end, because each partition may lack
+//! some. They also end if the log has lost entries that the tail has read, as after a restore of an older backup.
 //!
 //! # Bounds
-//! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most
-//! [`QUEUE_BYTES`]. An entry beyond that ends the subscription of its partition. The subscriber
-//! then reads the log instead and subscribes again. The tail waits for no subscriber.
+//! The queue of a partition holds at most [`QUEUE_ENTRIES`], and all queues together at most [`QUEUE_BYTES`]. An entry
+//! beyond that ends the subscription of its partition. The subscriber then reads the log instead and subscribes again.
+//! The tail waits for no subscriber.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,8 +32,7 @@ use crate::backend::{Backend, BackendError};
 const QUEUE_ENTRIES: usize = 256;
 /// Maximum bytes of the entries queued for all partitions together.
 const QUEUE_BYTES: usize = 64 << 20;
-/// Time without an entry after which the log's last entry is compared with the last entry that the
-/// tail has read.
+/// Time without an entry after which the log's last entry is compared with the last entry that the tail has read.
 const SILENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before the tail is opened again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));

@@ -1,16 +1,14 @@
 //! Serving replica: builds its caches from the log, and asks no apiserver for objects.
 //!
 //! # Contract
-//! - A list is answered from checkpoint and log, once they have a complete state. A watch continues
-//!   from that state.
-//! - One tail of the whole log is distributed to the partitions of the process. Each partition has
-//!   a bounded queue. A partition that is too slow for its queue reads the log by itself, page by
-//!   page, so it delays no other partition. The memory of all pages together is bounded.
-//! - A watch ends as expired if the collector stores a full list, or if the log has removed entries
-//!   that the watch has not read. The reflector then lists again.
-//! - While no collector is alive, the backend does not answer, or the collector reports a failure,
-//!   watches fail with this reason. So the existing status of informers shows which objects are
-//!   stale. Caches keep these objects.
+//! - A list is answered from checkpoint and log, once they have a complete state. A watch continues from that state.
+//! - One tail of the whole log is distributed to the partitions of the process. Each partition has a bounded queue. A
+//!   partition that is too slow for its queue reads the log by itself, page by page, so it delays no other partition.
+//!   The memory of all pages together is bounded.
+//! - A watch ends as expired if the collector stores a full list, or if the log has removed entries that the watch has
+//!   not read. The reflector then lists again.
+//! - While no collector is alive, the backend does not answer, or the collector reports a failure, watches fail with
+//!   this reason. So the existing status of informers shows which objects are stale. Caches keep these objects.
 //!
 //! # Layout
 //! - [`live`]: the tail, and its queues.
@@ -52,8 +50,8 @@ pub use feed::{ServedShard, Stale};
 const RESTORES: usize = 16;
 /// Maximum number of partitions that read a page of the log at the same time.
 const READS: usize = 16;
-/// Maximum number of pages of [`PAGE_BYTES`](crate::restore::PAGE_BYTES) in memory, over all
-/// partitions. While all are in use, a partition reads one entry at a time.
+/// Maximum number of pages of [`PAGE_BYTES`](crate::restore::PAGE_BYTES) in memory, over all partitions. While all are
+/// in use, a partition reads one entry at a time.
 const PAGES: usize = 64;
 /// Default time without a renewal after which a cluster is stale. After a NATS server dies, the others elect a bucket's
 /// leader within 4 to 9 s; then lost requests are repeated.
@@ -102,8 +100,8 @@ pub(crate) struct Shared {
     reads: Semaphore,
     /// Bounds the number of pages in memory that are read but not processed.
     pages: Arc<Semaphore>,
-    /// Partitions whose first list is complete. Only the first list begins at the cursor, the
-    /// version that an earlier process has delivered.
+    /// Partitions whose first list is complete. Only the first list begins at the cursor, the version that an earlier
+    /// process has delivered.
     begun: Mutex<HashSet<Partition>>,
     io: Threads,
 }

@@ -30,8 +30,8 @@ use crate::restore::{PAGE_BYTES, RestoreError, Restored, restore, restore_at};
 const LOOK: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(4));
 /// Maximum wait for a stale cluster to become current, and for the tail of the log to open.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long the reflector keeps its objects if the log has lost their entries and has only older
-/// states. A collector notices the loss with its next append, and then stores a newer state.
+/// How long the reflector keeps its objects if the log has lost their entries and has only older states. A collector
+/// notices the loss with its next append, and then stores a newer state.
 const HOLD: Duration = Duration::from_secs(300);
 
 /// List and watch of one resource from the log; see the [module documentation](self).
@@ -55,8 +55,7 @@ struct Position {
     covered: Sequence,
     /// Whether the log ended before this position at the last attempt to restore the objects.
     was_short: bool,
-    /// Set if the log has lost entries that the reflector received: their version, and when the
-    /// loss was noticed.
+    /// Set if the log has lost entries that the reflector received: their version, and when the loss was noticed.
     floor: Option<(ResourceVersion, Instant)>,
 }
 
@@ -67,8 +66,8 @@ impl Position {
         *self = Self { floor: floor.or(self.floor.take()), ..Self::default() };
     }
 
-    /// Returns whether the log's state at version `at` is older than the reflector's objects.
-    /// `false` once [`HOLD`] has passed, in which a collector could have stored a newer state.
+    /// Returns whether the log's state at version `at` is older than the reflector's objects. `false` once [`HOLD`] has
+    /// passed, in which a collector could have stored a newer state.
     fn is_outdated(&self, at: &ResourceVersion) -> bool {
         self.floor.as_ref().is_some_and(|(floor, since)| floor.newer_than(at) && since.elapsed() < HOLD)
     }
@@ -100,8 +99,8 @@ impl ListerWatcher for ServingSource {
         })
     }
 
-    /// Returns `None`, so that the reflector never assumes a restored backup: a list from the log
-    /// may be older than an earlier list.
+    /// Returns `None`, so that the reflector never assumes a restored backup: a list from the log may be older than an
+    /// earlier list.
     fn current_version(&self) -> BoxFuture<'static, Result<Option<ResourceVersion>, SourceError>> {
         Box::pin(std::future::ready(Ok(None)))
     }
@@ -140,9 +139,9 @@ impl Served {
         self.position.lock().reader.state(&self.partition).map_or(0, |state| state.last)
     }
 
-    /// Returns the state of the partition at the cursor, the version up to which an earlier process
-    /// has delivered. Only the first list begins there. Returns `None` without a cursor, and for
-    /// later lists, which must not be older than the first.
+    /// Returns the state of the partition at the cursor, the version up to which an earlier process has delivered. Only
+    /// the first list begins there. Returns `None` without a cursor, and for later lists, which must not be older than
+    /// the first.
     async fn at_cursor(&self, version: &VersionMatch) -> Result<Option<Restored>, SourceError> {
         let Some(cursor) = &self.shared.params.cursor else { return Ok(None) };
         let has_begun = self.shared.begun.lock().contains(&self.partition);
@@ -182,8 +181,8 @@ impl Served {
         }
     }
 
-    /// Waits until the log has a complete state that is not older than the reflector's objects.
-    /// Returns this state, and a sequence up to which it contains all entries.
+    /// Waits until the log has a complete state that is not older than the reflector's objects. Returns this state, and
+    /// a sequence up to which it contains all entries.
     async fn restored(&self, version: &VersionMatch) -> Result<(Restored, Sequence), SourceError> {
         let deadline = clock::now() + self.shared.params.patience;
         let mut attempts = 0;
@@ -270,11 +269,10 @@ impl Served {
         }
     }
 
-    /// Subscribes to the partition, then reads the entries that the log has after the position, so
-    /// that none is missed.
+    /// Subscribes to the partition, then reads the entries that the log has after the position, so that none is missed.
     ///
-    /// If these entries exceed a page, the subscription is `None`: its queue would fill up while
-    /// the reflector processes the page. The caller then calls this function again.
+    /// If these entries exceed a page, the subscription is `None`: its queue would fill up while the reflector
+    /// processes the page. The caller then calls this function again.
     async fn subscribe(&self) -> Result<(Option<Subscription>, Missed), SourceError> {
         let subscribing = tokio::time::timeout(FRESH, self.shared.live.subscribe(&self.partition)).await;
         let subscription = subscribing.map_err(|_| {
@@ -321,8 +319,8 @@ impl Served {
         self.failed(ErrorClass::Expired, cause)
     }
 
-    /// Fails if the log may have removed entries of the partition before they were read. Only
-    /// needed if the log retains no entry of the partition, since any entry names its predecessor.
+    /// Fails if the log may have removed entries of the partition before they were read. Only needed if the log retains
+    /// no entry of the partition, since any entry names its predecessor.
     async fn check_covered(&self) -> Result<(), SourceError> {
         let retained = self.shared.backend.retained().await.map_err(|error| self.refused(&error))?;
         let last = self.last();
@@ -411,8 +409,7 @@ fn version(item: &WatchItem) -> Option<&ResourceVersion> {
 #[derive(Default)]
 struct Missed {
     entries: VecDeque<Entry>,
-    /// Permit for the memory of a page, released once the entries are processed. `None` if there is
-    /// at most one entry.
+    /// Permit for the memory of a page, released once the entries are processed. `None` if there is at most one entry.
     room: Option<OwnedSemaphorePermit>,
 }
 

@@ -20,8 +20,8 @@ const LOOK: Duration = Duration::from_millis(20);
 struct Watch {
     fleet: SimulatedFleet,
     cut_off: Arc<Mutex<bool>>,
-    /// Number of calls of [`SimulatedFleet::silence_watches`] when the watch began. After the next
-    /// call, the watch delivers nothing.
+    /// Number of calls of [`SimulatedFleet::silence_watches`] when the watch began. After the next call, the watch
+    /// delivers nothing.
     silenced: usize,
     read: ClusterRevisions,
     changes: VecDeque<ClusterChange>,

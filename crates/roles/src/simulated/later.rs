@@ -7,8 +7,8 @@ use informer_hub_fleet::{Answer, Entry, Request};
 const AT_BEGIN: usize = 0;
 const IN_CHECKPOINT: usize = 4;
 
-/// How much later the program version of a simulated process is; 0 for this version. The numbers of
-/// its formats are higher by this amount. The formats do not differ otherwise.
+/// How much later the program version of a simulated process is; 0 for this version. The numbers of its formats are
+/// higher by this amount. The formats do not differ otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Later(pub(crate) u8);
 
@@ -29,8 +29,8 @@ impl Later {
         }
     }
 
-    /// Returns an entry as this later process reads it: its format number is lowered, so that this
-    /// program can decode it.
+    /// Returns an entry as this later process reads it: its format number is lowered, so that this program can decode
+    /// it.
     pub(crate) fn entry(self, entry: Entry) -> Entry {
         Entry { payload: self.read(entry.payload), ..entry }
     }

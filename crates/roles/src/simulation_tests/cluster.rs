@@ -52,8 +52,7 @@ pub(super) struct SimulatedCluster {
     state: Mutex<State>,
 }
 
-/// Returns rules by which the cluster `c0` has two shards: one for secrets, one for all other
-/// resources.
+/// Returns rules by which the cluster `c0` has two shards: one for secrets, one for all other resources.
 pub(super) fn divided() -> ShardRules {
     ShardRules::new(vec![ShardRule {
         name: ShardName::new("secrets").unwrap(),

@@ -1,5 +1,4 @@
-//! Tests of moves of clusters: collectors join, leave and fail, and the operator sets drains and
-//! pins.
+//! Tests of moves of clusters: collectors join, leave and fail, and the operator sets drains and pins.
 
 use informer_hub_fleet::Ownership;
 use tokio::time::sleep;
@@ -47,8 +46,7 @@ impl World {
         loads
     }
 
-    /// Returns whether each collector's load differs from the mean load by at most this fraction of
-    /// the mean.
+    /// Returns whether each collector's load differs from the mean load by at most this fraction of the mean.
     fn is_balanced(&self, part: f64) -> bool {
         let loads = self.loads();
         #[expect(clippy::cast_precision_loss, reason = "the loads are small")]

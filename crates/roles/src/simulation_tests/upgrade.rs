@@ -1,5 +1,5 @@
-//! Tests of fleets with processes of two versions. The later version writes formats that the
-//! present version refuses to read.
+//! Tests of fleets with processes of two versions. The later version writes formats that the present version refuses to
+//! read.
 
 use super::*;
 
@@ -33,8 +33,8 @@ impl ServingProcess {
 }
 
 impl World {
-    /// Replaces a collector by one of the version in `World::version`. The old collector shuts
-    /// down, or is cut off as if it were killed.
+    /// Replaces a collector by one of the version in `World::version`. The old collector shuts down, or is cut off as
+    /// if it were killed.
     fn upgrade(&mut self, at: usize) {
         let upgraded = self.start();
         let (former, connection) = std::mem::replace(&mut self.processes[at], upgraded);

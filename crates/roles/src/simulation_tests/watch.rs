@@ -1,5 +1,5 @@
-//! Tests of a collector's watch of owners and documents: how many requests it sends, and how it
-//! recovers if it becomes silent.
+//! Tests of a collector's watch of owners and documents: how many requests it sends, and how it recovers if it becomes
+//! silent.
 
 use informer_hub_fleet::Ownership;
 use tokio::time::sleep;

@@ -14,8 +14,7 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     /// Bytes that survive a crash.
     pub(super) durable: Vec<u8>,
-    /// Length of the prefix of `data` that has been synced. There `durable` equals `data`, except
-    /// in the ranges `lost`.
+    /// Length of the prefix of `data` that has been synced. There `durable` equals `data`, except in the ranges `lost`.
     stable: usize,
     /// Ranges that failed syncs have lost.
     lost: Vec<Range<usize>>,

@@ -55,8 +55,8 @@ impl Form {
         }
     }
 
-    /// Returns the encoded pod of a template, and the bytes of it that this encoding sends: all of
-    /// it, or its metadata. [`Self::item_tail`] must follow these bytes.
+    /// Returns the encoded pod of a template, and the bytes of it that this encoding sends: all of it, or its metadata.
+    /// [`Self::item_tail`] must follow these bytes.
     fn part(self, template: &Template) -> (&ItemTemplate, &[u8]) {
         // Without protobuf, `negotiate` never returns a protobuf form.
         let protobuf = template.protobuf.as_ref().unwrap_or(&template.json);
@@ -198,8 +198,7 @@ fn envelope_head(api_version: &str, kind: &str, length: usize) -> Vec<u8> {
     out
 }
 
-/// Last bytes of an envelope, after its object: the fields for content encoding and content type,
-/// both empty.
+/// Last bytes of an envelope, after its object: the fields for content encoding and content type, both empty.
 const ENVELOPE_TAIL: &[u8] = &[0x1a, 0, 0x22, 0];
 
 /// Appends a field of bytes. `number` must be below 16.

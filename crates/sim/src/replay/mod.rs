@@ -1,11 +1,11 @@
 //! Replay server for benches: one list, then events at the speed of the socket or at a steady rate.
 //!
-//! All objects are encoded once at the start. An event costs one copy and the writing of two
-//! numbers. Lists and watches are consistent: event `i` changes pod `i % pods` to version
-//! `BASE + pods + 1 + i`. A watch from a version starts with the event after it.
+//! All objects are encoded once at the start. An event costs one copy and the writing of two numbers. Lists and watches
+//! are consistent: event `i` changes pod `i % pods` to version `BASE + pods + 1 + i`. A watch from a version starts
+//! with the event after it.
 //!
-//! The server speaks HTTP/1.1 and HTTP/2 on loopback, with or without TLS. It serves JSON, and
-//! Kubernetes protobuf if it was given encoded pods, each also as `PartialObjectMetadata`.
+//! The server speaks HTTP/1.1 and HTTP/2 on loopback, with or without TLS. It serves JSON, and Kubernetes protobuf if
+//! it was given encoded pods, each also as `PartialObjectMetadata`.
 //!
 //! `/shards/<i>/<n>` serves the `i`th of `n` equal parts of the pods as a separate cluster.
 
@@ -77,8 +77,7 @@ impl ReplayConfig {
 struct Plan {
     /// Number of events that may be sent.
     total: u64,
-    /// Index of the first event that is sent at the interval `every`. Earlier events are sent as
-    /// fast as clients read.
+    /// Index of the first event that is sent at the interval `every`. Earlier events are sent as fast as clients read.
     from: u64,
     /// When the event `from` is due.
     started: Instant,

@@ -85,15 +85,14 @@ impl View {
         self.state.version_before(self.events)
     }
 
-    /// Returns how long after the start of each interval `every` this shard sends its event. Shards
-    /// (parts of the pods) send at different times.
+    /// Returns how long after the start of each interval `every` this shard sends its event. Shards (parts of the pods)
+    /// send at different times.
     fn offset(&self, every: Duration) -> Duration {
         let nanos = every.as_nanos() * self.shard.start as u128 / self.state.templates.len().max(1) as u128;
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Returns the version that a pod has in the list. `at` is its index in the shard (part of the
-    /// pods).
+    /// Returns the version that a pod has in the list. `at` is its index in the shard (part of the pods).
     fn version_of(&self, at: usize) -> u64 {
         let (at, pods) = (at as u64, self.shard.len() as u64);
         match self.events.checked_sub(at + 1) {
@@ -202,9 +201,8 @@ fn watch_body(view: View, next: u64) -> SimBody {
     StreamBody::new(chunks).boxed_unsync()
 }
 
-/// Waits until an event is due. Returns all due events from `next` on, up to one chunk, and
-/// advances `next`. Returns `None` if the watch has expired (the number of expiries is no longer
-/// `expired`), or if the server has ended.
+/// Waits until an event is due. Returns all due events from `next` on, up to one chunk, and advances `next`. Returns
+/// `None` if the watch has expired (the number of expiries is no longer `expired`), or if the server has ended.
 async fn events(view: &View, plans: &mut watch::Receiver<Plan>, next: &mut u64, expired: u64) -> Option<Bytes> {
     loop {
         let plan = *plans.borrow_and_update();

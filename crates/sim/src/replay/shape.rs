@@ -28,8 +28,8 @@ pub enum Shape {
     DistinctLabels,
     /// Small pods, all on one node and with one image.
     OneValue,
-    /// A first half of settings, and a second half of pods of 9.3 KB. A dictionary trained on the
-    /// first objects does not fit the second half.
+    /// A first half of settings, and a second half of pods of 9.3 KB. A dictionary trained on the first objects does
+    /// not fit the second half.
     Changing,
 }
 
@@ -111,8 +111,8 @@ pub(super) struct Sketch {
 /// ReplicaSets in the order of their keys, which is also the order of their pods in a list.
 pub(super) struct Workloads {
     planned: std::vec::IntoIter<Planned>,
-    /// Namespace of the current ReplicaSet, the ReplicaSet, and the name suffixes of its pods that
-    /// are not created yet, in descending order.
+    /// Namespace of the current ReplicaSet, the ReplicaSet, and the name suffixes of its pods that are not created yet,
+    /// in descending order.
     current: Option<(&'static str, ReplicaSet, Vec<String>)>,
 }
 

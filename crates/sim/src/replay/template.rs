@@ -19,8 +19,8 @@ const DIGITS: usize = 16;
 const VERSION_SLOT: &str = "1000000000000001";
 /// Placeholder by which the slot of the send time is found.
 const SENT_SLOT: &str = "1000000000000002";
-/// Number that is added to every resourceVersion, so that each has the 16 digits of its slot. In
-/// the slot of the send time, it means "never sent".
+/// Number that is added to every resourceVersion, so that each has the 16 digits of its slot. In the slot of the send
+/// time, it means "never sent".
 pub(super) const BASE: u64 = 1_000_000_000_000_000;
 
 /// One encoding of a pod as a list item, with the positions of its slots.
@@ -29,8 +29,7 @@ pub(super) struct ItemTemplate {
     bytes: Bytes,
     sent_at: usize,
     version_at: usize,
-    /// Length of the metadata at the start of `bytes`: `{"metadata":{…}` in JSON, field 1 in
-    /// protobuf.
+    /// Length of the metadata at the start of `bytes`: `{"metadata":{…}` in JSON, field 1 in protobuf.
     metadata: usize,
 }
 

@@ -113,8 +113,7 @@ impl Process {
         self.now = end;
     }
 
-    /// Runs the sink until `holds` returns true: performs its actions and waits for delivery
-    /// attempts.
+    /// Runs the sink until `holds` returns true: performs its actions and waits for delivery attempts.
     pub(super) async fn until(&mut self, holds: impl Fn(&Self) -> bool) {
         loop {
             self.pump();

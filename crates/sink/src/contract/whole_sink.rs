@@ -15,9 +15,8 @@ use informer_hub_types::Notification;
 /// Time by which checks advance the machine's clock, enough for all actions except retries.
 const WHILE: Duration = Duration::from_secs(1);
 
-/// Returns the notifications of `objects` objects named `prefix-0`, `prefix-1` and so on. Each
-/// object is added with resourceVersion 1 and updated up to `versions`. The notifications are
-/// ordered by version.
+/// Returns the notifications of `objects` objects named `prefix-0`, `prefix-1` and so on. Each object is added with
+/// resourceVersion 1 and updated up to `versions`. The notifications are ordered by version.
 fn history(prefix: &str, objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version: u64, at: usize| {
         let state = |version: u64| pod(&format!("{prefix}-{at}"), &version.to_string(), "x");
@@ -36,8 +35,8 @@ fn disk() -> SimDisk {
 /// Object name and resourceVersion of an accepted event.
 type State = (String, u64);
 
-/// Returns the state that each accepted event describes, with the event's id and sequence number,
-/// in order. Incomplete lines are skipped: a process may have died while writing them.
+/// Returns the state that each accepted event describes, with the event's id and sequence number, in order. Incomplete
+/// lines are skipped: a process may have died while writing them.
 fn accepted(bed: &dyn TestBed) -> Vec<(State, String)> {
     let read = |text: &String| {
         let event: serde_json::Value = serde_json::from_str(text).ok()?;
@@ -48,8 +47,8 @@ fn accepted(bed: &dyn TestBed) -> Vec<(State, String)> {
     bed.accepted().iter().filter_map(read).collect()
 }
 
-/// Asserts that the receiver accepted versions 1 to `versions` of each object, and none before an
-/// earlier version. Repetitions are allowed. Returns how often each state was accepted.
+/// Asserts that the receiver accepted versions 1 to `versions` of each object, and none before an earlier version.
+/// Repetitions are allowed. Returns how often each state was accepted.
 fn all_in_order(bed: &dyn TestBed, prefix: &str, objects: usize, versions: u64) -> BTreeMap<State, usize> {
     let (mut times, mut newest) = (BTreeMap::<_, usize>::new(), BTreeMap::<String, u64>::new());
     let mut identities = BTreeMap::new();
@@ -123,8 +122,8 @@ pub(super) async fn unresponsive_receiver_holds_back_the_senders(bed: &dyn TestB
     all_in_order(bed, "room", 10, 6);
 }
 
-/// While the receiver does not answer, a sink accepts events up to the size limit of its journal.
-/// The senders of further events wait until the receiver answers, and no event is lost.
+/// While the receiver does not answer, a sink accepts events up to the size limit of its journal. The senders of
+/// further events wait until the receiver answers, and no event is lost.
 pub(super) async fn full_journal_holds_back_the_senders(bed: &dyn TestBed) {
     bed.set(Fault::Hang);
     let (disk, limits) = (disk(), StoreLimits { journal: 32 << 10, ..StoreLimits::default() });

@@ -16,8 +16,7 @@ pub struct EventData<K> {
     pub cluster_labels: ClusterLabels,
     /// Resource of the object.
     pub resource: EventResource,
-    /// Namespace of the object. For `synced`, the namespace to which the informer is limited.
-    /// `None` if there is none.
+    /// Namespace of the object. For `synced`, the namespace to which the informer is limited. `None` if there is none.
     pub namespace: Option<String>,
     /// Name of the object; `None` for `synced`.
     pub name: Option<String>,
@@ -27,14 +26,13 @@ pub struct EventData<K> {
     pub resource_version: Option<String>,
     /// Whether the object already existed when the sink subscribed, or when the informer made its first list.
     pub initial: bool,
-    /// Whether the watch missed the deletion, which a later list showed. Then the object's last
-    /// changes may be missing too.
+    /// Whether the watch missed the deletion, which a later list showed. Then the object's last changes may be missing
+    /// too.
     pub tombstone: bool,
-    /// The object. `None` for `synced`, or if the hub was short of memory and had dropped the
-    /// object's JSON.
+    /// The object. `None` for `synced`, or if the hub was short of memory and had dropped the object's JSON.
     pub object: Option<K>,
-    /// Previous state of an updated object. `None` for other event types, if the sink omits
-    /// previous states, or if the hub had dropped the JSON for lack of memory.
+    /// Previous state of an updated object. `None` for other event types, if the sink omits previous states, or if the
+    /// hub had dropped the JSON for lack of memory.
     pub old_object: Option<K>,
 }
 

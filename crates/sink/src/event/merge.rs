@@ -1,12 +1,11 @@
 //! Merging of two events of one object, when a journal has no room for both.
 //!
-//! The merged event has the `oldObject` of the older event and the `object` of the newer one.
-//! Objects with the same name but different UIDs never merge. Nor does a replayed dead letter,
-//! whose state may be older than the events before it.
+//! The merged event has the `oldObject` of the older event and the `object` of the newer one. Objects with the same
+//! name but different UIDs never merge. Nor does a replayed dead letter, whose state may be older than the events
+//! before it.
 //!
-//! An addition and a following deletion merge to the deletion. Dropping both would be wrong: an
-//! earlier process may have delivered the addition, and died before its acknowledgement was on
-//! disk.
+//! An addition and a following deletion merge to the deletion. Dropping both would be wrong: an earlier process may
+//! have delivered the addition, and died before its acknowledgement was on disk.
 
 use std::sync::Arc;
 
@@ -36,8 +35,7 @@ struct Data<'j> {
 }
 
 impl Event {
-    /// Merges two events, given in order. Returns the merged event, or both events if they must
-    /// stay separate.
+    /// Merges two events, given in order. Returns the merged event, or both events if they must stay separate.
     #[must_use]
     pub fn merge(older: Self, newer: Self) -> SmallVec<[Self; 2]> {
         use EventType::{Added, Deleted, Updated};
@@ -62,8 +60,8 @@ fn one(merged: Option<Parts>, older: Event, newer: Event) -> SmallVec<[Event; 2]
     merged.map_or_else(|| smallvec![older, newer], |parts| smallvec![Event(Arc::new(parts))])
 }
 
-/// Merges an addition and a following update to an addition with the newer state. Returns `None` if
-/// an event's JSON does not parse.
+/// Merges an addition and a following update to an addition with the newer state. Returns `None` if an event's JSON
+/// does not parse.
 fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is): (Wire<'_>, Wire<'_>) = (read(older)?, read(newer)?);
     let [group, api_version, plural, ..] = subject_parts(&newer.subject)?;
@@ -82,8 +80,8 @@ fn added(older: &Parts, newer: &Parts) -> Option<Parts> {
     Some(Parts { id: id.into(), event_type: EventType::Added, body: body.into(), sequence_at: 0, ..newer.clone() })
 }
 
-/// Merges two updates: returns `newer` with the `oldObject` of `older`. Returns `None` if an
-/// event's JSON does not parse.
+/// Merges two updates: returns `newer` with the `oldObject` of `older`. Returns `None` if an event's JSON does not
+/// parse.
 fn updated(older: &Parts, newer: &Parts) -> Option<Parts> {
     let (was, is) = (read(older)?, read(newer)?);
     let body = replaced(&newer.body, &[(is.data.old_object.get(), was.data.old_object.get())]);
@@ -94,8 +92,8 @@ fn read(parts: &Parts) -> Option<Wire<'_>> {
     serde_json::from_str(&parts.body).ok()
 }
 
-/// Replaces parts of `text`. Each pair has a slice of `text` and its replacement; the pairs are in
-/// the order of the text.
+/// Replaces parts of `text`. Each pair has a slice of `text` and its replacement; the pairs are in the order of the
+/// text.
 fn replaced(text: &str, parts: &[(&str, &str)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut done = 0;

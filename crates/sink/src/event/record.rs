@@ -42,8 +42,7 @@ impl Event {
         out.extend(parts.body.as_bytes());
     }
 
-    /// Decodes an event that [`Self::encode`] wrote. `sequence` is the event's number in the
-    /// journal.
+    /// Decodes an event that [`Self::encode`] wrote. `sequence` is the event's number in the journal.
     ///
     /// # Errors
     /// [`InvalidRecord`] if the bytes are not such a record.

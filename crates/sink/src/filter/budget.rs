@@ -88,8 +88,8 @@ pub(super) fn within<T>(patterns: &Arc<[Pattern]>, evaluate: impl FnOnce() -> T)
     }
 }
 
-/// Subtracts a cost from the budget; an error if the budget does not suffice. `weight` gets the
-/// remaining budget and returns the cost. It may stop counting above that budget.
+/// Subtracts a cost from the budget; an error if the budget does not suffice. `weight` gets the remaining budget and
+/// returns the cost. It may stop counting above that budget.
 fn take(weight: impl FnOnce(u64) -> u64) -> Result<(), ExecutionError> {
     RUNNING.with_borrow_mut(|running| {
         let Some(running) = running else { return Ok(()) };
@@ -109,8 +109,8 @@ fn charge<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, 
     Ok(value)
 }
 
-/// Charges for the right operand of `in` and returns it. A list costs as much as reading all of it,
-/// a map costs one unit.
+/// Charges for the right operand of `in` and returns it. A list costs as much as reading all of it, a map costs one
+/// unit.
 fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     let map = value.downcast_ref::<CelMap<'_>>().is_some();
@@ -118,8 +118,7 @@ fn charge_container<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal
     Ok(value)
 }
 
-/// Charges for a loop and returns its range. Each element (of a map: each key) costs a copy and one
-/// run of the body.
+/// Charges for a loop and returns its range. Each element (of a map: each key) costs a copy and one run of the body.
 fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let body = arguments.pop().and_then(|body| body.downcast_ref::<CelInt>().map(|body| *body.inner()));
     let body = body.and_then(|body| u64::try_from(body).ok()).unwrap_or(u64::MAX);
@@ -135,8 +134,8 @@ fn charge_range<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b,
     Ok(value)
 }
 
-/// Returns an index unchanged. Rejects a number with a fraction, for which the interpreter would
-/// copy the whole list into its error.
+/// Returns an index unchanged. Rejects a number with a fraction, for which the interpreter would copy the whole list
+/// into its error.
 fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let value = arguments.swap_remove(0);
     match value.downcast_ref::<CelDouble>() {
@@ -147,8 +146,8 @@ fn check_key<'b, 'v>(mut arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v
     }
 }
 
-/// Implements `+` and charges for both operands, which are copied. Separate `@charge` calls around
-/// the operands would need a deeper stack.
+/// Implements `+` and charges for both operands, which are copied. Separate `@charge` calls around the operands would
+/// need a deeper stack.
 #[expect(clippy::needless_pass_by_value, reason = "signature given by the interpreter")]
 fn add_up<'b, 'v>(arguments: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     arguments.iter().try_for_each(|argument| take(|limit| weigh(&**argument, limit)))?;

@@ -142,8 +142,8 @@ fn matches_pattern_must_be_a_valid_literal() {
     assert_eq!(found, Err("function matches failed".to_owned()));
 }
 
-/// Returns an object of about `bytes` bytes as JSON, with the members whose evaluation costs most:
-/// long lists, a large map and a long text.
+/// Returns an object of about `bytes` bytes as JSON, with the members whose evaluation costs most: long lists, a large
+/// map and a long text.
 fn large(bytes: usize) -> serde_json::Value {
     let n = bytes / 4;
     serde_json::json!({

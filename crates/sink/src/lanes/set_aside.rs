@@ -1,6 +1,5 @@
-//! Failed events of one lane (parallel queue) that are out of its queue until their next attempt,
-//! with later events of the same objects. The receiver refuses these events, or always fails for
-//! them.
+//! Failed events of one lane (parallel queue) that are out of its queue until their next attempt, with later events of
+//! the same objects. The receiver refuses these events, or always fails for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -8,12 +7,11 @@ use std::sync::Arc;
 use crate::Event;
 use informer_hub_types::clock::Instant;
 
-/// Failed attempts of one event that was alone in its batch, not all of them refusals by the
-/// receiver.
+/// Failed attempts of one event that was alone in its batch, not all of them refusals by the receiver.
 #[derive(Clone, Debug)]
 pub struct Refusals {
-    /// Start of the event's retry time: the first attempt, or the first refusal if the event was
-    /// set aside for a refusal.
+    /// Start of the event's retry time: the first attempt, or the first refusal if the event was set aside for a
+    /// refusal.
     pub since: Instant,
     /// When the receiver first refused the content; `None` if the last attempt failed for another reason.
     pub refused_since: Option<Instant>,
@@ -28,8 +26,8 @@ pub struct Refusals {
 /// An object whose oldest event has failed and is set aside.
 #[derive(Debug, Default)]
 struct Object {
-    /// The failed event, its failures, and when its next attempt is due; `None` while the event is
-    /// its lane's batch for that attempt.
+    /// The failed event, its failures, and when its next attempt is due; `None` while the event is its lane's batch for
+    /// that attempt.
     waiting: Option<(Event, Refusals, Instant)>,
     /// Whether the receiver refused the content of the failed event.
     is_refused: bool,
@@ -50,8 +48,7 @@ impl Object {
 struct Sizes {
     all: (usize, usize),
     refused: (usize, usize),
-    /// Number of failed events that the receiver did not refuse, without the later events of their
-    /// objects.
+    /// Number of failed events that the receiver did not refuse, without the later events of their objects.
     failed: usize,
 }
 
@@ -73,9 +70,9 @@ impl Sizes {
 
 /// Failed events of a lane, and later events of their objects.
 ///
-/// Invariants: `due` has exactly the objects whose failed event waits for its next attempt. `sizes`
-/// counts these events and all later events, but not a failed event that is its lane's batch again.
-/// The maps are ordered, so that simulations are reproducible.
+/// Invariants: `due` has exactly the objects whose failed event waits for its next attempt. `sizes` counts these events
+/// and all later events, but not a failed event that is its lane's batch again. The maps are ordered, so that
+/// simulations are reproducible.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     objects: BTreeMap<u64, Object>,
@@ -94,15 +91,15 @@ impl SetAside {
         self.sizes.refused
     }
 
-    /// Returns the number of failed events that wait and that the receiver did not refuse. Later
-    /// events of their objects do not count.
+    /// Returns the number of failed events that wait and that the receiver did not refuse. Later events of their
+    /// objects do not count.
     pub(super) fn failed(&self) -> usize {
         self.sizes.failed
     }
 
-    /// Returns how many failed events wait although the receiver itself may be the cause. These are
-    /// the events that were not refused, and that were first attempted after `accepted`, the time
-    /// of the receiver's last acknowledgement. With `None`, all events that were not refused count.
+    /// Returns how many failed events wait although the receiver itself may be the cause. These are the events that
+    /// were not refused, and that were first attempted after `accepted`, the time of the receiver's last
+    /// acknowledgement. With `None`, all events that were not refused count.
     pub(super) fn unproven(&self, accepted: Option<Instant>) -> usize {
         let failing = self.objects.values().filter(|object| !object.is_refused);
         let since = failing.filter_map(|object| object.waiting.as_ref()).map(|(_, refusals, _)| refusals.since);
@@ -114,8 +111,8 @@ impl SetAside {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Queues an event behind the failed event of its object. Gives the event back as `Err` if no
-    /// event of its object is set aside.
+    /// Queues an event behind the failed event of its object. Gives the event back as `Err` if no event of its object
+    /// is set aside.
     pub(super) fn follow(&mut self, event: Event, queued: Instant) -> Result<(), Event> {
         let Some(object) = self.objects.get_mut(&event.lane_hash()) else { return Err(event) };
         self.sizes.add((1, event.size()), object.is_refused);
@@ -123,8 +120,8 @@ impl SetAside {
         Ok(())
     }
 
-    /// Sets a failed event aside until `due`. Returns true if this is the first event of its object
-    /// here. The caller must then pass the object's later events to [`Self::follow`].
+    /// Sets a failed event aside until `due`. Returns true if this is the first event of its object here. The caller
+    /// must then pass the object's later events to [`Self::follow`].
     pub(super) fn put(&mut self, event: Event, refusals: Refusals, due: Instant) -> bool {
         let key = event.lane_hash();
         self.due.insert((due, key));
@@ -138,8 +135,8 @@ impl SetAside {
         self.objects.len() > before
     }
 
-    /// Removes the failed event that is due first, for its next attempt. Later events of its object
-    /// stay set aside until [`Self::release`].
+    /// Removes the failed event that is due first, for its next attempt. Later events of its object stay set aside
+    /// until [`Self::release`].
     pub(super) fn take_due(&mut self) -> Option<(Event, Refusals)> {
         let (_, key) = self.due.pop_first()?;
         let object = self.objects.get_mut(&key)?;
@@ -157,15 +154,14 @@ impl SetAside {
         object.behind
     }
 
-    /// Returns the object whose failed event was refused first, and the time of that refusal;
-    /// `None` if no refused event waits.
+    /// Returns the object whose failed event was refused first, and the time of that refusal; `None` if no refused
+    /// event waits.
     pub(super) fn oldest(&self) -> Option<(Instant, u64)> {
         let since = |(key, object): (&u64, &Object)| Some((object.waiting.as_ref()?.1.refused_since?, *key));
         self.objects.iter().filter_map(since).min()
     }
 
-    /// Removes and returns an object's failed event. Later events of the object stay set aside
-    /// until [`Self::release`].
+    /// Removes and returns an object's failed event. Later events of the object stay set aside until [`Self::release`].
     pub(super) fn remove(&mut self, object: u64) -> Option<(Event, Refusals)> {
         let found = self.objects.get_mut(&object)?;
         let (event, refusals, due) = found.waiting.take()?;

@@ -242,8 +242,7 @@ struct Model {
 }
 
 impl Model {
-    /// Removes delivered or given-up events from the model. Asserts that each was the oldest of its
-    /// object.
+    /// Removes delivered or given-up events from the model. Asserts that each was the oldest of its object.
     fn leave(&mut self, events: &[Event]) {
         for event in events {
             let oldest = self.waiting.get_mut(event.subject()).and_then(VecDeque::pop_front);

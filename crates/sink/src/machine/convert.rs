@@ -9,11 +9,10 @@ use crate::{Event, EventOptions, EventType, SelectionResult};
 use informer_hub_types::{Notification, Rewind, TraceParent, with_causes};
 
 impl<T> Machine<T> {
-    /// Converts a notification into the event to send; `None` if the sink does not select it or the
-    /// conversion fails.
+    /// Converts a notification into the event to send; `None` if the sink does not select it or the conversion fails.
     ///
-    /// After a restore of etcd (`rewind`), a state of an object may be sent a second time on
-    /// purpose. The second event has another id, so that receivers do not drop it as a duplicate.
+    /// After a restore of etcd (`rewind`), a state of an object may be sent a second time on purpose. The second event
+    /// has another id, so that receivers do not drop it as a duplicate.
     pub(super) fn event_of(
         &self,
         notification: &Notification,
@@ -87,9 +86,8 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Returns the event to send. If the journal already has the object of an `Added` event, that
-    /// is an `Updated` event without the previous state, or `None` if the sink does not select
-    /// updates. Other events are unchanged.
+    /// Returns the event to send. If the journal already has the object of an `Added` event, that is an `Updated` event
+    /// without the previous state, or `None` if the sink does not select updates. Other events are unchanged.
     fn as_update(
         &self,
         event: Event,

@@ -10,18 +10,17 @@ use crate::{DeadLetter, Event, Lanes, LastDelivered};
 use informer_hub_types::clock::Instant;
 use informer_hub_types::{Fsync, exponential_backoff};
 
-/// Maximum number of accepted events that are not written to the journal yet. At this limit the
-/// sink accepts no more events.
+/// Maximum number of accepted events that are not written to the journal yet. At this limit the sink accepts no more
+/// events.
 ///
-/// Also the maximum number of unwritten dead letters. At that limit no more events are read from
-/// the journal; events that are in the lanes already may still exceed it.
+/// Also the maximum number of unwritten dead letters. At that limit no more events are read from the journal; events
+/// that are in the lanes already may still exceed it.
 const MAX_UNWRITTEN: usize = 4096;
-/// Maximum bytes of accepted events that are not written to the journal yet, exceeded by at most
-/// one event. Also the maximum bytes of unwritten dead letters.
+/// Maximum bytes of accepted events that are not written to the journal yet, exceeded by at most one event. Also the
+/// maximum bytes of unwritten dead letters.
 const MAX_UNWRITTEN_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes and number of unwritten events at which they are written immediately. The number must not
-/// exceed a listener's batch, since a listener sends its next batch only after the answer to the
-/// previous one.
+/// Bytes and number of unwritten events at which they are written immediately. The number must not exceed a listener's
+/// batch, since a listener sends its next batch only after the answer to the previous one.
 const ENOUGH: (usize, usize) = (1024 * 1024, 256);
 /// Maximum time for which an acknowledgement waits to be written together with the next events. After a crash in this
 /// time, the acknowledged event is delivered again.
@@ -39,19 +38,18 @@ pub(super) struct Durable<T> {
     unwritten_bytes: usize,
     /// Time at which the oldest unwritten event was queued; `None` if there is none.
     since: Option<Instant>,
-    /// When events were last written. Until the `fsync` delay has passed since then, further events
-    /// wait to be written together.
+    /// When events were last written. Until the `fsync` delay has passed since then, further events wait to be written
+    /// together.
     written: Option<Instant>,
-    /// Senders that wait for an answer. The number is the value of `stored` at which the answer is
-    /// due.
+    /// Senders that wait for an answer. The number is the value of `stored` at which the answer is due.
     waiting: VecDeque<(u64, T)>,
     /// Number of events accepted since the start.
     accepted: u64,
     /// Number of accepted events that are stored, in the journal or as dead letters.
     stored: u64,
     acked: Vec<u64>,
-    /// Journal numbers of events to acknowledge in the journal only once the dead letters are
-    /// durable; see [`Commit::acked_with_letters`].
+    /// Journal numbers of events to acknowledge in the journal only once the dead letters are durable; see
+    /// [`Commit::acked_with_letters`].
     acked_with_letters: Vec<u64>,
     /// Objects with a dead letter that is not durable yet, by [`Event::lane_hash`].
     lettered: BTreeSet<u64>,
@@ -66,8 +64,8 @@ pub(super) struct Durable<T> {
     write_pause: Pause,
     /// Pause after failed reads.
     read_pause: Pause,
-    /// Whether the events found in the journal at the start are synced to disk. Until then no
-    /// sender is answered, since its events may have been skipped as repetitions of these events.
+    /// Whether the events found in the journal at the start are synced to disk. Until then no sender is answered, since
+    /// its events may have been skipped as repetitions of these events.
     is_settled: bool,
     /// Whether to merge events of the same objects before the next write.
     merge_first: bool,
@@ -111,8 +109,8 @@ impl<T> Durable<T> {
         self.last_delivered.is_update(event)
     }
 
-    /// Returns whether an event need not be sent, because the journal has this state of its object
-    /// or a newer one. With `resync`, a repetition of the last state is sent.
+    /// Returns whether an event need not be sent, because the journal has this state of its object or a newer one. With
+    /// `resync`, a repetition of the last state is sent.
     pub(super) fn is_repeated(&mut self, event: &Event, resync: bool) -> bool {
         !self.last_delivered.is_new(event, resync)
     }
@@ -139,8 +137,8 @@ impl<T> Durable<T> {
         self.waiting.drain(..ready).map(|(_, reply)| reply).collect()
     }
 
-    /// Marks delivered events as acknowledged in the journal. If an older event of the same object
-    /// became a dead letter that is not written yet, the acknowledgement waits for that letter.
+    /// Marks delivered events as acknowledged in the journal. If an older event of the same object became a dead letter
+    /// that is not written yet, the acknowledgement waits for that letter.
     pub(super) fn acknowledge<'e>(&mut self, events: impl IntoIterator<Item = &'e Event>) {
         for event in events {
             let waits = !self.lettered.is_empty() && self.lettered.contains(&event.lane_hash());
@@ -149,8 +147,7 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Marks events that become dead letters as acknowledged in the journal, from when the letters
-    /// are durable.
+    /// Marks events that become dead letters as acknowledged in the journal, from when the letters are durable.
     pub(super) fn give_up(&mut self, events: &[Event]) {
         self.lettered.extend(events.iter().map(Event::lane_hash));
         self.acknowledge(events);
@@ -228,8 +225,8 @@ impl<T> Durable<T> {
         }))
     }
 
-    /// Returns whether to read events from the journal now: there are some, the lanes (send queues)
-    /// are less than half full, and there is room for dead letters.
+    /// Returns whether to read events from the journal now: there are some, the lanes (send queues) are less than half
+    /// full, and there is room for dead letters.
     fn wants_events(&self, lanes: &Lanes, letters: &[DeadLetter]) -> bool {
         self.next_read < self.end && lanes.is_low() && has_room(letters)
     }
@@ -323,8 +320,8 @@ impl<T> Durable<T> {
         }
     }
 
-    /// Takes back the parts of a failed commit that were not stored, for the next commit. Pauses
-    /// writes and records the error.
+    /// Takes back the parts of a failed commit that were not stored, for the next commit. Pauses writes and records the
+    /// error.
     fn requeue(
         &mut self,
         mut commit: Commit,

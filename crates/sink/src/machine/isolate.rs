@@ -1,31 +1,30 @@
 //! Isolation of an event that always fails, so that it holds back only its object.
 //!
-//! If the receiver answers with an error such as 500, or not at all, it may be down, or it may fail
-//! for one event. A batch counts as the cause of its failures in two cases:
+//! If the receiver answers with an error such as 500, or not at all, it may be down, or it may fail for one event. A
+//! batch counts as the cause of its failures in two cases:
 //!
-//! - *Proven*: the batch has failed [`PROVEN`] times, and the receiver has accepted another batch
-//!   since its first attempt.
-//! - *Assumed*: the batch has failed [`Circuit::THRESHOLD`] times, and fewer than [`ASSUMED`]
-//!   events of its lane are set aside without a proof. This case is needed if the other lanes are
-//!   empty: no other batch can then prove anything, and the lane would never try its other objects.
-//!   While the receiver is down, each event set aside is attempted with its own backoff.
+//! - *Proven*: the batch has failed [`PROVEN`] times, and the receiver has accepted another batch since its first
+//!   attempt.
+//! - *Assumed*: the batch has failed [`Circuit::THRESHOLD`] times, and fewer than [`ASSUMED`] events of its lane are
+//!   set aside without a proof. This case is needed if the other lanes are empty: no other batch can then prove
+//!   anything, and the lane would never try its other objects. While the receiver is down, each event set aside is
+//!   attempted with its own backoff.
 //!
-//! Such a batch is halved after each further failure, until the failing event is alone. That event
-//! is set aside (see [`Lanes`](crate::Lanes)) with the backoff and the time limit of failures
-//! without a refusal ([`give_up_after`](informer_hub_types::RetryParams::give_up_after)). It is
-//! never given up early. If events set aside fill their share of the queue, the failing event stays
-//! its lane's batch and blocks the lane.
+//! Such a batch is halved after each further failure, until the failing event is alone. That event is set aside (see
+//! [`Lanes`](crate::Lanes)) with the backoff and the time limit of failures without a refusal
+//! ([`give_up_after`](informer_hub_types::RetryParams::give_up_after)). It is never given up early. If events set aside
+//! fill their share of the queue, the failing event stays its lane's batch and blocks the lane.
 
 use super::Machine;
 use crate::lanes::Refusals;
 use crate::{Circuit, LaneId};
 use informer_hub_types::clock::Instant;
 
-/// Number of failures after which a batch counts as their cause, if the receiver has accepted
-/// another batch since this batch was first attempted.
+/// Number of failures after which a batch counts as their cause, if the receiver has accepted another batch since this
+/// batch was first attempted.
 const PROVEN: u32 = 3;
-/// Maximum number of failing events of a lane (parallel queue) that are set aside although the
-/// receiver itself may be down.
+/// Maximum number of failing events of a lane (parallel queue) that are set aside although the receiver itself may be
+/// down.
 const ASSUMED: usize = 4;
 
 impl<T> Machine<T> {

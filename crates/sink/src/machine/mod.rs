@@ -74,8 +74,8 @@ impl MachineParams {
 /// Request of a machine to its driver. `T` identifies a sender to answer.
 #[derive(Debug)]
 pub enum Action<T> {
-    /// Answer the sender of a message: the sink has accepted all its events, and has written them
-    /// to its journal if it has one.
+    /// Answer the sender of a message: the sink has accepted all its events, and has written them to its journal if it
+    /// has one.
     Answer(T),
     /// Try to deliver a batch, and report the outcome to [`Machine::attempted`].
     Attempt {
@@ -113,8 +113,7 @@ pub struct Machine<T> {
     flush_middle: Option<Instant>,
     /// Whether batches are sent. If not, the machine is in standby, and another process delivers.
     is_sending: bool,
-    /// Whether new attempts are held back, because attempts from before a restart or a
-    /// reconfiguration may still run.
+    /// Whether new attempts are held back, because attempts from before a restart or a reconfiguration may still run.
     is_held: bool,
     rewinds: Rewinds,
     held_deletions: HeldDeletions,
@@ -135,8 +134,7 @@ impl From<Vec<Notification>> for IncomingBatch {
     }
 }
 
-/// Message that waits for room in the queue. `rest` has its notifications that were not accepted
-/// yet.
+/// Message that waits for room in the queue. `rest` has its notifications that were not accepted yet.
 #[derive(Debug)]
 struct WaitingMessage<T> {
     rest: std::vec::IntoIter<Notification>,
@@ -177,9 +175,8 @@ impl<T> Machine<T> {
         self.rewinds = rewinds;
     }
 
-    /// Continues after a restart of the driver: repeats the attempts that were in flight, since
-    /// their outcome is unknown. Only for a machine without a journal; one with a journal is built
-    /// again from the journal.
+    /// Continues after a restart of the driver: repeats the attempts that were in flight, since their outcome is
+    /// unknown. Only for a machine without a journal; one with a journal is built again from the journal.
     pub fn attempt_again(&mut self, now: Instant) {
         self.lanes.attempt_again(now);
         self.circuit = Circuit::default();
@@ -192,8 +189,8 @@ impl<T> Machine<T> {
         self.is_held = is_held;
     }
 
-    /// Returns whether the sink may send at all: it is not disabled, in standby or held. Pauses and
-    /// limits are not checked.
+    /// Returns whether the sink may send at all: it is not disabled, in standby or held. Pauses and limits are not
+    /// checked.
     fn may_attempt(&self) -> bool {
         !self.params.health.is_disabled() && self.is_sending && !self.is_held
     }
@@ -266,8 +263,8 @@ impl<T> Machine<T> {
         Some(rate.ready_at(next, now))
     }
 
-    /// Returns when [`Self::next`] may return another action if the driver reports nothing before;
-    /// `None` if no action is planned.
+    /// Returns when [`Self::next`] may return another action if the driver reports nothing before; `None` if no action
+    /// is planned.
     #[must_use]
     pub fn wake_at(&self, now: Instant) -> Option<Instant> {
         let due =
@@ -338,12 +335,12 @@ impl<T> Machine<T> {
         self.params.health.discarded.fetch_add(count as u64, Relaxed);
     }
 
-    /// Starts the final flush, which ends at `deadline`. From now on, batches and journal writes do
-    /// not wait for more events.
+    /// Starts the final flush, which ends at `deadline`. From now on, batches and journal writes do not wait for more
+    /// events.
     ///
-    /// Without a journal, undelivered events are lost at the end. So a pause that the receiver
-    /// asked for ends now. A pause that it asks for later is observed only if it ends in the first
-    /// half of the flush. Each event is then attempted at least once.
+    /// Without a journal, undelivered events are lost at the end. So a pause that the receiver asked for ends now. A
+    /// pause that it asks for later is observed only if it ends in the first half of the flush. Each event is then
+    /// attempted at least once.
     pub fn flush(&mut self, deadline: Instant, now: Instant) {
         let middle = now + deadline.saturating_duration_since(now) / 2;
         self.flush_middle = self.flush_middle.max(Some(middle));
@@ -393,8 +390,8 @@ impl<T> Machine<T> {
         self.durable.as_ref().is_some_and(|durable| durable.is_unwritten() || !self.letters.is_empty())
     }
 
-    /// Removes and returns the dead letters since the last call. Always empty with a journal, since
-    /// a [`Work::Commit`] then stores the letters.
+    /// Removes and returns the dead letters since the last call. Always empty with a journal, since a [`Work::Commit`]
+    /// then stores the letters.
     pub fn take_letters(&mut self) -> Vec<DeadLetter> {
         if self.durable.is_some() { Vec::new() } else { std::mem::take(&mut self.letters) }
     }
@@ -405,8 +402,8 @@ impl<T> Machine<T> {
         events.into_iter().filter_map(|event| self.lanes.push(event, now).err()).collect()
     }
 
-    /// Records the state of the journal after replayed events were appended: `end` is the number of
-    /// its next event, `pending` the number of unacknowledged events.
+    /// Records the state of the journal after replayed events were appended: `end` is the number of its next event,
+    /// `pending` the number of unacknowledged events.
     pub fn appended(&mut self, end: u64, pending: u64) {
         self.durable.iter_mut().for_each(|durable| durable.appended(end, pending));
     }

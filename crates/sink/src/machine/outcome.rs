@@ -29,8 +29,8 @@ use crate::{DeadLetter, Decision, Event, LaneId, Outcome};
 use informer_hub_types::clock::{self, Instant};
 use informer_hub_types::{RetryParams, exponential_backoff};
 
-/// Number of refusals in a row, over all lanes, above which the receiver counts as refusing
-/// everything. Four lanes with one bad event each cause fewer refusals.
+/// Number of refusals in a row, over all lanes, above which the receiver counts as refusing everything. Four lanes with
+/// one bad event each cause fewer refusals.
 pub(super) const PATIENCE: u32 = 32;
 /// Longest pause between attempts while the receiver refuses everything, unless `retry.max` is shorter.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -46,8 +46,8 @@ pub enum BrokenAttempt {
     Panicked(Box<dyn Any + Send>),
     /// The I/O runtime is shutting down.
     ShuttingDown,
-    /// The attempt was abandoned because this process may no longer send: another process may now
-    /// hold the lease. The receiver may have accepted the batch.
+    /// The attempt was abandoned because this process may no longer send: another process may now hold the lease. The
+    /// receiver may have accepted the batch.
     Fenced,
 }
 
@@ -130,15 +130,15 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Returns whether, in the final flush of a sink without a journal, a pause of length `after`
-    /// would last beyond the middle of the flush. The caller ignores such a pause, since pending
-    /// events would be lost without an attempt. It gives up the batch if other events wait.
+    /// Returns whether, in the final flush of a sink without a journal, a pause of length `after` would last beyond the
+    /// middle of the flush. The caller ignores such a pause, since pending events would be lost without an attempt. It
+    /// gives up the batch if other events wait.
     fn is_last_chance(&self, after: Duration, now: Instant) -> bool {
         self.durable.is_none() && self.flush_middle.is_some_and(|middle| now + after.min(MAX_RETRY_AFTER) > middle)
     }
 
-    /// Counts and logs a failed attempt of the lane's batch. Returns how often the batch has
-    /// failed, and when it was first attempted.
+    /// Counts and logs a failed attempt of the lane's batch. Returns how often the batch has failed, and when it was
+    /// first attempted.
     fn note_failure(&mut self, lane: LaneId, error: &str, now: Instant) -> (u32, Instant) {
         let (health, name) = (&self.params.health, &self.params.name);
         health.failed_attempts.fetch_add(1, Relaxed);
@@ -164,8 +164,7 @@ impl<T> Machine<T> {
         }
     }
 
-    /// Sets the single event of a refused batch aside for a retry, or gives it up if its retry time
-    /// is over.
+    /// Sets the single event of a refused batch aside for a retry, or gives it up if its retry time is over.
     fn refused_alone(&mut self, lane: LaneId, after: Option<Duration>, error: &str, now: Instant) {
         self.note_refusal(now);
         let attempts = self.lanes.failures(lane);

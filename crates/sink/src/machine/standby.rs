@@ -1,16 +1,15 @@
 //! Standby mode: a machine that holds its events while another process delivers them.
 //!
-//! The delivering process publishes a resourceVersion per cluster and resource. Its receiver has
-//! acknowledged every change up to this version. The machine in standby drops its events up to this
-//! version and keeps the others. When it starts to send, it delivers the events that it still
-//! holds. Some of them repeat events of the other process, with the same ids.
+//! The delivering process publishes a resourceVersion per cluster and resource. Its receiver has acknowledged every
+//! change up to this version. The machine in standby drops its events up to this version and keeps the others. When it
+//! starts to send, it delivers the events that it still holds. Some of them repeat events of the other process, with
+//! the same ids.
 //!
 //! # Deletions
-//! The event of a deletion may have the version of an earlier state: if a list found the deletion,
-//! its own version is unknown. So the machine compares another version, which this process read
-//! from the cluster *after* it began to hold the deletion. It drops the deletion once the published
-//! version has reached that one. [`Coverage::accepted`] provides it with its second change: the
-//! first new value may have been read too early.
+//! The event of a deletion may have the version of an earlier state: if a list found the deletion, its own version is
+//! unknown. So the machine compares another version, which this process read from the cluster *after* it began to hold
+//! the deletion. It drops the deletion once the published version has reached that one. [`Coverage::accepted`] provides
+//! it with its second change: the first new value may have been read too early.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,8 +27,8 @@ pub type SourceVersions = BTreeMap<String, BTreeMap<String, u64>>;
 pub struct Coverage {
     /// Versions up to which the receiver has acknowledged every change to the delivering process.
     pub acknowledged: SourceVersions,
-    /// Versions up to which this sink has accepted every change. A new value is read from the
-    /// cluster only after the previous one was reported in a `Coverage`.
+    /// Versions up to which this sink has accepted every change. A new value is read from the cluster only after the
+    /// previous one was reported in a `Coverage`.
     pub accepted: SourceVersions,
 }
 
@@ -39,11 +38,11 @@ pub(super) struct HeldDeletions(HashMap<Box<str>, HeldDeletion>);
 
 #[derive(Debug)]
 struct HeldDeletion {
-    /// Last reported value of [`Coverage::accepted`] for the deletion's resource. Stays the same
-    /// after `changes` has reached 2.
+    /// Last reported value of [`Coverage::accepted`] for the deletion's resource. Stays the same after `changes` has
+    /// reached 2.
     accepted: Option<u64>,
-    /// How often `accepted` has changed since the machine began to hold the deletion, at most 2.
-    /// From the second change on, `accepted` is at least as new as the deletion.
+    /// How often `accepted` has changed since the machine began to hold the deletion, at most 2. From the second change
+    /// on, `accepted` is at least as new as the deletion.
     changes: u8,
 }
 
@@ -126,9 +125,8 @@ impl<T> Machine<T> {
         self.admit_waiting(now);
     }
 
-    /// Returns the lowest resourceVersion of the undelivered events, by cluster and resource; zero
-    /// if a version is not a number. Returns `None` if some events are only in the journal on disk,
-    /// since their versions are then unknown.
+    /// Returns the lowest resourceVersion of the undelivered events, by cluster and resource; zero if a version is not
+    /// a number. Returns `None` if some events are only in the journal on disk, since their versions are then unknown.
     #[must_use]
     pub fn lowest_pending(&self) -> Option<SourceVersions> {
         if self.durable.as_ref().is_some_and(|durable| !durable.is_read()) {

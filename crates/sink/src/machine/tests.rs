@@ -161,8 +161,7 @@ fn update(name: &str, version: u64) -> Notification {
     updated(pod(name, &from, "x"), pod(name, &to, "x"))
 }
 
-/// Returns the notifications of `objects` objects with versions 1 to `versions` each, ordered by
-/// version.
+/// Returns the notifications of `objects` objects with versions 1 to `versions` each, ordered by version.
 fn history(objects: usize, versions: u64) -> Vec<Notification> {
     let one = |version, name: &str| match version {
         1 => added(pod(name, "1", "x"), false),
@@ -386,8 +385,7 @@ fn full_disk_keeps_senders_waiting_until_there_is_room() {
     assert!(rig.versions().values().all(|versions| versions == &[1, 2]));
 }
 
-/// On a full disk, a checkpoint may fail and release no events. So the journal itself must remove
-/// acknowledged events.
+/// On a full disk, a checkpoint may fail and release no events. So the journal itself must remove acknowledged events.
 #[test]
 fn acknowledged_events_do_not_keep_a_disk_full() {
     let mut rig = Rig::new();
@@ -495,8 +493,7 @@ fn recovered_events_are_answered_once_they_are_durable() {
     assert_eq!((rig.accepted.len(), &rig.answered[..], rig.machine.undelivered()), (3, &[sent][..], 0));
 }
 
-/// Returns a sink with two dead letters of the object `web-0`. Its receiver refused them and now
-/// accepts everything.
+/// Returns a sink with two dead letters of the object `web-0`. Its receiver refused them and now accepts everything.
 fn rig_with_letters() -> Rig {
     let mut rig = Rig::new();
     rig.receiver(|_| Outcome::Retry { after: None, content: true, error: "receiver answered 422".to_owned() });

@@ -14,8 +14,8 @@ use super::{IN_FLIGHT, NatsAuth, NatsParams};
 use informer_hub_tls::{Identity, Roots, certificates, client_config};
 use informer_hub_types::{exponential_backoff, rng};
 
-/// Number of times that the client library tries to reconnect. A delivery attempt opens a new
-/// connection instead of waiting for this.
+/// Number of times that the client library tries to reconnect. A delivery attempt opens a new connection instead of
+/// waiting for this.
 const RECONNECTS: usize = 10;
 /// Longest pause between two reconnect attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ pub(super) struct Link {
 pub(super) struct Links {
     params: Arc<NatsParams>,
     link: tokio::sync::Mutex<Option<Link>>,
-    /// Last error that the server reported on the connection, which does not always relate to a
-    /// message. Shown with the errors of messages, and cleared when a connection is established.
+    /// Last error that the server reported on the connection, which does not always relate to a message. Shown with the
+    /// errors of messages, and cleared when a connection is established.
     problem: Arc<Mutex<Option<String>>>,
 }
 
@@ -47,9 +47,9 @@ impl Links {
         Self { params, link: tokio::sync::Mutex::new(None), problem: Arc::default() }
     }
 
-    /// Returns the connection, or opens a new one if there is none or it is lost. It does not wait
-    /// for the client library to reconnect: messages of a lost connection are sent again anyway,
-    /// and credential files may have changed.
+    /// Returns the connection, or opens a new one if there is none or it is lost. It does not wait for the client
+    /// library to reconnect: messages of a lost connection are sent again anyway, and credential files may have
+    /// changed.
     pub(super) async fn link(&self) -> Result<Link, String> {
         let mut link = self.link.lock().await;
         if let Some(link) = &*link
@@ -64,8 +64,7 @@ impl Links {
         Ok(new)
     }
 
-    /// Returns the last error of the connection as a suffix for an error message; empty if there is
-    /// none.
+    /// Returns the last error of the connection as a suffix for an error message; empty if there is none.
     pub(super) fn last_problem(&self) -> String {
         self.problem.lock().as_ref().map(|problem| format!(" ({problem})")).unwrap_or_default()
     }

@@ -123,8 +123,8 @@ fn discord(summary: &Summary) -> Value {
     })
 }
 
-/// Makes a text printable and shortens it to `limit` UTF-16 units, the strictest way in which chats
-/// count. Returns `–` instead of an empty text, which chats reject.
+/// Makes a text printable and shortens it to `limit` UTF-16 units, the strictest way in which chats count. Returns `–`
+/// instead of an empty text, which chats reject.
 fn short(text: &str, limit: usize) -> String {
     let mut out = String::new();
     let mut length = 0;

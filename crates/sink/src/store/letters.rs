@@ -41,9 +41,8 @@ impl Store {
         Ok(())
     }
 
-    /// Handles `error`, which has prevented dead letters from being written. Writes the
-    /// acknowledgements that need not wait for these letters. If the disk is full, removes
-    /// acknowledged events and tries the letters again.
+    /// Handles `error`, which has prevented dead letters from being written. Writes the acknowledgements that need not
+    /// wait for these letters. If the disk is full, removes acknowledged events and tries the letters again.
     pub(super) fn make_room_for_letters(
         &mut self,
         commit: &mut Commit,
@@ -198,9 +197,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Moves the letters that meet the filter back into the journal, oldest first and under their
-    /// old ids. If the journal is full or the disk fails, the remaining letters stay dead letters.
-    /// A few may then be in both places.
+    /// Moves the letters that meet the filter back into the journal, oldest first and under their old ids. If the
+    /// journal is full or the disk fails, the remaining letters stay dead letters. A few may then be in both places.
     pub fn replay_letters(&mut self, filter: &LetterFilter) -> Replayed {
         let mut replayed = Replayed::default();
         replayed.error = self.try_replay(filter, &mut replayed).err();
@@ -229,8 +227,8 @@ impl Store {
         }
     }
 
-    /// Appends replayed events to the journal and moves those that are durable to `written`. The
-    /// sink's state machine is not involved, since no sender waits for these events.
+    /// Appends replayed events to the journal and moves those that are durable to `written`. The sink's state machine
+    /// is not involved, since no sender waits for these events.
     fn write_again(&mut self, events: &mut Vec<Event>, written: &mut Vec<Event>) -> Result<(), StoreError> {
         let (Some(journal), Some(retained)) = (&mut self.journal, &mut self.retained) else { return Ok(()) };
         let mut appended = Vec::new();

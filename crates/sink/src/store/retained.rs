@@ -1,10 +1,8 @@
-//! Events that the journal has removed although the caches on disk lack their states: the last
-//! event of each object.
+//! Events that the journal has removed although the caches on disk lack their states: the last event of each object.
 //!
-//! When a journal reaches its size limit, it removes acknowledged events early. The last event of
-//! each object is then written, without its body, to a file beside the journal.
-//! [`LastDelivered`](crate::LastDelivered) and [`Uncheckpointed`](crate::Uncheckpointed) need it
-//! after a restart.
+//! When a journal reaches its size limit, it removes acknowledged events early. The last event of each object is then
+//! written, without its body, to a file beside the journal. [`LastDelivered`](crate::LastDelivered) and
+//! [`Uncheckpointed`](crate::Uncheckpointed) need it after a restart.
 
 use std::collections::HashMap;
 use std::io;
@@ -57,8 +55,8 @@ impl RetainedEvents {
         Ok(retained)
     }
 
-    /// Writes the acknowledged events that the journal keeps only for a restart to the file. The
-    /// journal can then remove them.
+    /// Writes the acknowledged events that the journal keeps only for a restart to the file. The journal can then
+    /// remove them.
     pub(super) fn save(&mut self, journal: &Journal<Event>) -> io::Result<()> {
         let events = self.gather(journal)?;
         if !events.is_empty() {
@@ -68,8 +66,8 @@ impl RetainedEvents {
         Ok(())
     }
 
-    /// Writes the retained events to the file when the disk is full. The journal removes these
-    /// events first, to make room. A crash before the write loses them.
+    /// Writes the retained events to the file when the disk is full. The journal removes these events first, to make
+    /// room. A crash before the write loses them.
     pub(super) fn save_on_full_disk(&mut self, journal: &mut Journal<Event>) -> io::Result<()> {
         self.unsaved = self.gather(journal)?;
         journal.mark_saved();
@@ -90,10 +88,9 @@ impl RetainedEvents {
         }
     }
 
-    /// Drops retained events with journal numbers below `before`, since the caches on disk have
-    /// their states. Returns whether the journal may remove its own events below `before`. It must
-    /// keep them while the file exists: otherwise an older event in the file would count as the
-    /// last event of its object.
+    /// Drops retained events with journal numbers below `before`, since the caches on disk have their states. Returns
+    /// whether the journal may remove its own events below `before`. It must keep them while the file exists: otherwise
+    /// an older event in the file would count as the last event of its object.
     pub(super) fn release(&mut self, before: u64) -> bool {
         self.unsaved.retain(|_, (number, _)| *number >= before);
         let is_gone = |removed: io::Result<()>| match removed {
@@ -111,8 +108,8 @@ impl RetainedEvents {
         self.end.is_none() && !self.removal_unsynced
     }
 
-    /// Returns the last event of each object, from the file, the journal and `unsaved`. Returns an
-    /// empty map if the file is up to date.
+    /// Returns the last event of each object, from the file, the journal and `unsaved`. Returns an empty map if the
+    /// file is up to date.
     fn gather(&self, journal: &Journal<Event>) -> io::Result<LastEvents> {
         let mut news = self.unsaved.clone();
         journal.visit_retained(&mut |number, event: Event| {
@@ -182,8 +179,8 @@ fn note(events: &mut LastEvents, number: u64, event: Event) {
     }
 }
 
-/// Returns whether `event`, journaled after `before` for the same object, has a newer state.
-/// Otherwise it repeats an old state.
+/// Returns whether `event`, journaled after `before` for the same object, has a newer state. Otherwise it repeats an
+/// old state.
 fn follows(before: &Event, event: &Event) -> bool {
     let is_deletion = |event: &Event| event.event_type() == EventType::Deleted;
     is_deletion(event) || !is_deletion(before) && !before.version().newer_than(event.version())

@@ -42,8 +42,8 @@ impl Caller {
         }
     }
 
-    /// Sends one request and waits for the head of the response. Error texts contain `route`
-    /// instead of the receiver's address, whose other parts may be secret.
+    /// Sends one request and waits for the head of the response. Error texts contain `route` instead of the receiver's
+    /// address, whose other parts may be secret.
     pub(super) async fn post(
         &self,
         url: &Url,
@@ -84,8 +84,8 @@ fn over_tcp(params: &WebhookParams) -> Result<Client, WebhookError> {
         .map_err(|error| WebhookError::Client(error.into()))
 }
 
-/// Returns scheme, host and port of the receiver, and of the environment's proxy if there is one,
-/// for error texts. Other parts of both addresses may be secret.
+/// Returns scheme, host and port of the receiver, and of the environment's proxy if there is one, for error texts.
+/// Other parts of both addresses may be secret.
 pub(super) fn route(params: &WebhookParams) -> String {
     let url = &params.url.0;
     let host = url.host_str().unwrap_or("unknown host");

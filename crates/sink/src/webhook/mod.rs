@@ -48,9 +48,9 @@ pub struct WebhookParams {
     pub timeout: Duration,
     /// PEM file with trusted roots, in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// Whether a request always has a JSON array of events (`application/cloudevents-batch+json`),
-    /// rather than a single event (`application/cloudevents+json`). A sink uses an array if its
-    /// batches may have several events, even for a batch of one.
+    /// Whether a request always has a JSON array of events (`application/cloudevents-batch+json`), rather than a single
+    /// event (`application/cloudevents+json`). A sink uses an array if its batches may have several events, even for a
+    /// batch of one.
     pub batched: bool,
     /// Format of the events. Default CloudEvents.
     pub shape: Arc<Shape>,

@@ -112,8 +112,7 @@ impl Secrets {
         shown + &text[end..]
     }
 
-    /// Adds the byte ranges of all secrets in `form` to `found`. A secret that is cut off at the
-    /// text's end counts too.
+    /// Adds the byte ranges of all secrets in `form` to `found`. A secret that is cut off at the text's end counts too.
     fn find(&self, form: &[Decoded], found: &mut Vec<Range<usize>>) {
         for secret in &self.0 {
             for start in 0..form.len() {
@@ -164,9 +163,8 @@ fn decoded(form: &[Decoded]) -> Vec<Decoded> {
     out
 }
 
-/// Appends the character that an escape sequence at the start of `rest` stands for to `out`.
-/// `found` is that character and the length of the sequence. Returns the length; 0 if `found` is
-/// `None`.
+/// Appends the character that an escape sequence at the start of `rest` stands for to `out`. `found` is that character
+/// and the length of the sequence. Returns the length; 0 if `found` is `None`.
 fn single(rest: &[Decoded], found: Option<(char, usize)>, out: &mut Vec<Decoded>) -> usize {
     let Some((c, length)) = found else { return 0 };
     out.push((c, rest[0].1.start..rest[length - 1].1.end));

@@ -39,8 +39,7 @@ pub(super) struct Service {
 struct CachedCaller {
     client: Caller,
     files: FileStates,
-    /// State of the last files that could not be used, so that the error is logged only once for
-    /// them.
+    /// State of the last files that could not be used, so that the error is logged only once for them.
     broken: FileStates,
 }
 

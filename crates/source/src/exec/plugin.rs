@@ -69,8 +69,7 @@ pub(crate) enum ExecError {
     /// The ExecCredential has no token and no certificate.
     #[error("command '{0}' returned neither a token nor a certificate with its key")]
     Nothing(String),
-    /// A later run of the plugin, which should renew the token, returned only a certificate. Holds
-    /// the command's name.
+    /// A later run of the plugin, which should renew the token, returned only a certificate. Holds the command's name.
     #[error("command '{0}' returned a certificate instead of a token")]
     Changed(String),
     /// The token has characters that an HTTP header cannot hold.
@@ -196,8 +195,7 @@ impl Plugin {
         }
     }
 
-    /// Parses the plugin's standard output as JSON or else YAML, as client-go does, and returns the
-    /// credentials in it.
+    /// Parses the plugin's standard output as JSON or else YAML, as client-go does, and returns the credentials in it.
     fn read(&self, stdout: &[u8]) -> Result<Credentials, ExecError> {
         let output = || ExecError::Output(self.display_name.clone());
         let parsed: Output =

@@ -67,8 +67,8 @@ impl Tail {
         self.kept.drain(..surplus);
     }
 
-    /// Returns the kept bytes. If earlier bytes were dropped, the first word may be incomplete and
-    /// is left out: a secret in it could not be recognized and redacted.
+    /// Returns the kept bytes. If earlier bytes were dropped, the first word may be incomplete and is left out: a
+    /// secret in it could not be recognized and redacted.
     pub(super) fn words(&self) -> &[u8] {
         let is_whole = self.total == self.kept.len() as u64;
         let start = self.kept.iter().position(u8::is_ascii_whitespace).filter(|_| !is_whole);
@@ -107,8 +107,8 @@ pub(super) async fn run(command: Command, deadline: Duration) -> io::Result<Run>
     Ok(run)
 }
 
-/// Waits until the command has exited and its output is read. Returns the exit status, or the
-/// reason to kill the command.
+/// Waits until the command has exited and its output is read. Returns the exit status, or the reason to kill the
+/// command.
 async fn end(
     child: &mut Child,
     group: &Group,

@@ -27,8 +27,8 @@ pub(super) fn log(cluster: &Arc<str>, command: &str, text: &str, bytes: u64) {
     }
 }
 
-/// Decides whether to log the output of a plugin run. Returns the number of runs since the last
-/// logged one; `None` if this run must not be logged.
+/// Decides whether to log the output of a plugin run. Returns the number of runs since the last logged one; `None` if
+/// this run must not be logged.
 fn admit(last_logged: &mut BTreeMap<Arc<str>, (Instant, u64)>, cluster: &Arc<str>, now: Instant) -> Option<u64> {
     if let Some((at, skipped)) = last_logged.get_mut(cluster)
         && now < *at + INTERVAL

@@ -175,8 +175,7 @@ async fn plugin_output_without_a_credential_is_refused_without_quoting_it() {
     assert_eq!((auth.client_certificate, auth.client_certificate_data), (None, Some(STANDARD.encode("C"))));
 }
 
-/// Returns access by a kubeconfig whose plugin prints the file `credential`. Each run adds a line
-/// to the file `runs`.
+/// Returns access by a kubeconfig whose plugin prints the file `credential`. Each run adds a line to the file `runs`.
 fn kubeconfig(folder: &Path, server: &str) -> Access {
     let at = folder.display();
     let text = format!(

@@ -66,8 +66,8 @@ impl Metric {
         ["seconds", "bytes"].into_iter().find(|unit| family.ends_with(unit)).unwrap_or_default()
     }
 
-    /// Returns the OTLP name: the Prometheus name without unit and `_total`. A translator from OTLP
-    /// to Prometheus adds both again, which gives [`Self::name`].
+    /// Returns the OTLP name: the Prometheus name without unit and `_total`. A translator from OTLP to Prometheus adds
+    /// both again, which gives [`Self::name`].
     #[must_use]
     pub fn otlp_name(&self) -> String {
         let bare = self.family().strip_suffix(self.unit()).unwrap_or_default().trim_end_matches('_');

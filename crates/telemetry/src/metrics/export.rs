@@ -185,8 +185,7 @@ impl Exporter {
     }
 }
 
-/// Returns the start time of the process in Unix nanoseconds. The values of counters count from
-/// then.
+/// Returns the start time of the process in Unix nanoseconds. The values of counters count from then.
 fn since() -> u64 {
     let known = process::start_time().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let nanos = known.map(|since| since.as_nanos());

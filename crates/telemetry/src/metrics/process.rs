@@ -45,8 +45,8 @@ pub(super) fn start_time() -> Option<f64> {
     })
 }
 
-/// Returns the fields of `/proc/self/stat` after the program's name. The name may itself contain
-/// spaces and parentheses.
+/// Returns the fields of `/proc/self/stat` after the program's name. The name may itself contain spaces and
+/// parentheses.
 fn after_name(stat: &str) -> Option<impl Iterator<Item = &str>> {
     Some(stat.rsplit_once(')')?.1.split_ascii_whitespace())
 }

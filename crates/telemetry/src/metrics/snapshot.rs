@@ -19,8 +19,7 @@ pub struct Snapshot {
 pub struct LabelSet(u32);
 
 impl LabelSet {
-    /// Empty label set, for a metric without labels. Also for a metric with one label whose value
-    /// is passed as `word`.
+    /// Empty label set, for a metric without labels. Also for a metric with one label whose value is passed as `word`.
     pub const NONE: Self = Self(0);
 }
 
@@ -31,8 +30,8 @@ pub(super) struct Labels {
     pub(super) text: String,
 }
 
-/// A value of a metric. The value of the metric's last label may be in `word` instead of `set`, so
-/// that values that differ only in this label share a label set.
+/// A value of a metric. The value of the metric's last label may be in `word` instead of `set`, so that values that
+/// differ only in this label share a label set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
     pub(super) set: LabelSet,
@@ -122,8 +121,8 @@ impl Snapshot {
         self.len() == 0
     }
 
-    /// Returns the value of the metric with these label values, in the order of the metric's
-    /// labels; `None` if there is none. For tests and tables.
+    /// Returns the value of the metric with these label values, in the order of the metric's labels; `None` if there is
+    /// none. For tests and tables.
     #[must_use]
     pub fn value(&self, id: Id, labels: &[&str]) -> Option<f64> {
         let is_match = |point: &&Point| {

@@ -184,8 +184,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Formatter of a histogram bucket's upper bound. OpenMetrics requires a decimal point, even for
-/// integers.
+/// Formatter of a histogram bucket's upper bound. OpenMetrics requires a decimal point, even for integers.
 struct Bound {
     value: f64,
     format: Format,

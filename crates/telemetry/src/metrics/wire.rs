@@ -57,8 +57,8 @@ impl Sender {
         ExportMetricsServiceRequest { resource_metrics }
     }
 
-    /// Converts a metric to OTLP, in pieces of at most [`PER_REQUEST`] values; all histograms of a
-    /// metric are one piece. Returns each piece with its number of values.
+    /// Converts a metric to OTLP, in pieces of at most [`PER_REQUEST`] values; all histograms of a metric are one
+    /// piece. Returns each piece with its number of values.
     fn pieces(&self, snapshot: &Snapshot, id: Id) -> impl Iterator<Item = (Metric, usize)> {
         let points = snapshot.points_of(id).chunks(PER_REQUEST).map(move |points| {
             let values = points.iter().map(|point| NumberDataPoint {

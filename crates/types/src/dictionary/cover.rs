@@ -3,8 +3,7 @@
 //! A cover algorithm like that of zstd's own trainer, with a table that fits a processor's cache:
 //!
 //! - It counts, for each string of eight bytes, the samples that contain the string.
-//! - It divides the samples into groups (epochs), one for each segment that fits into the
-//!   dictionary.
+//! - It divides the samples into groups (epochs), one for each segment that fits into the dictionary.
 //! - From each epoch it chooses the segment whose strings have the largest sum of counts.
 //! - Strings of a chosen segment no longer count, so that later segments contribute other strings.
 //!
@@ -57,8 +56,8 @@ pub(super) fn choose(samples: &Samples, size: usize) -> Vec<u8> {
 
 /// Counts of eight-byte strings, by the hash of the string.
 struct Cover {
-    /// Number of samples that contain a string with this hash. 0 if only one sample contains it, or
-    /// if the content chosen so far contains it.
+    /// Number of samples that contain a string with this hash. 0 if only one sample contains it, or if the content
+    /// chosen so far contains it.
     samples: Vec<u32>,
     /// Number of strings with this hash in the candidate segment whose score is being computed.
     window: Vec<u32>,
@@ -104,9 +103,8 @@ impl Cover {
         if self.window[slot] == 0 { u64::from(self.samples[slot]) } else { 0 }
     }
 
-    /// Returns the segment of `sample` with the highest score, and the score: the sum, over its
-    /// distinct strings, of the number of samples with the string. `None` if every score is 0 or
-    /// the sample is shorter than a string.
+    /// Returns the segment of `sample` with the highest score, and the score: the sum, over its distinct strings, of
+    /// the number of samples with the string. `None` if every score is 0 or the sample is shorter than a string.
     fn best_segment<'s>(&mut self, sample: &'s [u8]) -> Option<(u64, &'s [u8])> {
         let grams = (sample.len() + 1).checked_sub(GRAM)?;
         let width = grams.min(SEGMENT + 1 - GRAM);

@@ -24,8 +24,8 @@ pub(super) fn write_fse(counts: &[u32], log: u32, out: &mut Vec<u8>) {
     bits.finish();
 }
 
-/// Returns the number of states of each symbol, `1 << log` in total. The numbers are proportional
-/// to the symbols' counts, and at least one.
+/// Returns the number of states of each symbol, `1 << log` in total. The numbers are proportional to the symbols'
+/// counts, and at least one.
 fn normalized(counts: &[u32], log: u32) -> Vec<u32> {
     let total: u64 = counts.iter().map(|count| u64::from(*count)).sum::<u64>().max(1);
     // One state each, and the rest in proportion, rounded down.
@@ -63,15 +63,15 @@ impl BitWriter<'_> {
     }
 }
 
-/// Approximate length in bytes of the text that zstd compresses to make a Huffman table. The text
-/// fits into one block of zstd's format.
+/// Approximate length in bytes of the text that zstd compresses to make a Huffman table. The text fits into one block
+/// of zstd's format.
 const LITERALS: u64 = 60_000;
 
-/// Returns a Huffman table for literals with these counts, each at least one. The table is copied
-/// from the result of compressing a text of such literals with zstd.
+/// Returns a Huffman table for literals with these counts, each at least one. The table is copied from the result of
+/// compressing a text of such literals with zstd.
 ///
-/// zstd makes no table for a text that does not shrink or only repeats itself. Then texts with
-/// adjusted counts are tried. Returns `None` if none of them gives a table.
+/// zstd makes no table for a text that does not shrink or only repeats itself. Then texts with adjusted counts are
+/// tried. Returns `None` if none of them gives a table.
 pub(super) fn huffman(counts: &[u32; 256]) -> Option<Vec<u8>> {
     let total = counts.iter().sum::<u32>().max(1);
     let most = (0..counts.len()).max_by_key(|symbol| counts[*symbol])?;

@@ -53,11 +53,11 @@ impl CacheDirectory {
         caches.iter().filter_map(|((_, view), entry)| reader((view, entry.write_half.published()))).collect()
     }
 
-    /// Returns a future that completes at shutdown, when no informer writes any more but before the
-    /// last checkpoint is written.
+    /// Returns a future that completes at shutdown, when no informer writes any more but before the last checkpoint is
+    /// written.
     ///
-    /// Returns `None` without a state directory. A stopping hub then removes its objects one
-    /// informer after the other, so watches of clients must end before that.
+    /// Returns `None` without a state directory. A stopping hub then removes its objects one informer after the other,
+    /// so watches of clients must end before that.
     #[must_use]
     pub fn settled(&self) -> Option<WaitForCancellationFutureOwned> {
         self.checkpoints.settled()

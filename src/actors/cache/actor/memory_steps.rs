@@ -9,16 +9,15 @@ use crate::actors::cache::messages::SetMemoryStep;
 use crate::cache::PartitionId;
 use informer_hub_types::{MemoryStep, ObjectKey};
 
-/// Number of objects whose bodies (JSON or protobuf) are dropped in one slice, which takes about a
-/// millisecond.
+/// Number of objects whose bodies (JSON or protobuf) are dropped in one slice, which takes about a millisecond.
 const STRIP_SLICE: usize = 1024;
 
 /// Pause between two slices of dropping bodies, in which writers run.
 const STRIP_PAUSE: Duration = Duration::from_millis(1);
 
 impl CacheActor {
-    /// Drops the bodies (JSON or protobuf) of a partition's objects slice by slice, as long as the
-    /// partition's memory step keeps no bodies.
+    /// Drops the bodies (JSON or protobuf) of a partition's objects slice by slice, as long as the partition's memory
+    /// step keeps no bodies.
     pub(super) fn strip(&mut self, partition: PartitionId, after: Option<&ObjectKey>, ctx: &mut Context<Self>) {
         if let Some(next) = self.write_half.write(|half| half.strip(partition, after, STRIP_SLICE)) {
             ctx.run_later(STRIP_PAUSE, move |act, ctx| act.strip(partition, Some(&next), ctx));

@@ -13,8 +13,8 @@ use informer_hub_types::{
 };
 
 impl CacheDirectory {
-    /// Starts a cache from its state on disk, before any informer runs. `plain` are the restored
-    /// objects that are not compressed yet.
+    /// Starts a cache from its state on disk, before any informer runs. `plain` are the restored objects that are not
+    /// compressed yet.
     pub fn insert_restored(&self, view: View, store: Store, packs: Packing, plain: &[Arc<StoredObject>]) {
         let gvr: Gvr = store.published().load().resource().gvr.clone();
         let entry = self.start(store, packs);
@@ -29,9 +29,9 @@ impl CacheDirectory {
         Arc::clone(&self.find(&mut self.caches.lock(), resource, view).totals)
     }
 
-    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are
-    /// restored objects that are not compressed yet; objects of other partitions in it are ignored.
-    /// Returns `None` if an informer has already opened the partition. Blocks.
+    /// Restores a partition from disk into a cache in use, before an informer opens it. `plain` are restored objects
+    /// that are not compressed yet; objects of other partitions in it are ignored. Returns `None` if an informer has
+    /// already opened the partition. Blocks.
     pub(in crate::actors) fn restore_partition(
         &self,
         view: &View,
@@ -74,12 +74,10 @@ impl CacheDirectory {
         done
     }
 
-    /// Finds the restored partition (saved objects of one informer) that a request selects. Used
-    /// before the cluster has resolved the request's resource name. Returns the partition's
-    /// resource and health.
+    /// Finds the restored partition (saved objects of one informer) that a request selects. Used before the cluster has
+    /// resolved the request's resource name. Returns the partition's resource and health.
     ///
-    /// Partitions that an informer has opened do not count. Returns `None` unless exactly one
-    /// partition matches.
+    /// Partitions that an informer has opened do not count. Returns `None` unless exactly one partition matches.
     pub(in crate::actors) fn restored(
         &self,
         cluster: &ClusterName,
@@ -116,12 +114,12 @@ impl CacheDirectory {
         self.snapshots_of_all().into_iter().flat_map(restored).collect()
     }
 
-    /// Moves the objects of an informer from the cache of `from` to the cache of `to`, into the
-    /// partition of `to`. The informer's present partition is found by `health`. Returns the ID of
-    /// the partition of `to`; `None` if the informer has no partition.
+    /// Moves the objects of an informer from the cache of `from` to the cache of `to`, into the partition of `to`. The
+    /// informer's present partition is found by `health`. Returns the ID of the partition of `to`; `None` if the
+    /// informer has no partition.
     ///
-    /// Readers find the objects in at least one of the two caches at any time. Blocks. The caller
-    /// ensures that nothing writes to the partition meanwhile.
+    /// Readers find the objects in at least one of the two caches at any time. Blocks. The caller ensures that nothing
+    /// writes to the partition meanwhile.
     pub(in crate::actors) fn move_partition(
         &self,
         from: &Origin,

@@ -81,9 +81,9 @@ pub(in crate::actors) async fn run(env: Env, until: Instant, is_last: bool) -> b
     error.is_none()
 }
 
-/// Waits until each partition has been acknowledged by all its readers (sinks and durable
-/// subscribers). Does not wait for a partition with a reader that has not subscribed again. Ends
-/// early when `until` has passed or another caller waits for the checkpoint files.
+/// Waits until each partition has been acknowledged by all its readers (sinks and durable subscribers). Does not wait
+/// for a partition with a reader that has not subscribed again. Ends early when `until` has passed or another caller
+/// waits for the checkpoint files.
 async fn wait(store: &CheckpointStore, parts: &mut [Part], until: Instant) {
     loop {
         let mut all = true;

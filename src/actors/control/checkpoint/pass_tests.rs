@@ -1,5 +1,5 @@
-//! Tests of checkpoint passes after a partition has moved to another API version of its resource. A
-//! pass is interrupted at any of its disk calls.
+//! Tests of checkpoint passes after a partition has moved to another API version of its resource. A pass is interrupted
+//! at any of its disk calls.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,7 @@ use informer_hub_types::{
 
 const ROOT: &str = "/state/caches";
 
-/// Number of objects in each partition: the one that moves to another API version, and the one that
-/// stays.
+/// Number of objects in each partition: the one that moves to another API version, and the one that stays.
 const OBJECTS: usize = 40;
 
 fn widgets(version: &str) -> ApiResource {

@@ -1,13 +1,12 @@
 //! Saving and restoring clusters that are removed from a running hub and re-added.
 //!
-//! The partitions of a removed cluster stay on disk, in the state that their durable readers (sinks
-//! and subscribers) have acknowledged. They are restored if the cluster is re-added, in this
-//! process or a later one.
+//! The partitions of a removed cluster stay on disk, in the state that their durable readers (sinks and subscribers)
+//! have acknowledged. They are restored if the cluster is re-added, in this process or a later one.
 //!
-//! If a reader has not acknowledged everything, or the disk fails, the partition's previous state
-//! stays on disk. The partition also stays in memory with its pending events, until the cluster is
-//! re-added or [`SAVE_TIMEOUT`] has passed. During this time no checkpoint pass counts as complete,
-//! so journals keep the events. After the timeout the partition is dropped.
+//! If a reader has not acknowledged everything, or the disk fails, the partition's previous state stays on disk. The
+//! partition also stays in memory with its pending events, until the cluster is re-added or [`SAVE_TIMEOUT`] has
+//! passed. During this time no checkpoint pass counts as complete, so journals keep the events. After the timeout the
+//! partition is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -27,12 +26,12 @@ use crate::state::caches::{Commit, PartitionHeader, ReaddedPartitions};
 use informer_hub_types::clock::{self};
 use informer_hub_types::{ApiResource, ClusterLabels, ClusterName, Gvr, Origin, Scope, View};
 
-/// How long an unsaved partition of a removed cluster stays in memory. Also the longest wait for a
-/// disk that does not respond.
+/// How long an unsaved partition of a removed cluster stays in memory. Also the longest wait for a disk that does not
+/// respond.
 pub(in crate::actors) const SAVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Partition of a removed cluster that was still in memory and was opened again when the cluster
-/// was re-added. `from` is its origin before the removal; `to` differs in the cluster's labels.
+/// Partition of a removed cluster that was still in memory and was opened again when the cluster was re-added. `from`
+/// is its origin before the removal; `to` differs in the cluster's labels.
 #[derive(Debug)]
 pub(in crate::actors) struct Reopened {
     pub(in crate::actors) from: Arc<Origin>,
@@ -69,8 +68,8 @@ impl CheckpointStore {
         tokio::time::timeout(most, Arc::clone(&self.lock).lock_owned()).await.ok()
     }
 
-    /// Returns the cluster and scope of each partition of a cache that is closed but not saved yet.
-    /// Its previous state must stay on disk.
+    /// Returns the cluster and scope of each partition of a cache that is closed but not saved yet. Its previous state
+    /// must stay on disk.
     pub(in crate::actors) fn unsaved_of(&self, cache: &(Gvr, View)) -> Vec<(ClusterName, Scope)> {
         let unsaved = self.unsaved.lock();
         let of_cache =
@@ -202,8 +201,8 @@ fn save_one(store: &CheckpointStore, cache: &(Gvr, View), partition: &Partition)
     files.keep_closed_partition(partition) || partition.is_empty() && !partition.has_synced()
 }
 
-/// Restores the requested partitions of a re-added cluster before its informers open them. Returns
-/// the partitions that were still in memory.
+/// Restores the requested partitions of a re-added cluster before its informers open them. Returns the partitions that
+/// were still in memory.
 pub(in crate::actors) async fn restore_removed(
     env: &Env,
     store: &Arc<CheckpointStore>,

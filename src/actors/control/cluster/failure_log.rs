@@ -19,8 +19,7 @@ use informer_hub_types::{Phase, Scope, clock, first_names};
 /// How long a failure waits for others of its kind before it is logged.
 const GATHER: Duration = Duration::from_secs(2);
 
-/// Failing informers and the failures already logged. Only keeps this state: the caller logs and
-/// runs the timer.
+/// Failing informers and the failures already logged. Only keeps this state: the caller logs and runs the timer.
 #[derive(Default)]
 pub(super) struct FailureLog {
     of: BTreeMap<InformerKey, FailingInformer>,
@@ -102,9 +101,8 @@ impl FailureLog {
         names
     }
 
-    /// Removes the pending failures that mean that the cluster does not answer, and returns the
-    /// first of them. Used when the whole cluster is unreachable: the log then names the cluster
-    /// instead of its informers.
+    /// Removes the pending failures that mean that the cluster does not answer, and returns the first of them. Used
+    /// when the whole cluster is unreachable: the log then names the cluster instead of its informers.
     fn take_unreachable(&mut self) -> Option<SourceError> {
         let silences =
             self.of.values_mut().flat_map(|failing| failing.pending.extract_if(.., |it| it.class.is_unreachable()));

@@ -72,8 +72,8 @@ impl ClusterActor {
         }
     }
 
-    /// Logs that the cluster answers again after a logged failure. For this, it must answer
-    /// discovery, all lookups, and at least one active informer (if there are any).
+    /// Logs that the cluster answers again after a logged failure. For this, it must answer discovery, all lookups, and
+    /// at least one active informer (if there are any).
     pub(super) fn log_reachable(&mut self) {
         let fails = |request: &RequestState| request.resolved.is_none() && request.health.answers() == Some(false);
         let is_unasked = self.discovery.failing || self.requests.values().any(|request| fails(request));
@@ -171,9 +171,8 @@ impl ClusterActor {
         });
     }
 
-    /// Records that the cluster answered a lookup of a request. If the previous lookup was
-    /// unanswered, also sends the recovery signal, on which other delayed requests to the cluster
-    /// are retried early.
+    /// Records that the cluster answered a lookup of a request. If the previous lookup was unanswered, also sends the
+    /// recovery signal, on which other delayed requests to the cluster are retried early.
     fn note_answer(&self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let was_unanswered = request.health.answers() == Some(false);

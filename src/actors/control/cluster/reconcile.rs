@@ -92,9 +92,8 @@ impl ClusterActor {
         }
     }
 
-    /// Returns whether discovery must run, because the cluster may start or stop offering a
-    /// requested resource without an upgrade of its apiserver. Built-in resources that the cluster
-    /// offers can change only by an upgrade.
+    /// Returns whether discovery must run, because the cluster may start or stop offering a requested resource without
+    /// an upgrade of its apiserver. Built-in resources that the cluster offers can change only by an upgrade.
     fn needs_discovery(&self) -> bool {
         let may_go = |(key, request): (&Arc<RequestKey>, &RequestState)| {
             let may_go = |resource: &ApiResource| !is_built_in(&resource.gvr.group, &resource.gvr.resource);
@@ -280,8 +279,8 @@ impl ClusterActor {
         ctx.spawn(work.into_actor(self).map(move |(), act, ctx| act.on_idle(&key, mode, why, ctx)));
     }
 
-    /// Sets phase and error of an informer that has become idle, and removes its resource if it is
-    /// no longer needed. Called once the informer's remaining events are queued for subscribers.
+    /// Sets phase and error of an informer that has become idle, and removes its resource if it is no longer needed.
+    /// Called once the informer's remaining events are queued for subscribers.
     fn on_idle(&mut self, key: &RequestKey, mode: WatchMode, why: String, ctx: &mut Context<Self>) {
         let informer = self.informer_key(key).and_then(|key| self.informers.get(&key));
         let Some(informer) = informer.filter(|informer| informer.parts.mode == mode) else { return };
@@ -292,8 +291,8 @@ impl ClusterActor {
         self.publish_view();
     }
 
-    /// Moves the informer of a request to the resource `found`: another API version, or (if
-    /// `renewed`) a resource that was deleted and defined again.
+    /// Moves the informer of a request to the resource `found`: another API version, or (if `renewed`) a resource that
+    /// was deleted and defined again.
     fn move_to(&mut self, key: &RequestKey, found: &ApiResource, renewed: bool, ctx: &mut Context<Self>) {
         let Some(from) = self.informer_key(key) else { return };
         if self.is_elsewhere(key) {

@@ -18,11 +18,10 @@ use informer_hub_reflector::InformerOptions;
 const DEFINITION_DELAY: Duration = Duration::from_secs(5);
 
 impl ClusterActor {
-    /// Applies the configured settings of a request to its informer, if the informer runs with
-    /// other settings.
+    /// Applies the configured settings of a request to its informer, if the informer runs with other settings.
     ///
-    /// Settings that keep only parts of objects are not applied while the embedding program uses
-    /// the informer, because the program decodes whole objects.
+    /// Settings that keep only parts of objects are not applied while the embedding program uses the informer, because
+    /// the program decodes whole objects.
     pub(super) fn apply_settings(&mut self, key: &RequestKey) {
         let Some(request) = self.requests.get(key) else { return };
         let is_configured = request.users.iter().any(|user| matches!(user, User::Config(_)));

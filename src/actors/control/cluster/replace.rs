@@ -1,8 +1,8 @@
-//! Changed requests: an entry of the configuration, or the resources that a pattern selects,
-//! changed while the hub runs.
+//! Changed requests: an entry of the configuration, or the resources that a pattern selects, changed while the hub
+//! runs.
 //!
-//! Informers that are still requested after the change continue with their objects. If their
-//! options changed, they list again and report the differences.
+//! Informers that are still requested after the change continue with their objects. If their options changed, they list
+//! again and report the differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ impl ClusterActor {
         self.attached.iter().map(|(id, subscription)| (*id, self.informers_of(subscription))).collect()
     }
 
-    /// Removes the listeners of subscriptions from informers that they selected `before` and no
-    /// longer select. Their pending events are delivered first.
+    /// Removes the listeners of subscriptions from informers that they selected `before` and no longer select. Their
+    /// pending events are delivered first.
     pub(super) fn remove_listeners(&self, before: SelectedInformers) {
         let drain_until = Some(clock::now() + STOP_GRACE);
         for (id, informers) in before {

@@ -1,5 +1,5 @@
-//! Division of a cluster's informers among several processes. Each process starts the informers
-//! whose resources its own connection to the cluster watches.
+//! Division of a cluster's informers among several processes. Each process starts the informers whose resources its own
+//! connection to the cluster watches.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 //! - Packed: the cache compresses all objects immediately; the pipeline continues.
 //! - Heads: the partition drops the objects' bodies (JSON or protobuf); the pipeline continues.
 //! - Paused: reflector and fifo stop. When they are restarted, a list finds the missed changes.
-//! - Released: the partition is closed and replaced by an empty one. Answers then report the
-//!   cluster's objects as missing, and subscribers start from scratch.
+//! - Released: the partition is closed and replaced by an empty one. Answers then report the cluster's objects as
+//!   missing, and subscribers start from scratch.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,11 +1,10 @@
-//! Transitions of a running informer: idling while its resource is absent, moving to another
-//! origin, and listing again with new settings.
+//! Transitions of a running informer: idling while its resource is absent, moving to another origin, and listing again
+//! with new settings.
 //!
-//! Before an informer idles or moves, all changes that it has read are stored and queued for
-//! subscribers. An idle informer then stops list and watch. A moved informer keeps its objects and
-//! delivery state under the new origin (resource, API version or labels); its first list is
-//! compared with the old objects. A relist restarts the pipeline and compares the list with the
-//! stored objects.
+//! Before an informer idles or moves, all changes that it has read are stored and queued for subscribers. An idle
+//! informer then stops list and watch. A moved informer keeps its objects and delivery state under the new origin
+//! (resource, API version or labels); its first list is compared with the old objects. A relist restarts the pipeline
+//! and compares the list with the stored objects.
 
 use std::sync::Arc;
 

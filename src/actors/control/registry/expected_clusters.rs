@@ -1,5 +1,5 @@
-//! Expected clusters: a resource is requested from them, but they could not be queried for it yet.
-//! Answers report them as missing.
+//! Expected clusters: a resource is requested from them, but they could not be queried for it yet. Answers report them
+//! as missing.
 
 use crate::actors::cache::messages::Expect;
 use crate::actors::control::registry::{Cluster, RegistryActor};
@@ -10,9 +10,8 @@ use crate::actors::subscribe::subscription::Target;
 use informer_hub_types::{ClusterLabels, ClusterName, View};
 
 impl RegistryActor {
-    /// Marks a cluster as expected in the cache of each resource that the request `wanted` is known
-    /// to select. Leaves out caches in which the cluster has a partition. Answers report an
-    /// expected cluster as missing.
+    /// Marks a cluster as expected in the cache of each resource that the request `wanted` is known to select. Leaves
+    /// out caches in which the cluster has a partition. Answers report an expected cluster as missing.
     pub(super) fn expect(&self, name: &ClusterName, cluster: &Cluster, wanted: &ResourceRequest, view: &View) {
         let known = match wanted {
             ResourceRequest::Known(known) => vec![&known.0],

@@ -21,16 +21,16 @@ impl Driver {
         self.parts.health.set_error(self.skipped.last());
     }
 
-    /// Records that a later state of an object was accepted or the object was deleted. If it had
-    /// been skipped, its error disappears from the status.
+    /// Records that a later state of an object was accepted or the object was deleted. If it had been skipped, its
+    /// error disappears from the status.
     pub(super) fn note_accepted(&mut self, key: &ObjectKey) {
         if self.skipped.remove(key) {
             self.parts.health.set_error(self.skipped.last());
         }
     }
 
-    /// Reports an object that cannot be decoded. The store keeps the object's last known state.
-    /// With `listing`, the object is part of a list, whose end must not delete that state.
+    /// Reports an object that cannot be decoded. The store keeps the object's last known state. With `listing`, the
+    /// object is part of a list, whose end must not delete that state.
     pub(super) fn skip(&mut self, skipped: Skipped, listing: bool) {
         let Origin { cluster, resource, .. } = &*self.parts.origin;
         let key = skipped.key.as_ref().map_or("unknown", |key| key.as_str());

@@ -1,5 +1,5 @@
-//! Start and end of a list: updates the informer's health, traces the list, and queues the changes
-//! that mark its start and end in the fifo.
+//! Start and end of a list: updates the informer's health, traces the list, and queues the changes that mark its start
+//! and end in the fifo.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,11 +45,11 @@ impl Driver {
         }
     }
 
-    /// Queues the end of a list. If the cluster's resourceVersions went back (its etcd was
-    /// restored), also requests a second list.
+    /// Queues the end of a list. If the cluster's resourceVersions went back (its etcd was restored), also requests a
+    /// second list.
     ///
-    /// In the first list, the store keeps an object whose version equals the listed one, although
-    /// the two may now differ. The second list replaces such objects.
+    /// In the first list, the store keeps an object whose version equals the listed one, although the two may now
+    /// differ. The second list replaces such objects.
     pub(super) fn complete_list(&mut self, version: ResourceVersion) {
         if self.note_rewind(&version) {
             self.pending.push(Change::Rewind);

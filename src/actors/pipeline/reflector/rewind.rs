@@ -28,9 +28,8 @@ impl Driver {
         }
     }
 
-    /// Returns whether the resourceVersion `listed` is older than the newest one seen, which means
-    /// that etcd was restored. If so, adds it to the hub's [`Rewind`]s, before the fifo receives
-    /// the end of the list.
+    /// Returns whether the resourceVersion `listed` is older than the newest one seen, which means that etcd was
+    /// restored. If so, adds it to the hub's [`Rewind`]s, before the fifo receives the end of the list.
     pub(super) fn note_rewind(&self, listed: &ResourceVersion) -> bool {
         let health = &self.parts.health;
         let Some(known) = health.newest().filter(|known| known.is_ahead_of(listed)) else { return false };

@@ -19,8 +19,7 @@ impl SkippedObjects {
         self.0.push((key, message));
     }
 
-    /// Removes an object from the skipped ones, because it was accepted or deleted. Returns whether
-    /// it was among them.
+    /// Removes an object from the skipped ones, because it was accepted or deleted. Returns whether it was among them.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
         let before = self.0.len();
         self.0.retain(|(skipped, _)| skipped.as_ref() != Some(key));

@@ -1,10 +1,9 @@
-//! Counter of a sink's running delivery attempts, which may outlive the actor and the parameters
-//! that began them.
+//! Counter of a sink's running delivery attempts, which may outlive the actor and the parameters that began them.
 //!
-//! After a restart or a reload, the outcome of an earlier attempt is ignored, but the receiver may
-//! still accept its batch. A new attempt could then deliver a later state of an object before it.
-//! New attempts therefore wait until the earlier ones have ended. Each attempt has its own timeout.
-//! Earlier attempts that run for longer than [`PATIENCE`] are aborted.
+//! After a restart or a reload, the outcome of an earlier attempt is ignored, but the receiver may still accept its
+//! batch. A new attempt could then deliver a later state of an object before it. New attempts therefore wait until the
+//! earlier ones have ended. Each attempt has its own timeout. Earlier attempts that run for longer than [`PATIENCE`]
+//! are aborted.
 
 use std::sync::Arc;
 use std::time::Duration;

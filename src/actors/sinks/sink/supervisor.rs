@@ -60,8 +60,8 @@ impl OpenStore {
 
     /// Opens a sink's store and logs what was found. Blocks while it reads.
     ///
-    /// `knows` returns whether the caches on disk have the object of an event. Also returns, for
-    /// each object that they lack, its last event in the store.
+    /// `knows` returns whether the caches on disk have the object of an event. Also returns, for each object that they
+    /// lack, its last event in the store.
     ///
     /// # Errors
     /// [`JournalError`] if the disk fails; the operator can fix it.
@@ -140,14 +140,14 @@ impl Sink {
         sink.running().await?.send(request).await.ok()
     }
 
-    /// Releases acknowledged journal records with numbers lower than `before`, because the caches
-    /// on disk contain their changes. Blocks while the store is busy.
+    /// Releases acknowledged journal records with numbers lower than `before`, because the caches on disk contain their
+    /// changes. Blocks while the store is busy.
     pub fn release(&self, before: u64) {
         self.store.lock().release(before);
     }
 
-    /// Rewrites the sink's files if they were removed. Does nothing while another thread uses the
-    /// store; the next write to the journal then checks the files.
+    /// Rewrites the sink's files if they were removed. Does nothing while another thread uses the store; the next write
+    /// to the journal then checks the files.
     pub fn check_files(&self, health: &SinkHealth) {
         let Some(mut store) = self.store.try_lock() else { return };
         match store.check_files() {

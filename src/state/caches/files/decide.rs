@@ -1,6 +1,5 @@
-//! Plans a checkpoint: which partitions it saves, and whether it rewrites all files. It may save
-//! only partitions whose readers have acknowledged every event; `actors/checkpoint/barrier` finds
-//! these.
+//! Plans a checkpoint: which partitions it saves, and whether it rewrites all files. It may save only partitions whose
+//! readers have acknowledged every event; `actors/checkpoint/barrier` finds these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,9 +48,9 @@ impl CacheFiles {
         plan
     }
 
-    /// Returns the fleet version (version over all clusters) of `snapshot`, to be saved with it.
-    /// `None` if the store counts no changes, or if the files will not have all visible objects of
-    /// the snapshot after the planned checkpoint.
+    /// Returns the fleet version (version over all clusters) of `snapshot`, to be saved with it. `None` if the store
+    /// counts no changes, or if the files will not have all visible objects of the snapshot after the planned
+    /// checkpoint.
     fn fleet_of(&self, snapshot: &Snapshot, plan: &Plan) -> Option<SavedFleet> {
         snapshot.history()?;
         let steps: BTreeMap<_, _> = plan.steps.iter().map(|step| (&step.key, step.number)).collect();

@@ -13,8 +13,7 @@ const WIDTH: usize = 80;
 pub(super) struct Emitter {
     out: String,
     column: usize,
-    /// Whether the next token needs no space before it, because the line ends with white space or
-    /// is empty.
+    /// Whether the next token needs no space before it, because the line ends with white space or is empty.
     is_spaced: bool,
     /// Whether the line so far has only indentation and indicators such as `-`.
     is_indentation: bool,

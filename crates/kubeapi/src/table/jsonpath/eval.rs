@@ -147,8 +147,8 @@ impl Slice {
         Ok(found)
     }
 
-    /// Returns start and end of the slice in an array of `length` elements; `None` if the slice is
-    /// empty. After an empty slice, the step skips all further arrays, as in client-go.
+    /// Returns start and end of the slice in an array of `length` elements; `None` if the slice is empty. After an
+    /// empty slice, the step skips all further arrays, as in client-go.
     fn bounds(self, length: usize) -> Result<Option<(usize, usize)>, Mismatch> {
         let count = i64::try_from(length).map_err(|_| Mismatch)?;
         let start = if self.start < 0 { self.start.saturating_add(count) } else { self.start };

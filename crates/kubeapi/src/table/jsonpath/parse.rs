@@ -183,8 +183,8 @@ fn filter<'t>(text: &'t str, depth: usize, found: &mut Vec<Step>) -> Result<&'t 
     Ok(rest)
 }
 
-/// Returns the offset of the `)` that ends a filter; `None` if there is none on the line. As in
-/// client-go, this is the first `)` outside the first quoted string. Later quotes have no effect.
+/// Returns the offset of the `)` that ends a filter; `None` if there is none on the line. As in client-go, this is the
+/// first `)` outside the first quoted string. Later quotes have no effect.
 fn filter_end(text: &str) -> Option<usize> {
     let mut quote = None;
     let mut is_closed = false;

@@ -1,11 +1,11 @@
 //! Balance of a fleet: registers the collector in the roster, and hands over clusters that the assignment gives to others.
 //!
-//! Each collector computes the assignment from the roster and the owners, and moves only its own
-//! clusters. During a move it holds the token, a roster entry that only one collector holds at a
-//! time. So one cluster of the fleet moves at a time.
+//! Each collector computes the assignment from the roster and the owners, and moves only its own clusters. During a
+//! move it holds the token, a roster entry that only one collector holds at a time. So one cluster of the fleet moves
+//! at a time.
 //!
-//! The token is no lock: if its holder is paused, another collector takes it, and two clusters may
-//! move at once. This is safe, since each new owner of a cluster has a new epoch.
+//! The token is no lock: if its holder is paused, another collector takes it, and two clusters may move at once. This
+//! is safe, since each new owner of a cluster has a new epoch.
 //!
 //! # Contract
 //! - A drain or a pin moves clusters immediately. A move for balance waits until the collectors have not changed, and
@@ -147,8 +147,8 @@ impl Balancer {
         owners.map(drop)
     }
 
-    /// Reads the owner of every shard from the backend. The known owners may be outdated if another
-    /// move has just ended.
+    /// Reads the owner of every shard from the backend. The known owners may be outdated if another move has just
+    /// ended.
     async fn fresh_owners(&self) -> Result<BTreeMap<Shard, ShardOwner>, BackendError> {
         let known = self.shared.ownerships.shards();
         let reading = known.into_iter().map(|(shard, owner)| async move {
@@ -159,11 +159,11 @@ impl Balancer {
         stream::iter(reading).buffered(READS).collect::<Vec<_>>().await.into_iter().collect()
     }
 
-    /// Hands a cluster over, and waits until its receiver owns it, for at most three times the
-    /// duration of a lease. If the receiver does not claim the cluster, records the move as failed.
+    /// Hands a cluster over, and waits until its receiver owns it, for at most three times the duration of a lease. If
+    /// the receiver does not claim the cluster, records the move as failed.
     ///
-    /// While it waits, it renews this collector's entry in the roster, and the token `held`, which
-    /// allows one move at a time.
+    /// While it waits, it renews this collector's entry in the roster, and the token `held`, which allows one move at a
+    /// time.
     async fn make(&mut self, held: &RosterItem, next: Move, revision: &mut u64) {
         let Move { shard, to, reason, .. } = next;
         let (shared, now) = (Arc::clone(&self.shared), clock::now());
