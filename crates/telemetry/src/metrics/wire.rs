@@ -15,6 +15,8 @@ use informer_hub_types::{self as types, HistogramState};
 
 /// Maximum number of values per request, about two megabytes. Receivers reject much larger requests.
 const PER_REQUEST: usize = 10_000;
+/// Values that one histogram counts for: its buckets, sum and count.
+const PER_HISTOGRAM: usize = 20;
 
 /// Builder of OTLP requests for the metrics of this process.
 #[derive(Debug)]
@@ -57,8 +59,8 @@ impl Sender {
         ExportMetricsServiceRequest { resource_metrics }
     }
 
-    /// Converts a metric to OTLP, in pieces of at most [`PER_REQUEST`] values; all histograms of a metric are one
-    /// piece. Returns each piece with its number of values.
+    /// Converts a metric to OTLP, in pieces of at most [`PER_REQUEST`] values. Returns each piece with its number of
+    /// values.
     fn pieces(&self, snapshot: &Snapshot, id: Id) -> impl Iterator<Item = (Metric, usize)> {
         let points = snapshot.points_of(id).chunks(PER_REQUEST).map(move |points| {
             let values = points.iter().map(|point| NumberDataPoint {
@@ -77,8 +79,7 @@ impl Sender {
             };
             (metric(id, data), points.len())
         });
-        let histograms = snapshot.histograms_of(id);
-        let histograms = (!histograms.is_empty()).then(|| {
+        let histograms = snapshot.histograms_of(id).chunks(PER_REQUEST / PER_HISTOGRAM).map(move |histograms| {
             let points = histograms.iter().map(|(set, word, state)| HistogramDataPoint {
                 attributes: attributes(snapshot, id, *set, word),
                 start_time_unix_nano: self.since,
@@ -86,7 +87,7 @@ impl Sender {
                 ..histogram(state)
             });
             let data = Histogram { data_points: points.collect(), aggregation_temporality: CUMULATIVE };
-            (metric(id, Data::Histogram(data)), histograms.len())
+            (metric(id, Data::Histogram(data)), histograms.len() * PER_HISTOGRAM)
         });
         points.chain(histograms)
     }
@@ -191,5 +192,21 @@ mod tests {
         assert_eq!(sizes, [PER_REQUEST, PER_REQUEST, 12]);
         let names = |request| metrics(request).iter().map(|metric| metric.name.as_str()).collect::<Vec<_>>();
         assert_eq!(names(&requests[2]), ["informer_hub.cluster_up", "informer_hub.cluster_stale"]);
+    }
+
+    #[test]
+    fn histograms_are_split_into_requests_by_their_buckets() {
+        let mut snapshot = Snapshot::new(jiff::Timestamp::UNIX_EPOCH);
+        let most = PER_REQUEST / PER_HISTOGRAM;
+        for cluster in 0..=most {
+            let set = snapshot.labels(&[("cluster", &cluster.to_string())]);
+            snapshot.histogram(Id::ListDuration, set, "", HistogramState::default());
+        }
+        let sender = sender();
+        let sizes = sender.requests(&snapshot).map(|request| match &metrics(&request)[0].data {
+            Some(Data::Histogram(histogram)) => histogram.data_points.len(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(sizes.collect::<Vec<_>>(), [most, 1]);
     }
 }
