@@ -127,6 +127,13 @@ pub(crate) fn escape(text: &str, out: &mut String) {
     }
 }
 
+/// Returns `text` as [`escape`] writes it.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    escape(text, &mut out);
+    out
+}
+
 fn unescape(token: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(token.len());
     let mut rest = token.as_bytes();
