@@ -144,7 +144,7 @@ fn open_refuses_newer_unknown_and_foreign_directories_unchanged() {
 fn look_creates_nothing() {
     let disk = SimDisk::new(1);
     let error = StateDir::look(Arc::new(disk.clone()), Path::new(ROOT)).expect_err("there is none");
-    assert_eq!(error.to_string(), "the state directory /data/hub does not exist");
+    assert_eq!(error.to_string(), "the state directory /data/hub does not exist, or is empty");
     assert_eq!(disk.files(), []);
 }
 

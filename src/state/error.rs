@@ -44,7 +44,7 @@ pub enum StateError {
         found: String,
     },
     /// The directory to inspect does not exist, or is empty.
-    #[error("the state directory {root} does not exist", root = root.display())]
+    #[error("the state directory {root} does not exist, or is empty", root = root.display())]
     Missing {
         /// The directory.
         root: PathBuf,
